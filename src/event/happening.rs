@@ -1,0 +1,144 @@
+//! What happened: the one stream that journal, terminal and JSON are folds of.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Digest, Done, Endpoint, Failure, RunId, TaskId};
+
+/// One happening in a run. `is_fact` tells the journaled ones from chatter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    RunStarted {
+        run: RunId,
+        manifest: String,
+        params: BTreeMap<String, String>,
+        tasks: usize,
+        jobs: usize,
+        /// RFC 3339, UTC.
+        at: String,
+        pid: u32,
+    },
+    /// Another run holds this project; we wait for it.
+    Waiting {
+        run: String,
+        pid: u32,
+    },
+    TaskCached {
+        task: TaskId,
+        done: Done,
+        out: Option<PathBuf>,
+    },
+    /// Many cached tasks at once, when nothing at all had to run.
+    AllCached {
+        tasks: usize,
+    },
+    TaskSkipped {
+        task: TaskId,
+        why: String,
+    },
+    /// `reasons` say why it was not cached, field by field.
+    TaskStarted {
+        task: TaskId,
+        attempt: u32,
+        service: bool,
+        reasons: Vec<String>,
+        log: Option<PathBuf>,
+    },
+    /// A process group that this run is responsible for.
+    ProcessStarted {
+        task: TaskId,
+        pgid: i32,
+    },
+    ProcessEnded {
+        task: TaskId,
+        pgid: i32,
+    },
+    ServiceReady {
+        task: TaskId,
+        endpoints: Vec<Endpoint>,
+        seconds: f64,
+    },
+    ServiceStopped {
+        task: TaskId,
+        seconds: f64,
+    },
+    TaskFinished {
+        task: TaskId,
+        done: Done,
+        out: Option<PathBuf>,
+        digest: Option<Digest>,
+        /// The output is byte for byte what the last key had: dependents need not run for it.
+        unchanged: bool,
+        seconds: f64,
+    },
+    TaskFailed {
+        task: TaskId,
+        attempt: u32,
+        failure: Box<Failure>,
+        will_retry: bool,
+        seconds: f64,
+    },
+    /// Never started, because of what happened elsewhere.
+    TaskCancelled {
+        task: TaskId,
+        why: String,
+    },
+    /// Something a person should know; never a failure.
+    Notice {
+        task: Option<TaskId>,
+        text: String,
+    },
+    /// Chatter: how far a task is. `total` of `None` is a spinner.
+    Progress {
+        task: TaskId,
+        text: String,
+        done: u64,
+        total: Option<u64>,
+    },
+    Stopping {
+        why: String,
+    },
+    RunFinished {
+        tally: Tally,
+        exit: u8,
+        seconds: f64,
+    },
+}
+
+impl Event {
+    /// Facts are journaled and never dropped; the rest may be.
+    pub const fn is_fact(&self) -> bool {
+        !matches!(self, Self::Progress { .. })
+    }
+
+    pub const fn task(&self) -> Option<&TaskId> {
+        match self {
+            Self::TaskCached { task, .. }
+            | Self::TaskSkipped { task, .. }
+            | Self::TaskStarted { task, .. }
+            | Self::ProcessStarted { task, .. }
+            | Self::ProcessEnded { task, .. }
+            | Self::ServiceReady { task, .. }
+            | Self::ServiceStopped { task, .. }
+            | Self::TaskFinished { task, .. }
+            | Self::TaskFailed { task, .. }
+            | Self::TaskCancelled { task, .. }
+            | Self::Progress { task, .. } => Some(task),
+            Self::Notice { task, .. } => task.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// How many tasks ended in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    pub ran: usize,
+    pub cached: usize,
+    pub skipped: usize,
+    pub failed: usize,
+    pub cancelled: usize,
+}

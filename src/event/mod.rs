@@ -1,0 +1,18 @@
+//! The words for what can happen in a run: ids, digests, events, outcomes, and the request to stop.
+//!
+//! A leaf: it uses no other room, and every room may use it. It holds data only; nothing here reads a
+//! clock, a file or the environment.
+
+mod digest;
+mod endpoint;
+mod happening;
+mod id;
+mod outcome;
+mod stop;
+
+pub use digest::{Digest, Hasher};
+pub use endpoint::Endpoint;
+pub use happening::{Event, Tally};
+pub use id::{RunId, TaskId};
+pub use outcome::{Done, Ended, Failure, FailureKind, Verdict};
+pub use stop::Stop;

@@ -1,0 +1,139 @@
+//! How a task ends.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a task that succeeded has to say, beside what it left in its output directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// One line for the ending table, e.g. `VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline: Option<String>,
+}
+
+/// Whether a measurement may be believed (load-tools §5g).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Valid,
+    ValidWithWarnings,
+    InvalidClient,
+    InvalidLoad,
+    InvalidServer,
+}
+
+impl Verdict {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "VALID",
+            Self::ValidWithWarnings => "VALID WITH WARNINGS",
+            Self::InvalidClient => "INVALID(client)",
+            Self::InvalidLoad => "INVALID(load)",
+            Self::InvalidServer => "INVALID(server)",
+        }
+    }
+
+    pub const fn is_valid(self) -> bool {
+        matches!(self, Self::Valid | Self::ValidWithWarnings)
+    }
+}
+
+/// Why a task failed, in the shape a person needs it: command, last lines, likely cause, what to try, log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// One line, lower case, that reads after "failed: ".
+    pub what: String,
+    /// The command as it could be typed (secrets redacted).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The last lines of its log (secrets redacted).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
+    /// Where the unfinished output was put aside, if there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+            command: None,
+            tail: Vec::new(),
+            cause: None,
+            hint: None,
+            log: None,
+            kept: None,
+        }
+    }
+
+    #[must_use]
+    pub fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+
+    #[must_use]
+    pub fn tail(mut self, tail: Vec<String>) -> Self {
+        self.tail = tail;
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The command could not be started.
+    Spawn,
+    /// The command ended with an exit code other than 0.
+    Exit(i32),
+    /// The command was ended by a signal.
+    Signal(i32),
+    /// It ran past its `timeout`.
+    Timeout,
+    /// A service died, hung, or never became ready.
+    Service,
+    /// A declared output is missing, or an input is not there.
+    Files,
+    /// An input kept changing while the stage read it.
+    InputChanged,
+    /// The measurement is not to be believed.
+    Invalid(Verdict),
+    /// Disk full, permission denied and the like.
+    System,
+    /// The stage's own check said no.
+    Refused,
+    /// Somebody asked the run to stop.
+    Interrupted,
+}
+
+/// The four ways a task leaves a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    Ran(Done),
+    Cached(Done),
+    Skipped { why: String },
+    Failed(Box<Failure>),
+}

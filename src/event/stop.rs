@@ -1,0 +1,48 @@
+//! The request to stop, in its two strengths.
+
+use tokio_util::sync::CancellationToken;
+
+/// Shared by everything that runs for one task. First `gently` (TERM, let it finish what it must), then `now` (KILL).
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    gently: CancellationToken,
+    now: CancellationToken,
+}
+
+impl Stop {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A stop that follows this one, and can be pulled on its own.
+    pub fn child(&self) -> Self {
+        Self { gently: self.gently.child_token(), now: self.now.child_token() }
+    }
+
+    pub fn gently(&self) {
+        self.gently.cancel();
+    }
+
+    pub fn now(&self) {
+        self.gently.cancel();
+        self.now.cancel();
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.gently.is_cancelled()
+    }
+
+    pub fn is_now(&self) -> bool {
+        self.now.is_cancelled()
+    }
+
+    /// Resolves once somebody asked for either.
+    pub async fn asked(&self) {
+        self.gently.cancelled().await;
+    }
+
+    /// Resolves once somebody asked for the hard one.
+    pub async fn asked_now(&self) {
+        self.now.cancelled().await;
+    }
+}

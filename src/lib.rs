@@ -1,0 +1,48 @@
+//! Regatta turns a YAML manifest into a reproducible LLM-serving benchmark.
+//!
+//! # The line
+//!
+//! ```text
+//!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ Story ─→ terminal · JSON · HTML
+//!                                       │            └─ journal first, then everybody else
+//!                         Remembered ─→ Stages ─→ process │ triton │ harness │ sim
+//!                         (key, look, restore or keep)
+//!  resume:   journal + store ─→ what is already done ─→ the same run()
+//! ```
+//!
+//! One direction, no way back.
+//!
+//! # The rooms
+//!
+//! Each room has one door: its `mod.rs` re-exports what others may use. `tests/it/architecture.rs` reads the
+//! `use crate::…` lines and holds them against this table.
+//!
+//! | room | in one sentence | may use |
+//! |---|---|---|
+//! | `diag` | points at a place in a text and says what is wrong and what to try | – |
+//! | `event` | the words for what can happen in a run (ids, digests, events, outcomes) | – |
+//! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
+//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, diag, event |
+//! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
+//! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
+//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, sim, store, event |
+//! | `process` | starts a command, streams it, stops it for certain | event |
+//! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | diag, event |
+//! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |
+//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton, harness, event |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML | event, plan, store, harness |
+//! | `cli` | what was typed → what it means; exit codes | event |
+//! | `app` | the only place that knows every room | diag, event, manifest, plan, runner, store, stage, process, triton, harness, sim, report, cli |
+
+pub mod diag;
+pub mod event;
+pub mod harness;
+pub mod manifest;
+pub mod plan;
+pub mod process;
+pub mod report;
+pub mod runner;
+pub mod sim;
+pub mod stage;
+pub mod store;
+pub mod triton;

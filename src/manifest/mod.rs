@@ -1,0 +1,3 @@
+//! Turns text into a `Manifest` that needs no further checking; owns the JSON Schema.
+
+pub mod model;

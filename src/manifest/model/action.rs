@@ -1,0 +1,74 @@
+//! What a task does, after rendering: the closed enum that `stage` matches on.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, Engine, Repository, Serve};
+
+/// One task's action. Its canonical JSON is part of the task's key.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Shell(Script),
+    Git(Git),
+    Template(Template),
+    Engine(Engine),
+    Repository(Repository),
+    Serve(Serve),
+    Bench(Bench),
+}
+
+impl Action {
+    /// The manifest's keys for actions, in the order the documentation lists them.
+    pub const KEYS: [&'static str; 7] = ["shell", "git", "template", "engine", "repository", "serve", "bench"];
+}
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Script {
+    /// A text for `/bin/sh -c`.
+    Text(String),
+    /// The program and its arguments, no shell in between.
+    Words(Vec<String>),
+}
+
+/// A clone at a revision.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Git {
+    /// Where to clone from: a URL or a path.
+    pub url: String,
+    /// A commit, tag or branch.
+    pub rev: String,
+    #[serde(default)]
+    pub submodules: bool,
+    /// Fetch LFS files; true needs `git lfs`. Not given: when `git lfs` is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lfs: Option<bool>,
+    /// Commits to apply on top, in order. No git identity of the user's is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cherry_picks: Vec<CherryPick>,
+}
+
+/// A commit to apply, from the same repository or another.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CherryPick {
+    /// A commit of the same repository.
+    Commit(String),
+    /// A commit that must be fetched from elsewhere.
+    From { url: String, commit: String },
+}
+
+/// A folder of minijinja templates (`*.j2` are rendered, the suffix dropped; other files are copied).
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// The folder: a path, or a name under the shipped `templates/`.
+    pub from: String,
+    /// The names that the templates may use.
+    #[serde(default)]
+    pub with: IndexMap<String, serde_json::Value>,
+}

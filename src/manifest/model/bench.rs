@@ -1,0 +1,121 @@
+//! `bench:` — the harness run.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bench {
+    /// `{{ stages.NAME }}` of a `serve` stage, or `host:port,port|host:port`.
+    pub target: String,
+    /// The Triton model to drive, with token ids.
+    #[serde(default = "tensorrt_llm")]
+    pub model: String,
+    pub scenario: Scenario,
+    /// Server: mean arrivals per second. Not used by Offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[serde(default)]
+    pub arrivals: Arrivals,
+    pub stop: Stop,
+    /// Prompt length, tokens.
+    pub input_tokens: Length,
+    /// Answer length, tokens.
+    pub output_tokens: Length,
+    /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
+    #[serde(default)]
+    pub seed: u64,
+    /// Requests before the measured ones, one after the other.
+    #[serde(default)]
+    pub warmup: u32,
+    /// gRPC connections to each server are `frontends × clients`.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub triton_num_frontends_per_model: u32,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub triton_num_clients_per_frontend: u32,
+    /// Give a request up when no token came for this long.
+    #[serde(default = "a_minute")]
+    pub stall_timeout: String,
+    /// What must hold for the run to be VALID beyond the harness's own checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+    /// Vocabulary for synthetic prompts.
+    #[serde(default = "llama_vocabulary")]
+    #[schemars(range(min = 10))]
+    pub vocab_size: u32,
+    /// End-of-sequence and padding token ids of the requests.
+    #[serde(default = "two")]
+    pub end_id: i32,
+}
+
+fn tensorrt_llm() -> String {
+    "tensorrt_llm".to_owned()
+}
+const fn one() -> u32 {
+    1
+}
+const fn two() -> i32 {
+    2
+}
+const fn llama_vocabulary() -> u32 {
+    32_000
+}
+fn a_minute() -> String {
+    "60s".to_owned()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    /// All requests at once; metric tokens/s.
+    Offline,
+    /// Arrivals at a rate; latency from the intended time.
+    Server,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Exponential gaps.
+    #[default]
+    Poisson,
+    /// Equal gaps.
+    Constant,
+}
+
+/// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests: Option<u64>,
+    /// `60s`, `10m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+}
+
+/// A length in tokens.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Length {
+    /// Always the same.
+    Fixed(u32),
+    /// Evenly between the two, both included.
+    Uniform { min: u32, max: u32 },
+    /// Rounded and kept within min and max.
+    Normal { mean: f64, stddev: f64, min: u32, max: u32 },
+}
+
+/// Latency limits; each from the intended arrival. A missed one makes the result INVALID(load).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_p99: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_p99: Option<String>,
+}

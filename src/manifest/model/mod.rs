@@ -1,0 +1,50 @@
+//! The manifest's types after rendering: what a stage may say, and the source of the JSON Schema.
+//!
+//! Every mistake a schema can see is found by walking the YAML against the schema of these types, so a value that
+//! reaches serde deserialises. Numbers and switches are plain Rust types here; in the YAML each may also be a
+//! `{{ expression }}`, which the schema allows beside the type.
+
+mod action;
+mod bench;
+mod param;
+mod serve;
+mod stage;
+mod triton;
+
+pub use action::{Action, CherryPick, Git, Script, Template};
+pub use bench::{Arrivals, Bench, Length, Limits, Scenario, Stop as BenchStop};
+pub use param::{Bounds, ListRule, Param, PathNeed};
+pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
+pub use stage::{InputPaths, Retry, Stage};
+pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A Regatta manifest: a pipeline from nothing to a benchmark report.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// The version of the manifest language. Always 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub regatta: u32,
+    /// A short name; lower case, digits, `-`, `_` and `.`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// One line for `regatta list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// Manifests to start from, merged in order; this file wins over them. Paths are relative to this file.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// What a person may change: `regatta run NAME key=value`.
+    #[serde(default)]
+    pub params: IndexMap<String, Param>,
+    /// Free values for expressions; they may use params and each other.
+    #[serde(default)]
+    pub vars: IndexMap<String, serde_json::Value>,
+    /// The stages of the pipeline. Naming `stages.x` in an expression makes the edge.
+    #[serde(default)]
+    pub stages: IndexMap<String, Stage>,
+}

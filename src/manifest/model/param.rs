@@ -1,0 +1,73 @@
+//! `params:` — what a person may change from the command line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One parameter. Exactly one of `choice, list, catalog, path, int, number, switch, text` says what it may be.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Param {
+    /// One line for `regatta show`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// The value when nobody gives one. Without it the parameter must be given (except `path: optional`, `list` → [], `switch` → false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// An environment variable that sets it when the command line does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<String>,
+    /// One of these values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Vec<Value>>,
+    /// Several of these values (comma separated on the command line), or `any`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<ListRule>,
+    /// A folder of YAML files, relative to this manifest; the chosen one is merged over this manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+    /// A file or folder; made absolute from the current folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathNeed>,
+    /// A whole number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub int: Option<Bounds>,
+    /// A number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<Bounds>,
+    /// true or false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Bounds>,
+    /// Any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Bounds>,
+}
+
+/// The values a list may hold.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ListRule {
+    /// The allowed values.
+    Of(Vec<Value>),
+    /// `any`: whatever is given.
+    Any(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PathNeed {
+    /// Must be given and exist.
+    Required,
+    /// Empty when not given; must exist when given.
+    Optional,
+}
+
+/// Inclusive bounds of a number, or of a text's length. `{}` allows everything.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}

@@ -1,0 +1,101 @@
+//! One stage: the common keys and exactly one action key.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, Engine, Git, Repository, Script, Serve, Template};
+
+/// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
+    /// One task for each combination of these lists. Inside, each name stands for its value.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub foreach: IndexMap<String, serde_json::Value>,
+    /// Skip the stage when this is false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<bool>,
+    /// Stages that must end before this one, where no data flows. References make edges by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub inputs: IndexMap<String, InputPaths>,
+    /// Files it must leave in its output folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<String>,
+    /// Environment variables, part of the key. The rest of the environment is passed through and is not.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    /// Names of environment variables that are passed through and never shown, logged or hashed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
+    #[serde(default)]
+    pub gpus: u32,
+    /// How many of the run's `-j` slots it takes. `bench` takes all unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// End it after this long: `90s`, `30m`, `2h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Try again when it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// false: run it every time.
+    #[serde(default = "yes")]
+    pub cache: bool,
+    /// Keep unfinished work, so that the next try continues in the same folder.
+    #[serde(default)]
+    pub resume: bool,
+
+    /// Run a command: a text for `sh -c`, or a list of words. It runs in its (empty) output folder, `$OUT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Script>,
+    /// Clone a repository at a revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+    /// Render a folder of minijinja templates into files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Template>,
+    /// Build a TensorRT-LLM engine, or the simulator's stand-in for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// Write Triton model repositories with their config.pbtxt files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<Repository>,
+    /// Start servers and keep them up while any stage that refers to this one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serve: Option<Serve>,
+    /// Send requests, measure the answers, give a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<Bench>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// One path, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum InputPaths {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// How often and how soon a failed task is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// How many further tries after the first.
+    #[schemars(range(min = 1, max = 100))]
+    pub times: u32,
+    /// Wait this long before each: `10s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+}

@@ -1,0 +1,118 @@
+//! `engine:` and `repository:` — a TensorRT-LLM engine and the Triton model repositories that serve it.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    pub backend: EngineBackend,
+    pub model: ModelShape,
+    /// The GPU it is built for.
+    pub system: SystemShape,
+    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4).
+    pub precision: String,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub tensor_parallelism: u32,
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub pipeline_parallelism: u32,
+    /// Folder of the Hugging Face checkpoint. The simulator needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm: Option<String>,
+    /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
+    #[serde(default)]
+    pub checkpoint_flags: IndexMap<String, Value>,
+    /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
+    #[serde(default)]
+    pub build_flags: IndexMap<String, Value>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineBackend {
+    /// The embedded simulator: an engine folder in TensorRT-LLM's layout, with a timing model in its rank files.
+    Simulator,
+    /// Quantize or convert, then `trtllm-build`.
+    TensorrtLlm,
+}
+
+/// The numbers of a decoder model that decide its memory and its speed.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelShape {
+    /// `llama2-70b`
+    pub name: String,
+    /// As in `config.json`: `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Weights in units of one parameter, e.g. 68976648192.
+    pub parameters: u64,
+    /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_parameters: Option<u64>,
+    pub num_hidden_layers: u32,
+    pub hidden_size: u32,
+    pub intermediate_size: u32,
+    pub num_attention_heads: u32,
+    pub num_key_value_heads: u32,
+    pub vocab_size: u32,
+    pub max_position_embeddings: u32,
+}
+
+/// The numbers of a GPU that decide the simulator's step time. From data sheets; said to be a model wherever it is shown.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemShape {
+    /// `H200-SXM-141GBx1`
+    pub name: String,
+    /// GPUs in one host.
+    pub gpus: u32,
+    /// Memory of one GPU, GB (10^9 bytes).
+    pub memory_gb: f64,
+    /// Memory bandwidth of one GPU, GB/s.
+    pub bandwidth_gbs: f64,
+    /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
+    pub tflops_16bit: f64,
+}
+
+/// Triton model repositories, one for each server: `triton_model_repo_<n>/`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Repository {
+    /// The engine folder.
+    pub engine: String,
+    /// How many servers, each with its own repository.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub triton_num_servers: u32,
+    /// Token streaming (`decoupled`): true for Server and Interactive.
+    #[serde(default)]
+    pub streaming: bool,
+    /// Folder of the tokenizer, for preprocessing and postprocessing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Which of the five models to write.
+    #[serde(default = "five")]
+    pub models: Vec<String>,
+    /// The runtime flags of NVIDIA's harness, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They do reach config.pbtxt.
+    #[serde(default)]
+    pub runtime_flags: IndexMap<String, Value>,
+    /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
+    #[serde(default)]
+    pub parameters: IndexMap<String, Value>,
+}
+
+fn five() -> Vec<String> {
+    ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"].map(str::to_owned).to_vec()
+}

@@ -1,0 +1,78 @@
+//! What stands in an action's text for something that is only known when the task starts.
+
+use std::fmt::Write as _;
+
+use crate::event::TaskId;
+
+/// A symbolic value inside an action: an output folder, a service's endpoints, or an input's path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reference {
+    /// `{{ stages.x.out }}`: the output folder of a task.
+    Out(TaskId),
+    /// `{{ stages.x }}` of a `serve` stage: its endpoints, `host:port,port|host:port`.
+    Service(TaskId),
+    /// `{{ inputs.x }}`: the absolute path of the task's own input.
+    Input(String),
+}
+
+const OPEN: char = '⟦';
+const CLOSE: char = '⟧';
+
+impl Reference {
+    /// The text that stands for it: `⟦out:run_harness/server⟧`.
+    pub fn token(&self) -> String {
+        match self {
+            Self::Out(task) => format!("{OPEN}out:{task}{CLOSE}"),
+            Self::Service(task) => format!("{OPEN}service:{task}{CLOSE}"),
+            Self::Input(name) => format!("{OPEN}input:{name}{CLOSE}"),
+        }
+    }
+
+    fn parse(inner: &str) -> Option<Self> {
+        let (kind, name) = inner.split_once(':')?;
+        match kind {
+            "out" => Some(Self::Out(TaskId::new(name))),
+            "service" => Some(Self::Service(TaskId::new(name))),
+            "input" => Some(Self::Input(name.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// All references in a text, in order.
+    pub fn all_in(text: &str) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once(OPEN) {
+            let Some((inner, tail)) = after.split_once(CLOSE) else { break };
+            found.extend(Self::parse(inner));
+            rest = tail;
+        }
+        found
+    }
+
+    /// The text with every reference replaced. A reference that `value` does not know is an error naming it.
+    pub fn replace_in(text: &str, mut value: impl FnMut(&Self) -> Option<String>) -> Result<String, String> {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(OPEN) {
+            out.push_str(before);
+            let Some((inner, tail)) = after.split_once(CLOSE) else {
+                out.push(OPEN);
+                rest = after;
+                continue;
+            };
+            match Self::parse(inner) {
+                Some(reference) => match value(&reference) {
+                    Some(text) => out.push_str(&text),
+                    None => return Err(inner.to_owned()),
+                },
+                None => {
+                    let _ = write!(out, "{OPEN}{inner}{CLOSE}");
+                }
+            }
+            rest = tail;
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}

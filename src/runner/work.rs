@@ -1,0 +1,65 @@
+//! The door between the runner, which decides *when*, and the stages, which know *what*.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::event::{Done, Endpoint, Event, Failure, Stop};
+use crate::plan::Task;
+
+/// What performs tasks. One implementation in the product (`stage::Stages`), fakes in tests.
+pub trait Work: Send + Sync + 'static {
+    /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
+    /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.
+    fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
+}
+
+/// All that a stage gets from the runner. If a stage wants more, the door is wrong.
+pub struct Lease {
+    pub task: Arc<Task>,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// The task's action (JSON) with all references replaced by real paths and endpoints.
+    pub assignment: Assignment,
+    /// The folder to fill: empty, or with what an earlier try left if `task.resume`.
+    pub out: PathBuf,
+    /// Where the output of its processes goes. The folder exists, the file does not.
+    pub log: PathBuf,
+    /// The project folder: what relative paths in manifests are relative to.
+    pub project: PathBuf,
+    /// GPU indices leased to it.
+    pub gpus: Vec<u32>,
+    pub stop: Stop,
+    /// Services report their endpoints here, once, when they are ready.
+    pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
+    /// Facts and chatter.
+    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+/// An action ready to be done.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// JSON of `manifest::model::Action`.
+    pub action: String,
+    /// Input name → absolute paths (globs expanded, sorted).
+    pub inputs: BTreeMap<String, Vec<PathBuf>>,
+    /// The task's declared environment, references replaced.
+    pub env: BTreeMap<String, String>,
+}
+
+impl Lease {
+    pub fn say(&self, text: impl Into<String>, done: u64, total: Option<u64>) {
+        (self.emit)(Event::Progress { task: self.task.id.clone(), text: text.into(), done, total });
+    }
+
+    pub fn notice(&self, text: impl Into<String>) {
+        (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text: text.into() });
+    }
+
+    pub fn out(&self) -> &Path {
+        &self.out
+    }
+}

@@ -1,0 +1,1 @@
+//! One test binary: the manual by example. Each file is a chapter.
