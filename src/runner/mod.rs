@@ -2,7 +2,22 @@
 //!
 //! The runner does not know what a shell, a clone or a server is; it knows steps, services, slots, GPUs, keys and
 //! outcomes.
+//!
+//! ```text
+//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it on the shelf?
+//!             ↑                                   │ no
+//!             └── Over ←── attempt: folder, perform, check, hash, accept ←┘
+//! ```
+//!
+//! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
 
+mod attempt;
+mod keying;
+mod predict;
+mod run;
+mod schedule;
 mod work;
 
+pub use predict::{Decision, Verdict, predict};
+pub use run::{Emit, Options, Part, Summary, parts, run};
 pub use work::{Assignment, Lease, Work};

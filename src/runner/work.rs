@@ -15,6 +15,13 @@ pub trait Work: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
     /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
+
+    /// What a task's output depends on beside what the manifest says: the version of the stage's own code, facts of the
+    /// machine. Part of the key; pure and quick.
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        let _ = task;
+        BTreeMap::new()
+    }
 }
 
 /// All that a stage gets from the runner. If a stage wants more, the door is wrong.

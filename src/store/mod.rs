@@ -1,1 +1,61 @@
-//! store
+//! The only hand that writes durable state: keys, output folders, records, journal, digests.
+//!
+//! # What is on disk
+//!
+//! ```text
+//! .regatta/
+//!   lock                 held (flock) by the run that may write; says which run and which process
+//!   records              one sealed line for each finished task: key, fields, folder, digest, files
+//!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
+//!   out/<key>-<n>/       the outputs, each written once, in place; never moved
+//!   failed/<task>        → the output folder of the last failed try
+//!   plans/<id>.plan      a manifest compiled to a plan, and what it was compiled from
+//!   plans/<id>.rest      what to look at to know that nothing at all has to run
+//!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
+//! latest/<task id>       → the output folder of each task
+//! ```
+//!
+//! # When is an output accepted?
+//!
+//! When a *record* names it: a sealed line appended to `records` by one write, after the folder was hashed. A
+//! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
+//! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
+//! break them. Its name ends in a number that is new for every try, so a writer that outlived its run writes
+//! beside, never into, what a later run accepts.
+//!
+//! Before an output is used, its files are compared with the record (size, times, inode; content when those
+//! differ). What was changed or deleted is made again.
+//!
+//! # What survives what
+//!
+//! `kill -9`: everything that was recorded, because a write that returned is in the page cache. A power cut:
+//! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
+//! before it is trusted (it carries another boot id).
+
+mod digests;
+mod durable;
+mod explain;
+mod gc;
+mod home;
+mod journal;
+mod key;
+mod lock;
+mod outputs;
+mod plans;
+mod record;
+mod shelf;
+mod stamp;
+
+pub use digests::{Digests, InputError, InputState};
+pub use durable::PathError;
+pub use explain::explain;
+pub use gc::{Garbage, garbage, remove};
+pub use home::Home;
+pub use journal::{Journal, ReadJournal, last_run, read_journal, runs};
+pub use key::{KEY_VERSION, Key};
+pub use lock::{Held, Lock, Taken};
+pub use outputs::{Sealed, seal_folder};
+pub use plans::{Compiled, Compiler, Rest};
+pub use record::Record;
+pub use shelf::{Look, Shelf};
+pub use stamp::Stamp;

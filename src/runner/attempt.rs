@@ -1,0 +1,201 @@
+//! One try of one step: a new folder, the work, the checks, the hash. Everything here may run beside the loop.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::keying::{Keyed, Made, own_patterns, resolve};
+use super::run::Emit;
+use super::work::{Assignment, Lease, Work};
+use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
+use crate::plan::{Need, Plan, Task};
+use crate::store::{Digests, PathError, Record, Sealed, Shelf, seal_folder};
+
+/// What a try needs, gathered by the loop.
+pub(super) struct Try {
+    pub plan: Arc<Plan>,
+    pub task: Arc<Task>,
+    pub keyed: Arc<Keyed>,
+    pub attempt: u32,
+    pub gpus: Vec<u32>,
+    /// For each need, by its place in `task.needs`.
+    pub made: Vec<Made>,
+    pub run: RunId,
+    pub shelf: Arc<Shelf>,
+    pub digests: Arc<Digests>,
+    pub stop: Stop,
+    pub emit: Emit,
+    pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
+}
+
+/// What a try left.
+pub(super) struct Tried {
+    pub result: Result<(Done, Option<Sealed>), Box<Failure>>,
+    pub folder: Option<PathBuf>,
+    pub seconds: f64,
+}
+
+impl Try {
+    pub(super) async fn go<W: Work>(self, work: Arc<W>) -> Tried {
+        let begun = Instant::now();
+        let folder = match self.shelf.new_folder(&self.keyed.digest, self.task.resume) {
+            Ok(folder) => folder,
+            Err(e) => return Tried { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
+        };
+        let result = self.work_in(&folder, work).await.map_err(Box::new);
+        Tried { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
+    }
+
+    async fn work_in<W: Work>(
+        mut self,
+        folder: &std::path::Path,
+        work: Arc<W>,
+    ) -> Result<(Done, Option<Sealed>), Failure> {
+        let assignment = self.assignment()?;
+        let stop = self.stop.clone();
+        let lease = Lease {
+            task: Arc::clone(&self.task),
+            attempt: self.attempt,
+            assignment,
+            out: folder.to_owned(),
+            log: self.shelf.home().log(&self.run, &self.task.id),
+            project: self.shelf.home().project().to_owned(),
+            gpus: std::mem::take(&mut self.gpus),
+            stop: stop.clone(),
+            ready: self.ready.take(),
+            emit: Arc::clone(&self.emit),
+        };
+        // Its own task, so that a panic in a stage is a failure of that stage and not the end of the run.
+        let mut working = tokio::spawn(async move { work.perform(lease).await });
+        let limit = self.task.timeout.unwrap_or(Duration::MAX);
+        let mut late = false;
+        let ended = match tokio::time::timeout(limit, &mut working).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                late = true;
+                stop.gently();
+                working.await
+            }
+        };
+        let done = match ended {
+            Ok(result) => result,
+            Err(panic) => Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}"))),
+        };
+        if late {
+            let mut failure = done.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
+            failure.kind = FailureKind::Timeout;
+            failure.what = format!("it ran past its timeout of {}", jiff_like(limit));
+            return Err(failure);
+        }
+        let done = done?;
+        if self.task.lifetime == crate::plan::Lifetime::Service {
+            return Ok((done, None));
+        }
+        let folder = folder.to_owned();
+        // Hashing a large output is work for a core, not for the loop.
+        tokio::task::block_in_place(|| self.check(&folder)).map(|sealed| (done, Some(sealed)))
+    }
+
+    fn assignment(&self) -> Result<Assignment, Failure> {
+        let needs: BTreeMap<&str, &Made> =
+            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(need).as_str(), made)).collect();
+        let made = |id: &str| needs.get(id).copied();
+        let mut inputs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for (name, patterns) in &self.task.inputs {
+            let paths = match self.keyed.inputs.get(name) {
+                Some(state) => state.paths.clone(),
+                None => patterns
+                    .iter()
+                    .map(|p| resolve(p, false, &self.shelf, &BTreeMap::new(), &made).map(PathBuf::from))
+                    .collect::<Result<_, _>>()?,
+            };
+            if let Some(missing) = paths.iter().find(|p| !p.exists()) {
+                return Err(Failure::new(
+                    FailureKind::Files,
+                    format!("input {name}: {} does not exist", missing.display()),
+                ));
+            }
+            inputs.insert(name.clone(), paths);
+        }
+        let action = resolve(&self.task.action, true, &self.shelf, &inputs, &made)?;
+        let env = self
+            .task
+            .env
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.shelf, &inputs, &made)?)))
+            .collect::<Result<_, Failure>>()?;
+        Ok(Assignment { action, inputs, env })
+    }
+
+    fn id_of(&self, need: &Need) -> &TaskId {
+        &self.plan.tasks[need.task as usize].id
+    }
+
+    /// After the work: outputs are there, inputs and upstream outputs are what they were, and then the folder is hashed.
+    fn check(&self, folder: &std::path::Path) -> Result<Sealed, Failure> {
+        let missing: Vec<&str> =
+            self.task.outputs.iter().map(String::as_str).filter(|name| !folder.join(name).exists()).collect();
+        if !missing.is_empty() {
+            return Err(Failure::new(FailureKind::Files, format!("it left no {}", missing.join(", "))).hint(
+                "a stage runs in its own output folder, $OUT; files named under `outputs:` must be there at the end",
+            ));
+        }
+        for (name, state) in &self.keyed.inputs {
+            let patterns = &self.task.inputs[name];
+            if own_patterns(patterns) && !self.digests.unchanged(self.shelf.home().project(), patterns, state) {
+                return Err(Failure::new(FailureKind::InputChanged, format!("input {name} changed while it was read")));
+            }
+        }
+        for (need, made) in self.task.needs.iter().zip(&self.made) {
+            if let Made::Output(record) = made
+                && let Some(what) = self.shelf.compare(record)
+            {
+                return Err(Failure::new(
+                    FailureKind::Refused,
+                    format!("it wrote into the output of {}: {what}", self.id_of(need)),
+                )
+                .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
+            }
+        }
+        seal_folder(folder).map_err(|e| system(&e))
+    }
+}
+
+pub(super) fn system(e: &PathError) -> Failure {
+    let failure = Failure::new(FailureKind::System, e.to_string());
+    match e.source.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            failure.cause("the disk is full").hint("`regatta gc` shows what can go; nothing that is done was lost")
+        }
+        _ => failure,
+    }
+}
+
+fn jiff_like(d: Duration) -> String {
+    let s = d.as_secs();
+    match (s / 3600, s % 3600 / 60, s % 60) {
+        (0, 0, _) => format!("{} s", d.as_secs_f64()),
+        (0, m, 0) => format!("{m} min"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+/// The record an output was accepted under.
+pub(super) fn accept(
+    shelf: &Shelf,
+    run: &RunId,
+    task: &Task,
+    keyed: &Keyed,
+    folder: &std::path::Path,
+    sealed: Sealed,
+    done: Done,
+    seconds: f64,
+) -> Result<(Arc<Record>, bool), Failure> {
+    let accepted = shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds).map_err(|e| system(&e))?;
+    shelf.clear_failed(&task.id);
+    Ok(accepted)
+}

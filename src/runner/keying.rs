@@ -1,0 +1,162 @@
+//! A task's key, and whether the shelf has its output.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::event::{Digest, Endpoint, Failure, FailureKind};
+use crate::plan::{Plan, Reference, Task};
+use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
+
+/// What a settled task has to offer to those that need it.
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    Output(Arc<Record>),
+    /// A service: the digest of its key; endpoints once it is up.
+    Service {
+        key: Digest,
+        endpoints: Vec<Endpoint>,
+    },
+    /// Nothing: it was skipped.
+    Nothing,
+}
+
+impl Made {
+    pub(super) fn digest(&self) -> Option<Digest> {
+        match self {
+            Self::Output(record) => Some(record.digest),
+            Self::Service { key, .. } => Some(*key),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// A task's key and everything that was looked at for it.
+#[derive(Clone, Debug)]
+pub(super) struct Keyed {
+    pub key: Key,
+    pub digest: Digest,
+    pub inputs: BTreeMap<String, InputState>,
+}
+
+/// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
+pub(super) fn own_patterns(patterns: &[String]) -> bool {
+    !patterns.iter().any(|p| p.contains('⟦'))
+}
+
+/// Works the key out. `upstream` answers for needs with data; their order is the plan's.
+pub(super) fn key_of(
+    plan: &Plan,
+    task: &Task,
+    facts: BTreeMap<String, String>,
+    upstream: impl Fn(u32) -> Option<Digest>,
+    shelf: &Shelf,
+    digests: &Digests,
+) -> Result<Keyed, Failure> {
+    let mut inputs = BTreeMap::new();
+    let mut named = BTreeMap::new();
+    for (name, patterns) in &task.inputs {
+        if own_patterns(patterns) {
+            let state = digests.input(shelf.home().project(), patterns).map_err(|e| input_failure(name, &e))?;
+            named.insert(name.clone(), state.digest);
+            inputs.insert(name.clone(), state);
+        } else {
+            named.insert(name.clone(), Digest::of(patterns.join("\0").as_bytes()));
+        }
+    }
+    let key = Key {
+        version: KEY_VERSION,
+        action: task.action.clone(),
+        env: task.env.clone(),
+        secrets: task.secrets.clone(),
+        outputs: task.outputs.clone(),
+        facts,
+        inputs: named,
+        upstream: task
+            .needs
+            .iter()
+            .filter(|need| need.data)
+            .filter_map(|need| Some((plan.tasks[need.task as usize].id.clone(), upstream(need.task)?)))
+            .collect(),
+    };
+    Ok(Keyed { digest: key.digest(), key, inputs })
+}
+
+pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
+    let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
+    match e {
+        InputError::Missing(_) | InputError::NoMatch(_) => {
+            failure.hint("paths under `inputs:` are relative to the folder that regatta is started in")
+        }
+        _ => failure,
+    }
+}
+
+/// Why a task has to run, in words; never empty.
+pub(super) fn reasons(task: &Task, keyed: &Keyed, look: &Look, shelf: &Shelf, forced: bool) -> Vec<String> {
+    if forced {
+        return vec!["forced".to_owned()];
+    }
+    if !task.cache {
+        return vec!["cache is false".to_owned()];
+    }
+    if let Look::Spoiled(what) = look {
+        return vec![what.clone()];
+    }
+    let Some(last) = shelf.last(&task.id) else { return vec!["never finished here".to_owned()] };
+    let why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+    if why.is_empty() { vec!["its last record cannot be read".to_owned()] } else { why }
+}
+
+/// Replaces references in a text. `made` answers for needs by task id.
+pub(super) fn resolve<'a>(
+    text: &str,
+    json: bool,
+    shelf: &Shelf,
+    inputs: &BTreeMap<String, Vec<PathBuf>>,
+    made: &impl Fn(&str) -> Option<&'a Made>,
+) -> Result<String, Failure> {
+    if !text.contains('⟦') {
+        return Ok(text.to_owned());
+    }
+    let quote = |text: String| {
+        if json {
+            let quoted = serde_json::Value::String(text).to_string();
+            quoted[1..quoted.len() - 1].to_owned()
+        } else {
+            text
+        }
+    };
+    Reference::replace_in(text, |reference| {
+        let value = match reference {
+            Reference::Out(id) => match made(id.as_str())? {
+                Made::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
+                _ => return None,
+            },
+            Reference::Service(id) => match made(id.as_str())? {
+                Made::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
+                _ => return None,
+            },
+            Reference::Input(name) => {
+                let paths: Vec<_> = inputs.get(name)?.iter().map(|p| p.to_string_lossy()).collect();
+                paths.join(" ")
+            }
+        };
+        Some(quote(value))
+    })
+    .map_err(|what| {
+        Failure::new(FailureKind::System, format!("nothing is known of {what} although it should have run"))
+    })
+}
+
+/// Endpoints in NVIDIA's `triton_grpc_ports` grammar: `host:port,port|host:port`.
+fn grammar(endpoints: &[Endpoint]) -> String {
+    let mut hosts: Vec<(&str, Vec<String>)> = Vec::new();
+    for endpoint in endpoints {
+        match hosts.iter_mut().find(|(host, _)| *host == endpoint.host) {
+            Some((_, ports)) => ports.push(endpoint.grpc.to_string()),
+            None => hosts.push((&endpoint.host, vec![endpoint.grpc.to_string()])),
+        }
+    }
+    hosts.iter().map(|(host, ports)| format!("{host}:{}", ports.join(","))).collect::<Vec<_>>().join("|")
+}

@@ -1,0 +1,136 @@
+//! What a run would do, without doing it: `regatta plan`.
+
+use crate::event::{Digest, TaskId};
+use crate::plan::{Lifetime, Plan};
+use crate::store::{Digests, Look, Shelf};
+
+use super::Work;
+use super::keying::{key_of, reasons};
+use super::run::{Options, Part};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Run,
+    Cached,
+    Skipped,
+}
+
+/// What would happen to one task, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub id: TaskId,
+    pub stage: String,
+    pub verdict: Verdict,
+    pub reasons: Vec<String>,
+}
+
+enum Known {
+    Digest(Digest),
+    /// It will run, and what it makes is not known before it has.
+    Open,
+    Nothing,
+}
+
+/// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
+pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, options: &Options) -> Vec<Decision> {
+    let mut known: Vec<Known> = Vec::with_capacity(plan.tasks.len());
+    let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
+    for (ix, task) in plan.tasks.iter().enumerate() {
+        let decide =
+            |verdict, reasons| Some(Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons });
+        if options.parts[ix] == Part::Out {
+            known.push(Known::Nothing);
+            decisions.push(None);
+            continue;
+        }
+        if let Some(why) = &task.skipped {
+            known.push(Known::Nothing);
+            decisions.push(decide(Verdict::Skipped, vec![why.clone()]));
+            continue;
+        }
+        let open: Vec<String> = task
+            .needs
+            .iter()
+            .filter(|need| need.data && matches!(known[need.task as usize], Known::Open))
+            .map(|need| format!("{} will run", plan.tasks[need.task as usize].id))
+            .collect();
+        let upstream = |need: u32| match &known[need as usize] {
+            Known::Digest(digest) => Some(*digest),
+            _ => None,
+        };
+        let keyed = key_of(plan, task, work.facts(task), upstream, shelf, digests);
+        let (now, decision) = match (keyed, task.lifetime) {
+            (Err(failure), _) => (Known::Open, decide(Verdict::Run, vec![format!("will fail: {}", failure.what)])),
+            (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Verdict::Run, open)),
+            (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Verdict::Run, Vec::new())),
+            (Ok(keyed), Lifetime::Step) => {
+                let forced = options.forced[ix];
+                let look = if open.is_empty() { shelf.look(&keyed.digest) } else { Look::Absent };
+                match look {
+                    Look::Hit(record) if !forced && task.cache => {
+                        (Known::Digest(record.digest), decide(Verdict::Cached, Vec::new()))
+                    }
+                    _ if options.parts[ix] == Part::Restore => (
+                        Known::Open,
+                        decide(
+                            Verdict::Run,
+                            vec!["will fail: it is not done yet, and --only leaves it out".to_owned()],
+                        ),
+                    ),
+                    look => {
+                        let mut why = if open.is_empty() || forced {
+                            reasons(task, &keyed, &look, shelf, forced)
+                        } else {
+                            own_changes(task, &keyed, shelf)
+                        };
+                        why.extend(open);
+                        (Known::Open, decide(Verdict::Run, why))
+                    }
+                }
+            }
+        };
+        known.push(now);
+        decisions.push(decision);
+    }
+    settle_services(plan, &mut decisions);
+    decisions.into_iter().flatten().collect()
+}
+
+/// Changes of the task itself, beside those that its upstream will bring.
+fn own_changes(task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &Shelf) -> Vec<String> {
+    let Some(old) = shelf.last(&task.id).and_then(|last| last.key_fields()) else {
+        return vec!["never finished here".to_owned()];
+    };
+    let mut new = keyed.key.clone();
+    new.upstream.clone_from(&old.upstream);
+    crate::store::explain(&old, &new)
+}
+
+/// A service runs only if something that needs it runs.
+fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
+    for ix in (0..plan.tasks.len()).rev() {
+        if plan.tasks[ix].lifetime != Lifetime::Service || plan.tasks[ix].skipped.is_some() {
+            continue;
+        }
+        let needed_by: Vec<String> = plan
+            .tasks
+            .iter()
+            .enumerate()
+            .filter(|(d, task)| {
+                task.needs.iter().any(|n| n.task as usize == ix)
+                    && decisions[*d].as_ref().is_some_and(|d| d.verdict == Verdict::Run)
+            })
+            .map(|(_, task)| format!("needed by {}", task.id))
+            .collect();
+        let Some(decision) = &mut decisions[ix] else { continue };
+        if decision.verdict != Verdict::Run || decision.reasons.iter().any(|r| r.starts_with("will fail")) {
+            continue;
+        }
+        if needed_by.is_empty() {
+            decision.verdict = Verdict::Skipped;
+            decision.reasons = vec!["everything that needs it is cached".to_owned()];
+        } else {
+            decision.reasons = needed_by;
+        }
+    }
+}

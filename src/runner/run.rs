@@ -1,0 +1,575 @@
+//! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::attempt::{Tried, Try, accept, system};
+use super::keying::{Keyed, Made, key_of, own_patterns, reasons};
+use super::schedule::{Item, Ix, Over, Schedule, State};
+use super::work::Work;
+use crate::event::{Endpoint, Event, Failure, FailureKind, RunId, Stop, Tally, TaskId};
+use crate::plan::{Lifetime, Plan, Task};
+use crate::store::{Digests, Look, Shelf, Stamp};
+
+/// Where events go: the journal first, then everybody else.
+pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// What a task is to this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Run it if it is not done.
+    Run,
+    /// Somebody needs it, and it must be done already (`--only`).
+    Restore,
+    /// Nobody in this run needs it.
+    Out,
+}
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub jobs: u32,
+    /// GPU indices that may be leased.
+    pub gpus: Vec<u32>,
+    pub keep_going: bool,
+    /// For each task of the plan.
+    pub parts: Vec<Part>,
+    /// For each task of the plan: run it even if it is done.
+    pub forced: Vec<bool>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    pub tally: Tally,
+    pub failures: Vec<(TaskId, Failure)>,
+    pub interrupted: bool,
+    /// The output folder of every step that is done.
+    pub outputs: Vec<(TaskId, PathBuf)>,
+    /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
+    pub rest: Option<Vec<(PathBuf, Stamp)>>,
+}
+
+enum Msg {
+    Keyed(Ix, Result<Keyed, Failure>),
+    Ready(Ix, Vec<Endpoint>),
+    Tried(Ix, Tried),
+    /// The pause before the next try is over.
+    Again(Ix),
+}
+
+struct Running {
+    stop: Stop,
+    attempt: u32,
+    begun: Instant,
+    gpus: Vec<u32>,
+}
+
+struct Runner<W> {
+    plan: Arc<Plan>,
+    tasks: Vec<Arc<Task>>,
+    work: Arc<W>,
+    shelf: Arc<Shelf>,
+    digests: Arc<Digests>,
+    options: Options,
+    run: RunId,
+    stop: Stop,
+    emit: Emit,
+    schedule: Schedule,
+    keyed: Vec<Option<Arc<Keyed>>>,
+    made: Vec<Option<Made>>,
+    running: BTreeMap<Ix, Running>,
+    /// Tries that were thrown away because an input changed under them.
+    stale: BTreeMap<Ix, u32>,
+    /// Running steps that were stopped because this server died.
+    blame: BTreeMap<Ix, Ix>,
+    summary: Summary,
+    send: mpsc::UnboundedSender<Msg>,
+}
+
+/// Runs a plan to its end. The caller holds the project's lock and has called [`Shelf::begin`].
+pub async fn run<W: Work>(
+    plan: Arc<Plan>,
+    work: Arc<W>,
+    shelf: Arc<Shelf>,
+    digests: Arc<Digests>,
+    options: Options,
+    id: RunId,
+    stop: Stop,
+    emit: Emit,
+) -> Summary {
+    let items = plan.tasks.iter().enumerate().map(|(ix, task)| item(task, options.parts[ix])).collect();
+    let (send, receive) = mpsc::unbounded_channel();
+    let n = plan.tasks.len();
+    let mut runner = Runner {
+        tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
+        schedule: Schedule::new(items, options.jobs, options.gpus.iter().copied()),
+        plan,
+        work,
+        shelf,
+        digests,
+        options,
+        run: id,
+        stop,
+        emit,
+        keyed: vec![None; n],
+        made: vec![None; n],
+        running: BTreeMap::new(),
+        stale: BTreeMap::new(),
+        blame: BTreeMap::new(),
+        summary: Summary::default(),
+        send,
+    };
+    runner.go(receive).await;
+    runner.finish()
+}
+
+fn item(task: &Task, part: Part) -> Item {
+    let skipped = task.skipped.is_some() || part == Part::Out;
+    Item {
+        // What does not run waits for nobody and keeps no server up.
+        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
+        service: task.lifetime == Lifetime::Service,
+        cpus: task.cpus,
+        gpus: task.gpus,
+        skipped,
+    }
+}
+
+impl<W: Work> Runner<W> {
+    async fn go(&mut self, mut receive: mpsc::UnboundedReceiver<Msg>) {
+        /// How often what was recorded is made to survive a power cut.
+        const SYNC: Duration = Duration::from_secs(5);
+        let mut sync = tokio::time::interval_at(tokio::time::Instant::now() + SYNC, SYNC);
+        sync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let stop = self.stop.clone();
+        let mut stopping = false;
+        self.note_skipped();
+        loop {
+            self.advance();
+            if self.schedule.is_over() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                () = stop.asked(), if !stopping => {
+                    stopping = true;
+                    self.summary.interrupted = true;
+                    self.schedule.halt();
+                }
+                Some(msg) = receive.recv() => {
+                    self.take(msg);
+                    while let Ok(msg) = receive.try_recv() {
+                        self.take(msg);
+                    }
+                }
+                _ = sync.tick() => {
+                    let shelf = Arc::clone(&self.shelf);
+                    drop(tokio::task::spawn_blocking(move || shelf.sync()));
+                }
+            }
+        }
+    }
+
+    /// Everything that can be decided without waiting.
+    fn advance(&mut self) {
+        loop {
+            while let Some(ix) = self.schedule.next_to_key() {
+                self.key(ix);
+            }
+            self.tell_cancelled();
+            for ix in self.schedule.take_to_stop() {
+                match self.running.get(&ix) {
+                    Some(running) => running.stop.gently(),
+                    None => self.schedule.over(ix, Over::Done),
+                }
+            }
+            let mut started = false;
+            while let Some(start) = self.schedule.next_to_start() {
+                started = true;
+                self.start(start.task, 1, start.gpus);
+            }
+            if started {
+                continue;
+            }
+            if let Some(ix) = self.schedule.stuck() {
+                self.cannot_have_gpus(ix);
+                continue;
+            }
+            return;
+        }
+    }
+
+    fn task(&self, ix: Ix) -> &Arc<Task> {
+        &self.tasks[ix as usize]
+    }
+
+    fn note_skipped(&mut self) {
+        for (ix, task) in self.plan.tasks.iter().enumerate() {
+            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == Part::Out) {
+                self.summary.tally.skipped += 1;
+                (self.emit)(Event::TaskSkipped { task: task.id.clone(), why: why.clone() });
+            }
+        }
+    }
+
+    fn key(&mut self, ix: Ix) {
+        let task = Arc::clone(self.task(ix));
+        let upstream: BTreeMap<u32, _> = task
+            .needs
+            .iter()
+            .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
+            .collect();
+        let facts = self.work.facts(&task);
+        let reads = task.inputs.values().any(|patterns| own_patterns(patterns));
+        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));
+        let key = move || key_of(&plan, &task, facts, |need| upstream.get(&need).copied(), &shelf, &digests);
+        if reads {
+            // Inputs may be large: reading them is not the loop's work.
+            let send = self.send.clone();
+            tokio::task::spawn_blocking(move || {
+                let _ = send.send(Msg::Keyed(ix, key()));
+            });
+        } else {
+            let keyed = key();
+            self.take_keyed(ix, keyed);
+        }
+    }
+
+    fn take_keyed(&mut self, ix: Ix, keyed: Result<Keyed, Failure>) {
+        if self.schedule.state(ix) != State::Keying {
+            return;
+        }
+        let keyed = match keyed {
+            Ok(keyed) => Arc::new(keyed),
+            Err(failure) => return self.fail(ix, 1, failure, 0.0),
+        };
+        self.keyed[ix as usize] = Some(Arc::clone(&keyed));
+        let task = Arc::clone(self.task(ix));
+        if task.lifetime == Lifetime::Service {
+            self.made[ix as usize] = Some(Made::Service { key: keyed.digest, endpoints: Vec::new() });
+            return self.schedule.known(ix);
+        }
+        if self.options.forced[ix as usize] || !task.cache {
+            return self.schedule.missed(ix);
+        }
+        match self.shelf.look(&keyed.digest) {
+            Look::Hit(record) => {
+                let folder = self.shelf.folder(&record);
+                if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
+                    return self.fail(ix, 1, system(&e), 0.0);
+                }
+                (self.emit)(Event::TaskCached {
+                    task: task.id.clone(),
+                    done: record.done.clone(),
+                    out: Some(folder.clone()),
+                });
+                self.summary.tally.cached += 1;
+                self.summary.outputs.push((task.id.clone(), folder));
+                self.made[ix as usize] = Some(Made::Output(record));
+                self.schedule.over(ix, Over::Cached);
+            }
+            _ if self.options.parts[ix as usize] == Part::Restore => {
+                let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
+                    .hint("run without --only, or with --until, to make it first");
+                self.fail(ix, 1, failure, 0.0);
+            }
+            _ => self.schedule.missed(ix),
+        }
+    }
+
+    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>) {
+        let task = Arc::clone(self.task(ix));
+        let Some(keyed) = self.keyed[ix as usize].clone() else { return };
+        let service = task.lifetime == Lifetime::Service;
+        let why = if attempt > 1 {
+            vec![format!("try {attempt}")]
+        } else if service {
+            Vec::new()
+        } else {
+            let look = self.shelf.look(&keyed.digest);
+            reasons(&task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
+        };
+        (self.emit)(Event::TaskStarted {
+            task: task.id.clone(),
+            attempt,
+            service,
+            reasons: why,
+            log: Some(self.shelf.home().log(&self.run, &task.id)),
+        });
+        let stop = self.stop.child();
+        let ready = service.then(|| {
+            let (told, hears) = oneshot::channel();
+            let send = self.send.clone();
+            tokio::spawn(async move {
+                if let Ok(endpoints) = hears.await {
+                    let _ = send.send(Msg::Ready(ix, endpoints));
+                }
+            });
+            told
+        });
+        let made = task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(Made::Nothing)).collect();
+        let attempt_now = Try {
+            plan: Arc::clone(&self.plan),
+            task,
+            keyed,
+            attempt,
+            gpus: gpus.clone(),
+            made,
+            run: self.run.clone(),
+            shelf: Arc::clone(&self.shelf),
+            digests: Arc::clone(&self.digests),
+            stop: stop.clone(),
+            emit: Arc::clone(&self.emit),
+            ready,
+        };
+        self.running.insert(ix, Running { stop, attempt, begun: Instant::now(), gpus });
+        let (work, send) = (Arc::clone(&self.work), self.send.clone());
+        tokio::spawn(async move {
+            let tried = attempt_now.go(work).await;
+            let _ = send.send(Msg::Tried(ix, tried));
+        });
+    }
+
+    fn take(&mut self, msg: Msg) {
+        match msg {
+            Msg::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
+            Msg::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
+            Msg::Tried(ix, tried) => self.take_tried(ix, tried),
+            Msg::Again(ix) => {
+                let Some(running) = self.running.remove(&ix) else { return };
+                if self.stop.is_asked() {
+                    let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
+                    return self.fail(ix, running.attempt, failure, 0.0);
+                }
+                self.start(ix, running.attempt + 1, running.gpus);
+            }
+        }
+    }
+
+    fn take_ready(&mut self, ix: Ix, endpoints: Vec<Endpoint>) {
+        let Some(running) = self.running.get(&ix) else { return };
+        let seconds = running.begun.elapsed().as_secs_f64();
+        (self.emit)(Event::ServiceReady { task: self.task(ix).id.clone(), endpoints: endpoints.clone(), seconds });
+        if let Some(Made::Service { endpoints: known, .. }) = &mut self.made[ix as usize] {
+            *known = endpoints;
+        }
+        self.schedule.up(ix);
+    }
+
+    fn take_tried(&mut self, ix: Ix, tried: Tried) {
+        let Some(running) = self.running.remove(&ix) else { return };
+        let task = Arc::clone(self.task(ix));
+        let Tried { result, folder, seconds } = tried;
+        if task.lifetime == Lifetime::Service {
+            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
+        }
+        let Some(keyed) = self.keyed[ix as usize].clone() else { return };
+        let result = result.and_then(|(done, sealed)| {
+            let folder = folder.as_deref().unwrap_or_else(|| self.shelf.home().state());
+            let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
+            let (record, unchanged) =
+                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds).map_err(Box::new)?;
+            self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            Ok((record, unchanged))
+        });
+        match result {
+            Ok((record, unchanged)) => {
+                let folder = self.shelf.folder(&record);
+                (self.emit)(Event::TaskFinished {
+                    task: task.id.clone(),
+                    done: record.done.clone(),
+                    out: Some(folder.clone()),
+                    digest: Some(record.digest),
+                    unchanged,
+                    seconds,
+                });
+                self.summary.tally.ran += 1;
+                self.summary.outputs.push((task.id.clone(), folder));
+                self.made[ix as usize] = Some(Made::Output(record));
+                self.schedule.over(ix, Over::Done);
+            }
+            Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
+        }
+    }
+
+    fn take_failure(&mut self, ix: Ix, running: Running, mut failure: Failure, folder: Option<PathBuf>, seconds: f64) {
+        /// A person who keeps saving a file should not keep a stage running for ever.
+        const STALE_TRIES: u32 = 3;
+        let task = Arc::clone(self.task(ix));
+        failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
+        if let Some(server) = self.blame.remove(&ix) {
+            let server = &self.task(server).id;
+            failure.cause = Some(format!("its server {server} ended; see its failure"));
+            failure.kind = FailureKind::Service;
+        }
+        if failure.kind == FailureKind::InputChanged && !self.schedule.is_halted() {
+            let tries = self.stale.entry(ix).or_default();
+            *tries += 1;
+            if *tries < STALE_TRIES {
+                let text = format!("{}; it is run again", failure.what);
+                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                return self.schedule.rekey(ix);
+            }
+        }
+        let tries = 1 + task.retry.map_or(0, |r| r.times);
+        let hopeless = matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
+        if running.attempt < tries && !hopeless && !self.stop.is_asked() {
+            (self.emit)(Event::TaskFailed {
+                task: task.id.clone(),
+                attempt: running.attempt,
+                failure: Box::new(failure),
+                will_retry: true,
+                seconds,
+            });
+            let delay = task.retry.map_or(Duration::ZERO, |r| r.delay);
+            let (send, stop) = (self.send.clone(), self.stop.clone());
+            self.running.insert(ix, running);
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = stop.asked() => {}
+                }
+                let _ = send.send(Msg::Again(ix));
+            });
+            return;
+        }
+        self.fail(ix, running.attempt, failure, seconds);
+    }
+
+    fn take_service_end(
+        &mut self,
+        ix: Ix,
+        running: Running,
+        result: Result<(), Box<Failure>>,
+        folder: Option<PathBuf>,
+        seconds: f64,
+    ) {
+        let task = Arc::clone(self.task(ix));
+        if let Some(folder) = folder {
+            let _ = std::fs::remove_dir(folder);
+        }
+        let asked = self.schedule.state(ix) == State::Stopping || self.stop.is_asked();
+        match result {
+            Err(failure) if !asked => {
+                for dependent in self.schedule.running_dependents(ix) {
+                    self.blame.insert(dependent, ix);
+                    if let Some(step) = self.running.get(&dependent) {
+                        step.stop.gently();
+                    }
+                }
+                self.fail(ix, running.attempt, *failure, seconds);
+            }
+            result => {
+                if let Err(failure) = result
+                    && failure.kind != FailureKind::Interrupted
+                {
+                    let text = format!("while it was stopped: {}", failure.what);
+                    (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                }
+                (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
+                self.schedule.over(ix, Over::Done);
+            }
+        }
+    }
+
+    fn fail(&mut self, ix: Ix, attempt: u32, failure: Failure, seconds: f64) {
+        let task = self.task(ix).id.clone();
+        (self.emit)(Event::TaskFailed {
+            task: task.clone(),
+            attempt,
+            failure: Box::new(failure.clone()),
+            will_retry: false,
+            seconds,
+        });
+        self.summary.tally.failed += 1;
+        self.summary.failures.push((task, failure));
+        self.schedule.over(ix, Over::Failed);
+        if !self.options.keep_going && !self.schedule.is_halted() {
+            self.schedule.halt();
+        }
+        self.tell_cancelled();
+    }
+
+    fn cannot_have_gpus(&mut self, ix: Ix) {
+        let wanted = self.plan.tasks[ix as usize].gpus.max(
+            self.plan.tasks[ix as usize].needs.iter().map(|n| self.plan.tasks[n.task as usize].gpus).max().unwrap_or(0),
+        );
+        let failure = Failure::new(
+            FailureKind::Refused,
+            format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
+        )
+        .hint("`--gpus N` or `--gpus 0,1,…` says which GPUs a run may lease");
+        self.fail(ix, 1, failure, 0.0);
+    }
+
+    fn tell_cancelled(&mut self) {
+        for (ix, because) in self.schedule.take_cancelled() {
+            let task = Arc::clone(self.task(ix));
+            if self.options.parts[ix as usize] == Part::Out || task.lifetime == Lifetime::Service {
+                continue;
+            }
+            self.summary.tally.cancelled += 1;
+            let why = if ix == because {
+                if self.summary.interrupted { "interrupted" } else { "an earlier stage failed" }.to_owned()
+            } else {
+                format!("it needs {}", self.task(because).id)
+            };
+            (self.emit)(Event::TaskCancelled { task: task.id.clone(), why });
+        }
+    }
+
+    fn finish(mut self) -> Summary {
+        if self.summary.failures.is_empty() && !self.summary.interrupted {
+            self.summary.rest = self.look_at();
+        }
+        self.summary
+    }
+
+    /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
+    fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
+        let mut look_at = Vec::new();
+        for (ix, task) in self.plan.tasks.iter().enumerate() {
+            if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
+                continue;
+            }
+            if !task.cache || self.options.forced[ix] {
+                return None;
+            }
+            if let Some(keyed) = &self.keyed[ix] {
+                let seen = keyed.inputs.values().flat_map(|state| &state.seen);
+                if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
+                    return None;
+                }
+                look_at.extend(seen.cloned());
+            }
+            if let Some(Made::Output(record)) = &self.made[ix] {
+                look_at.extend(self.shelf.stamps(record).ok()?);
+            }
+        }
+        Some(look_at)
+    }
+}
+
+/// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
+/// services, which have to be up), everything else is out.
+pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<Part> {
+    let mut parts: Vec<Part> = chosen.iter().map(|c| if *c { Part::Run } else { Part::Out }).collect();
+    for ix in (0..plan.tasks.len()).rev() {
+        if parts[ix] == Part::Out {
+            continue;
+        }
+        for need in &plan.tasks[ix].needs {
+            let at = need.task as usize;
+            if parts[at] == Part::Out {
+                let service = plan.tasks[at].lifetime == Lifetime::Service;
+                parts[at] = if restore_needs && !service { Part::Restore } else { Part::Run };
+            }
+        }
+    }
+    parts
+}

@@ -1,0 +1,538 @@
+//! What may start and what must stop: a pure state machine. No clock, no I/O, no async.
+//!
+//! A step goes `Waiting → Keying → Wanting → Running → Over`, or from `Keying` straight to `Over` when the store has its output.
+//! A service goes `Waiting → Keying → Known → Starting → Up → Stopping → Over`; it starts only when a step that needs it has to
+//! run, and ends when its last dependent is over. `Known` is enough for dependents to be looked up in the store, so a
+//! service whose dependents are all cached is never started.
+
+use std::collections::BTreeSet;
+
+/// Index of a task in the plan.
+pub type Ix = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Waiting,
+    Keying,
+    /// A service whose key is known and which nobody has needed yet.
+    Known,
+    /// A step that has to run.
+    Wanting,
+    Starting,
+    Up,
+    Running,
+    Stopping,
+    Over(Over),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    Done,
+    Cached,
+    Skipped,
+    Failed,
+    Cancelled,
+    /// A service that nobody needed.
+    NotNeeded,
+}
+
+impl Over {
+    const fn is_good(self) -> bool {
+        matches!(self, Self::Done | Self::Cached | Self::Skipped | Self::NotNeeded)
+    }
+}
+
+/// What the schedule has to know of a task.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub needs: Vec<Ix>,
+    pub service: bool,
+    /// Slots it takes; `None` for all of them. Services take none.
+    pub cpus: Option<u32>,
+    pub gpus: u32,
+    /// Not part of this run, or `when` is false.
+    pub skipped: bool,
+}
+
+struct Node {
+    item: Item,
+    dependents: Vec<Ix>,
+    state: State,
+    /// Needs that are not settled yet.
+    unsettled: u32,
+    /// Dependents that are not over yet.
+    open: u32,
+    held_slots: u32,
+    held_gpus: Vec<u32>,
+}
+
+/// Something to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub task: Ix,
+    pub gpus: Vec<u32>,
+}
+
+pub struct Schedule {
+    nodes: Vec<Node>,
+    to_key: BTreeSet<Ix>,
+    wanting: BTreeSet<Ix>,
+    to_stop: Vec<Ix>,
+    cancelled: Vec<(Ix, Ix)>,
+    slots: u32,
+    free_slots: u32,
+    free_gpus: BTreeSet<u32>,
+    running_steps: u32,
+    /// Nothing new starts any more.
+    halted: bool,
+    open: usize,
+}
+
+impl Schedule {
+    /// `items` in topological order: needs point backwards.
+    pub fn new(items: Vec<Item>, slots: u32, gpus: impl IntoIterator<Item = u32>) -> Self {
+        let mut nodes: Vec<Node> = Vec::with_capacity(items.len());
+        for (ix, item) in items.into_iter().enumerate() {
+            for need in &item.needs {
+                let need = &mut nodes[*need as usize];
+                need.dependents.push(ix as Ix);
+                need.open += 1;
+            }
+            let unsettled = item.needs.len() as u32;
+            nodes.push(Node {
+                item,
+                dependents: Vec::new(),
+                state: State::Waiting,
+                unsettled,
+                open: 0,
+                held_slots: 0,
+                held_gpus: Vec::new(),
+            });
+        }
+        let slots = slots.max(1);
+        let mut schedule = Self {
+            open: nodes.len(),
+            nodes,
+            to_key: BTreeSet::new(),
+            wanting: BTreeSet::new(),
+            to_stop: Vec::new(),
+            cancelled: Vec::new(),
+            slots,
+            free_slots: slots,
+            free_gpus: gpus.into_iter().collect(),
+            running_steps: 0,
+            halted: false,
+        };
+        for ix in 0..schedule.nodes.len() as Ix {
+            if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == State::Waiting {
+                schedule.settle_ready(ix);
+            }
+        }
+        schedule
+    }
+
+    pub fn state(&self, ix: Ix) -> State {
+        self.nodes[ix as usize].state
+    }
+
+    /// Everything is over.
+    pub fn is_over(&self) -> bool {
+        self.open == 0
+    }
+
+    /// A task whose needs are settled and whose key is to be worked out now.
+    pub fn next_to_key(&mut self) -> Option<Ix> {
+        self.to_key.pop_first()
+    }
+
+    /// A service's key is known.
+    pub fn known(&mut self, ix: Ix) {
+        debug_assert!(self.nodes[ix as usize].item.service, "only services are known");
+        if self.state(ix) != State::Keying {
+            return;
+        }
+        self.nodes[ix as usize].state = State::Known;
+        self.settle_dependents(ix);
+        self.stop_if_unneeded(ix);
+    }
+
+    /// A step's output is not in the store: it has to run.
+    pub fn missed(&mut self, ix: Ix) {
+        if self.state(ix) != State::Keying {
+            return;
+        }
+        if self.halted {
+            self.over(ix, Over::Cancelled);
+            return;
+        }
+        self.nodes[ix as usize].state = State::Wanting;
+        self.wanting.insert(ix);
+    }
+
+    /// A running step is to be looked up again: its inputs changed under it.
+    pub fn rekey(&mut self, ix: Ix) {
+        self.release(ix);
+        self.nodes[ix as usize].state = State::Keying;
+        self.to_key.insert(ix);
+    }
+
+    /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
+    /// while other steps run, so that a big one gets its turn.
+    pub fn next_to_start(&mut self) -> Option<Start> {
+        if self.halted || self.free_slots == 0 {
+            return None;
+        }
+        let wanting: Vec<Ix> = self.wanting.iter().copied().take(256).collect();
+        for ix in wanting {
+            let node = &self.nodes[ix as usize];
+            let mut all_up = true;
+            let mut to_start = None;
+            for need in &node.item.needs {
+                if self.nodes[*need as usize].item.service {
+                    all_up &= matches!(self.state(*need), State::Up | State::Over(_));
+                    to_start = to_start.or_else(|| self.startable(*need));
+                }
+            }
+            if let Some(service) = to_start {
+                let gpus = self.lease(service, 0);
+                self.nodes[service as usize].state = State::Starting;
+                return Some(Start { task: service, gpus });
+            }
+            if !all_up {
+                continue;
+            }
+            let want = node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots);
+            if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
+                self.wanting.remove(&ix);
+                let gpus = self.lease(ix, want);
+                self.nodes[ix as usize].state = State::Running;
+                self.running_steps += 1;
+                return Some(Start { task: ix, gpus });
+            }
+            if self.running_steps > 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
+    fn startable(&self, ix: Ix) -> Option<Ix> {
+        let node = &self.nodes[ix as usize];
+        if node.state != State::Known {
+            return None;
+        }
+        let below = || node.item.needs.iter().copied().filter(|n| self.nodes[*n as usize].item.service);
+        if below().all(|n| matches!(self.state(n), State::Up | State::Over(_))) {
+            return (node.item.gpus as usize <= self.free_gpus.len()).then_some(ix);
+        }
+        below().find_map(|n| self.startable(n))
+    }
+
+    /// A service is ready.
+    pub fn up(&mut self, ix: Ix) {
+        if self.state(ix) == State::Starting {
+            self.nodes[ix as usize].state = State::Up;
+            self.stop_if_unneeded(ix);
+        }
+    }
+
+    /// A task is over, in whichever way. Dependents of a bad end are cancelled (see [`Self::take_cancelled`]).
+    pub fn over(&mut self, ix: Ix, how: Over) {
+        let mut work = vec![(ix, how)];
+        while let Some((at, how)) = work.pop() {
+            if matches!(self.state(at), State::Over(_)) {
+                continue;
+            }
+            self.release(at);
+            let was_settled = self.nodes[at as usize].item.service
+                && matches!(self.state(at), State::Known | State::Starting | State::Up | State::Stopping);
+            self.to_key.remove(&at);
+            self.wanting.remove(&at);
+            self.nodes[at as usize].state = State::Over(how);
+            self.open -= 1;
+            for need in self.nodes[at as usize].item.needs.clone() {
+                self.nodes[need as usize].open -= 1;
+                self.stop_if_unneeded(need);
+            }
+            if how.is_good() {
+                if !was_settled {
+                    self.settle_dependents(at);
+                }
+                continue;
+            }
+            for dependent in self.nodes[at as usize].dependents.clone() {
+                // Running dependents of a dead server end by themselves; the loop stops them.
+                if matches!(self.state(dependent), State::Running | State::Over(_)) {
+                    continue;
+                }
+                if matches!(self.state(dependent), State::Starting | State::Up) {
+                    self.begin_stop(dependent);
+                    continue;
+                }
+                self.cancelled.push((dependent, at));
+                work.push((dependent, Over::Cancelled));
+            }
+        }
+    }
+
+    /// Nothing new starts; what has not started is cancelled. What runs, goes on.
+    pub fn halt(&mut self) {
+        self.halted = true;
+        for ix in 0..self.nodes.len() as Ix {
+            match self.state(ix) {
+                State::Waiting | State::Wanting | State::Keying | State::Known => {
+                    if self.state(ix) == State::Known {
+                        self.over(ix, Over::NotNeeded);
+                    } else {
+                        self.cancelled.push((ix, ix));
+                        self.over(ix, Over::Cancelled);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub fn is_halted(&self) -> bool {
+        self.halted
+    }
+
+    /// Services to stop now; each is named once.
+    pub fn take_to_stop(&mut self) -> Vec<Ix> {
+        std::mem::take(&mut self.to_stop)
+    }
+
+    /// Tasks that were cancelled, each with the task that was the reason (itself if the run was halted).
+    pub fn take_cancelled(&mut self) -> Vec<(Ix, Ix)> {
+        std::mem::take(&mut self.cancelled)
+    }
+
+    /// Nothing runs, nothing starts or stops by itself, and yet there are steps that want to: the first of them.
+    pub fn stuck(&self) -> Option<Ix> {
+        let alive = |s: State| matches!(s, State::Running | State::Starting | State::Stopping | State::Keying);
+        if self.nodes.iter().any(|n| alive(n.state)) {
+            return None;
+        }
+        self.wanting.first().copied()
+    }
+
+    /// Running steps that need this service.
+    pub fn running_dependents(&self, ix: Ix) -> Vec<Ix> {
+        let node = &self.nodes[ix as usize];
+        node.dependents.iter().copied().filter(|d| self.state(*d) == State::Running).collect()
+    }
+
+    fn lease(&mut self, ix: Ix, slots: u32) -> Vec<u32> {
+        let want = self.nodes[ix as usize].item.gpus as usize;
+        let gpus: Vec<u32> = self.free_gpus.iter().copied().take(want).collect();
+        for gpu in &gpus {
+            self.free_gpus.remove(gpu);
+        }
+        self.free_slots -= slots;
+        let node = &mut self.nodes[ix as usize];
+        node.held_slots = slots;
+        node.held_gpus.clone_from(&gpus);
+        gpus
+    }
+
+    fn release(&mut self, ix: Ix) {
+        let node = &mut self.nodes[ix as usize];
+        if node.state == State::Running {
+            self.running_steps -= 1;
+        }
+        self.free_slots += std::mem::take(&mut node.held_slots);
+        self.free_gpus.extend(std::mem::take(&mut node.held_gpus));
+    }
+
+    fn settle_dependents(&mut self, ix: Ix) {
+        for dependent in self.nodes[ix as usize].dependents.clone() {
+            let node = &mut self.nodes[dependent as usize];
+            node.unsettled -= 1;
+            if node.unsettled == 0 && node.state == State::Waiting {
+                self.settle_ready(dependent);
+            }
+        }
+    }
+
+    /// All needs of `ix` are settled.
+    fn settle_ready(&mut self, ix: Ix) {
+        if self.nodes[ix as usize].item.skipped {
+            self.over(ix, Over::Skipped);
+        } else {
+            self.nodes[ix as usize].state = State::Keying;
+            self.to_key.insert(ix);
+        }
+    }
+
+    fn stop_if_unneeded(&mut self, ix: Ix) {
+        let node = &self.nodes[ix as usize];
+        if !node.item.service || node.open > 0 {
+            return;
+        }
+        match node.state {
+            State::Known => self.over(ix, Over::NotNeeded),
+            State::Starting | State::Up => self.begin_stop(ix),
+            _ => {}
+        }
+    }
+
+    fn begin_stop(&mut self, ix: Ix) {
+        self.nodes[ix as usize].state = State::Stopping;
+        self.to_stop.push(ix);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn step(needs: &[Ix]) -> Item {
+        Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, skipped: false }
+    }
+
+    fn service(needs: &[Ix]) -> Item {
+        Item { service: true, cpus: None, ..step(needs) }
+    }
+
+    #[test]
+    fn a_service_whose_dependents_are_cached_is_never_started() {
+        let mut s = Schedule::new(vec![service(&[]), step(&[0])], 2, []);
+        assert_eq!(s.next_to_key(), Some(0));
+        s.known(0);
+        assert_eq!(s.next_to_key(), Some(1));
+        s.over(1, Over::Cached);
+        assert_eq!(s.state(0), State::Over(Over::NotNeeded));
+        assert!(s.is_over());
+    }
+
+    #[test]
+    fn a_server_stays_up_until_its_last_dependent_ends() {
+        let mut s = Schedule::new(vec![service(&[]), step(&[0]), step(&[0])], 2, []);
+        s.next_to_key();
+        s.known(0);
+        while let Some(ix) = s.next_to_key() {
+            s.missed(ix);
+        }
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+        assert_eq!(s.next_to_start(), None, "nobody starts before the server is up");
+        s.up(0);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
+        s.over(1, Over::Done);
+        assert!(s.take_to_stop().is_empty());
+        s.over(2, Over::Failed);
+        assert_eq!(s.take_to_stop(), [0]);
+        s.over(0, Over::Done);
+        assert!(s.is_over());
+    }
+
+    #[test]
+    fn two_servers_that_need_all_gpus_take_turns() {
+        let gpu = |i: Item| Item { gpus: 8, ..i };
+        let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];
+        let mut s = Schedule::new(items, 4, 0..8);
+        while let Some(ix) = s.next_to_key() {
+            if ix < 2 { s.known(ix) } else { s.missed(ix) }
+        }
+        assert_eq!(s.next_to_start().map(|x| x.gpus.len()), Some(8));
+        s.up(0);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
+        assert_eq!(s.next_to_start(), None);
+        s.over(2, Over::Done);
+        assert_eq!(s.take_to_stop(), [0]);
+        assert_eq!(s.next_to_start(), None, "its GPUs are free only when it has ended");
+        s.over(0, Over::Done);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    }
+
+    #[test]
+    fn what_can_never_have_its_gpus_is_found() {
+        let mut s = Schedule::new(vec![Item { gpus: 2, ..step(&[]) }], 1, [0]);
+        let ix = s.next_to_key().unwrap();
+        s.missed(ix);
+        assert_eq!(s.next_to_start(), None);
+        assert_eq!(s.stuck(), Some(0));
+    }
+
+    #[test]
+    fn a_failure_cancels_all_that_stand_on_it_and_nothing_else() {
+        let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[0]), step(&[2]), step(&[1])], 1, []);
+        s.next_to_key();
+        s.over(0, Over::Failed);
+        assert_eq!(s.take_cancelled(), [(2, 0), (3, 2)]);
+        assert_eq!(s.next_to_key(), Some(1));
+        s.over(1, Over::Cached);
+        assert_eq!(s.next_to_key(), Some(4));
+    }
+
+    #[test]
+    fn ten_thousand_deep_fails_without_deep_recursion() {
+        let items = (0..10_000u32).map(|i| step(&i.checked_sub(1).map_or(vec![], |n| vec![n]))).collect();
+        let mut s = Schedule::new(items, 1, []);
+        s.next_to_key();
+        s.over(0, Over::Failed);
+        assert!(s.is_over());
+    }
+
+    proptest! {
+        /// Any graph, any order of events: slots and GPUs are never oversold, a step runs only when its needs are settled
+        /// and its servers are up, and everything ends.
+        #[test]
+        fn everything_ends_and_nothing_is_oversold(
+            shape in prop::collection::vec((prop::collection::vec(0u32..100, 0..4), any::<bool>(), 0u32..3, 0u32..3), 1..40),
+            choices in prop::collection::vec(0u8..10, 400),
+        ) {
+            let items: Vec<Item> = shape.iter().enumerate().map(|(i, (needs, service, cpus, gpus))| {
+                let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
+                needs.sort_unstable();
+                needs.dedup();
+                Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, skipped: false }
+            }).collect();
+            let mut s = Schedule::new(items.clone(), 2, 0..4);
+            let mut busy: Vec<Ix> = Vec::new();
+            let mut stopping: Vec<Ix> = Vec::new();
+            let mut choice = choices.into_iter().cycle();
+            for _ in 0..2000 {
+                if s.is_over() { break }
+                while let Some(ix) = s.next_to_key() {
+                    if items[ix as usize].service { s.known(ix) }
+                    else if choice.next().unwrap() < 3 { s.over(ix, Over::Cached) }
+                    else { s.missed(ix) }
+                }
+                while let Some(start) = s.next_to_start() {
+                    let item = &items[start.task as usize];
+                    prop_assert_eq!(start.gpus.len(), item.gpus as usize);
+                    for need in &item.needs {
+                        let state = s.state(*need);
+                        let fine = if items[*need as usize].service && !item.service { matches!(state, State::Up) }
+                            else { matches!(state, State::Over(_) | State::Known | State::Starting | State::Up | State::Stopping) };
+                        prop_assert!(fine, "{:?}", state);
+                    }
+                    busy.push(start.task);
+                }
+                let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && s.state(**i) == State::Running)
+                    .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
+                prop_assert!(used <= 2);
+                stopping.extend(s.take_to_stop());
+                s.take_cancelled();
+                if let Some(ix) = stopping.pop() {
+                    s.over(ix, Over::Done);
+                } else if !busy.is_empty() {
+                    let at = choice.next().unwrap() as usize % busy.len();
+                    let ix = busy.swap_remove(at);
+                    match s.state(ix) {
+                        State::Starting => { s.up(ix); }
+                        State::Running => s.over(ix, if choice.next().unwrap() == 0 { Over::Failed } else { Over::Done }),
+                        _ => {}
+                    }
+                } else if let Some(ix) = s.stuck() {
+                    s.over(ix, Over::Failed);
+                }
+            }
+            prop_assert!(s.is_over());
+        }
+    }
+}

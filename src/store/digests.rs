@@ -1,0 +1,177 @@
+//! Digests of inputs, with a memory: what `stat` says is unchanged is not read again.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use globset::{GlobBuilder, GlobSetBuilder};
+use walkdir::WalkDir;
+
+use super::Home;
+use super::durable::{PathError, replace_cache};
+use super::outputs::hash_file;
+use super::stamp::Stamp;
+use crate::event::{Digest, Hasher};
+
+/// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
+#[derive(Debug, Default)]
+pub struct Digests {
+    known: Mutex<HashMap<PathBuf, (Stamp, Digest)>>,
+    fresh: Mutex<bool>,
+}
+
+/// An input as it was when it was digested.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputState {
+    pub digest: Digest,
+    /// The paths that the patterns named, absolute and sorted.
+    pub paths: Vec<PathBuf>,
+    /// Everything that was looked at: files, and folders whose listing matters.
+    pub seen: Vec<(PathBuf, Stamp)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    #[error("no file matches {0}")]
+    NoMatch(String),
+    #[error("{0} is not a pattern: {1}")]
+    Pattern(String, globset::Error),
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl Digests {
+    /// What earlier runs remembered; empty if that cannot be read.
+    pub fn load(home: &Home) -> Self {
+        let known = fs::read(home.stats()).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+        Self { known: Mutex::new(known), fresh: Mutex::new(false) }
+    }
+
+    /// Writes what is remembered, if anything is new.
+    pub fn save(&self, home: &Home) -> Result<(), PathError> {
+        if !*lock(&self.fresh) {
+            return Ok(());
+        }
+        let bytes = postcard::to_stdvec(&*lock(&self.known)).unwrap_or_default();
+        replace_cache(&home.stats(), &bytes)
+    }
+
+    /// The digest of one file's content; follows links.
+    pub fn file(&self, path: &Path) -> Result<(Digest, Stamp), PathError> {
+        use super::durable::At as _;
+        let stamp = Stamp::through_links(path).at("look at", path)?;
+        if let Some((known, digest)) = lock(&self.known).get(path)
+            && *known == stamp
+        {
+            return Ok((*digest, stamp));
+        }
+        let (digest, stamp) = hash_file(path)?;
+        // A file written in the same tick of the clock could change again without its stamp changing.
+        if !stamp.is_racy() {
+            lock(&self.known).insert(path.to_owned(), (stamp, digest));
+            *lock(&self.fresh) = true;
+        }
+        Ok((digest, stamp))
+    }
+
+    /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several (or a glob, or a
+    /// folder) by names and contents.
+    pub fn input(&self, base: &Path, patterns: &[String]) -> Result<InputState, InputError> {
+        let mut seen = Vec::new();
+        let mut paths = Vec::new();
+        for pattern in patterns {
+            if pattern.contains(['*', '?', '[', '{']) {
+                let before = paths.len();
+                glob(base, pattern, &mut paths, &mut seen)?;
+                if paths.len() == before {
+                    return Err(InputError::NoMatch(pattern.clone()));
+                }
+            } else {
+                paths.push(base.join(pattern));
+            }
+        }
+        paths.sort();
+        paths.dedup();
+        let alone = paths.len() == 1;
+        let mut h = Hasher::new();
+        let mut digest = None;
+        for path in &paths {
+            let one = self.path(path, &mut seen)?;
+            digest = Some(one);
+            h.field(path.strip_prefix(base).unwrap_or(path).as_os_str().as_bytes()).field(one.bytes());
+        }
+        let digest = if alone { digest.unwrap_or_else(|| h.finish()) } else { h.finish() };
+        Ok(InputState { digest, paths, seen })
+    }
+
+    fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, Stamp)>) -> Result<Digest, InputError> {
+        let Ok(stamp) = Stamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
+        if !stamp.is_folder() {
+            let (digest, stamp) = self.file(path)?;
+            seen.push((path.to_owned(), stamp));
+            return Ok(digest);
+        }
+        let mut h = Hasher::new();
+        for item in WalkDir::new(path).follow_links(true).sort_by_file_name() {
+            let item = item.map_err(|e| walk_error(path, e))?;
+            let name = item.path().strip_prefix(path).unwrap_or(item.path());
+            let stamp = Stamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
+            h.field(name.as_os_str().as_bytes()).field(&[stamp.kind as u8]);
+            if stamp.is_file() {
+                let (digest, stamp) = self.file(item.path())?;
+                h.field(digest.bytes());
+                seen.push((item.path().to_owned(), stamp));
+            } else {
+                seen.push((item.path().to_owned(), stamp));
+            }
+        }
+        Ok(h.finish())
+    }
+
+    /// Whether an input still is what it was: by stamps, and by content where they differ.
+    pub fn unchanged(&self, base: &Path, patterns: &[String], then: &InputState) -> bool {
+        let same = then.seen.iter().all(|(path, stamp)| Stamp::through_links(path).is_ok_and(|now| now == *stamp));
+        same || self.input(base, patterns).is_ok_and(|now| now.digest == then.digest)
+    }
+}
+
+fn glob(
+    base: &Path,
+    pattern: &str,
+    into: &mut Vec<PathBuf>,
+    seen: &mut Vec<(PathBuf, Stamp)>,
+) -> Result<(), InputError> {
+    let bad = |e| InputError::Pattern(pattern.to_owned(), e);
+    let full = base.join(pattern);
+    let text = full.to_string_lossy().into_owned();
+    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(bad)?;
+    let set = GlobSetBuilder::new().add(glob).build().map_err(bad)?;
+    // Walk from the last folder that has no wildcard in its name.
+    let fixed: PathBuf =
+        full.components().take_while(|c| !c.as_os_str().to_string_lossy().contains(['*', '?', '[', '{'])).collect();
+    for item in WalkDir::new(&fixed).sort_by_file_name() {
+        let item = item.map_err(|e| walk_error(&fixed, e))?;
+        if item.file_type().is_dir() {
+            if let Ok(stamp) = Stamp::through_links(item.path()) {
+                seen.push((item.path().to_owned(), stamp));
+            }
+        } else if set.is_match(item.path()) {
+            into.push(item.into_path());
+        }
+    }
+    Ok(())
+}
+
+fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
+    let place = e.path().unwrap_or(path).to_owned();
+    let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links lead in a circle"));
+    InputError::Path(PathError { doing: "list", path: place, source })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

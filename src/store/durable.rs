@@ -1,0 +1,82 @@
+//! Temp, write, sync, rename, sync the folder: the one way a file is replaced. And errors that name the path.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// An I/O error that says which path and what was being done.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {}: {source}", path.display())]
+pub struct PathError {
+    pub doing: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+pub(super) trait At<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError> {
+        self.map_err(|e| PathError { doing, path: path.to_owned(), source: e.into() })
+    }
+}
+
+pub(super) fn create_folder(path: &Path) -> Result<(), PathError> {
+    fs::create_dir_all(path).at("create", path)
+}
+
+/// Replaces a file so that a reader sees the old or the new one, never a part.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
+    let temp = path.with_extension(format!("tmp{}", std::process::id()));
+    let written = (|| {
+        let mut file = File::create(&temp).at("create", &temp)?;
+        file.write_all(bytes).at("write", &temp)?;
+        file.sync_data().at("sync", &temp)?;
+        fs::rename(&temp, path).at("publish", path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temp);
+    }
+    written
+}
+
+/// The same for a file that is only a cache: not synced, because it is checked when it is read.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+pub(super) fn replace_cache(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
+    let temp = path.with_extension(format!("tmp{}", std::process::id()));
+    let written = fs::write(&temp, bytes).at("write", &temp).and_then(|()| fs::rename(&temp, path).at("publish", path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temp);
+    }
+    written
+}
+
+/// Points a symbolic link at `target`, atomically; does nothing if it already does.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+pub(super) fn point(link: &Path, target: &Path) -> Result<(), PathError> {
+    match fs::read_link(link) {
+        Ok(now) if now == target => return Ok(()),
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match symlink(target, link) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if let Some(parent) = link.parent() {
+                    create_folder(parent)?;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e).at("link", link),
+        },
+        Err(_) => {
+            return Err(io::Error::other("something that is not a link of ours is in the way")).at("replace", link);
+        }
+    }
+    let temp = link.with_extension(format!("tmp{}", std::process::id()));
+    let _ = fs::remove_file(&temp);
+    symlink(target, &temp).at("link", &temp)?;
+    fs::rename(&temp, link).at("publish", link)
+}

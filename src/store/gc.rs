@@ -1,0 +1,84 @@
+//! What could go, and making it go.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use super::durable::{At as _, PathError};
+use super::{Home, Shelf, runs};
+use crate::event::TaskId;
+
+/// Something under the state folder that no longer has a use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Garbage {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// In words.
+    pub why: String,
+}
+
+/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest `keep_runs`. Reads only.
+pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec<Garbage> {
+    let kept = kept_folders(shelf, keep);
+    let named = shelf.named_folders();
+    let mut found = Vec::new();
+    for item in fs::read_dir(home.outputs()).into_iter().flatten().flatten() {
+        let name = item.file_name().to_string_lossy().into_owned();
+        let folder = name.strip_suffix(".files").unwrap_or(&name);
+        if kept.contains(folder) {
+            continue;
+        }
+        let why = if named.contains(folder) { "an older output" } else { "left by a try that did not finish" };
+        found.push(Garbage { bytes: size(&item.path()), path: item.path(), why: why.to_owned() });
+    }
+    let all = runs(home);
+    for run in all.iter().take(all.len().saturating_sub(keep_runs)) {
+        let path = home.run(run);
+        found.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// The folders of each task's newest `keep` outputs.
+fn kept_folders(shelf: &Shelf, keep: usize) -> HashSet<String> {
+    let mut by_task: BTreeMap<TaskId, Vec<(String, String)>> = BTreeMap::new();
+    for record in shelf.records() {
+        by_task.entry(record.task.clone()).or_default().push((record.run.clone(), record.folder.clone()));
+    }
+    let mut kept = HashSet::new();
+    for (task, mut folders) in by_task {
+        folders.sort();
+        let last = shelf.last(&task).map(|r| r.folder.clone());
+        kept.extend(last);
+        let mut seen = HashSet::new();
+        let newest = folders.into_iter().rev().map(|(_, folder)| folder).filter(|f| seen.insert(f.clone()));
+        kept.extend(newest.take(keep));
+    }
+    kept
+}
+
+/// Removes garbage; records of removed outputs are forgotten first, so that a crash in between leaves only unnamed folders.
+pub fn remove(home: &Home, shelf: &Shelf, garbage: &[Garbage]) -> Result<(), PathError> {
+    let gone: HashSet<String> = garbage
+        .iter()
+        .filter(|g| g.path.parent() == Some(&home.outputs()))
+        .filter_map(|g| g.path.file_name().map(|n| n.to_string_lossy().into_owned()))
+        .collect();
+    let keep = shelf.named_folders().into_iter().filter(|f| !gone.contains(f)).collect();
+    shelf.forget(&keep)?;
+    for item in garbage {
+        let removed = if item.path.is_dir() { fs::remove_dir_all(&item.path) } else { fs::remove_file(&item.path) };
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e).at("remove", &item.path),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn size(path: &Path) -> u64 {
+    WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
+}

@@ -1,0 +1,72 @@
+//! Where things are: the state folder and the links beside it.
+
+use std::path::{Path, PathBuf};
+
+use crate::event::{RunId, TaskId};
+
+/// The state folder of one project. Making a `Home` touches nothing on disk.
+#[derive(Clone, Debug)]
+pub struct Home {
+    state: PathBuf,
+    project: PathBuf,
+}
+
+impl Home {
+    /// `project`: the folder that relative paths in manifests are relative to. `state`: usually `<project>/.regatta`.
+    pub fn new(project: PathBuf, state: PathBuf) -> Self {
+        Self { state, project }
+    }
+
+    pub fn project(&self) -> &Path {
+        &self.project
+    }
+
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.state.join("lock")
+    }
+
+    pub fn records(&self) -> PathBuf {
+        self.state.join("records")
+    }
+
+    pub fn stats(&self) -> PathBuf {
+        self.state.join("stats")
+    }
+
+    pub fn outputs(&self) -> PathBuf {
+        self.state.join("out")
+    }
+
+    pub fn output(&self, folder: &str) -> PathBuf {
+        self.state.join("out").join(folder)
+    }
+
+    pub fn failed(&self) -> PathBuf {
+        self.state.join("failed")
+    }
+
+    pub fn plans(&self) -> PathBuf {
+        self.state.join("plans")
+    }
+
+    pub fn runs(&self) -> PathBuf {
+        self.state.join("runs")
+    }
+
+    pub fn run(&self, run: &RunId) -> PathBuf {
+        self.state.join("runs").join(run.as_str())
+    }
+
+    pub fn log(&self, run: &RunId, task: &TaskId) -> PathBuf {
+        self.run(run).join(format!("{}.log", task.file_name()))
+    }
+
+    /// The folder of links beside the state folder.
+    pub fn latest(&self) -> PathBuf {
+        self.state.parent().unwrap_or(&self.project).join("latest")
+    }
+}

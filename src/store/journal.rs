@@ -1,0 +1,137 @@
+//! What happened in a run, one sealed JSON line for each fact.
+//!
+//! Why JSON lines: they can be read with `tail -f` and `jq`, and any prefix cut at any byte replays to a prefix. The
+//! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
+//! others is corruption and said to be.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::Home;
+use super::durable::{At as _, PathError, create_folder};
+use crate::event::{Event, RunId};
+
+pub(super) fn seal(json: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(json.len() + 18);
+    line.extend_from_slice(&blake3::hash(json).to_hex().as_bytes()[..16]);
+    line.push(b' ');
+    line.extend_from_slice(json);
+    line.push(b'\n');
+    line
+}
+
+/// The JSON of a sealed line without its newline, if the seal is right.
+pub(super) fn unseal(line: &[u8]) -> Option<&[u8]> {
+    let (seal, json) = line.split_at_checked(17)?;
+    (seal[16] == b' ' && blake3::hash(json).to_hex().as_bytes()[..16] == seal[..16]).then_some(json)
+}
+
+/// The journal of the run that is going on.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Creates the run's folder and an empty journal in it.
+    pub fn create(home: &Home, run: &RunId) -> Result<Self, PathError> {
+        let folder = home.run(run);
+        create_folder(&folder)?;
+        let path = folder.join("journal.jsonl");
+        let file = OpenOptions::new().create(true).append(true).open(&path).at("create", &path)?;
+        Ok(Self { file, path })
+    }
+
+    /// One write for each fact; chatter is left out.
+    pub fn append(&mut self, event: &Event) -> Result<(), PathError> {
+        if !event.is_fact() {
+            return Ok(());
+        }
+        let json = serde_json::to_vec(event).map_err(io::Error::other).at("write", &self.path)?;
+        self.file.write_all(&seal(&json)).at("write", &self.path)
+    }
+}
+
+/// A journal as it was read back.
+#[derive(Debug, Default)]
+pub struct ReadJournal {
+    pub events: Vec<Event>,
+    /// The last line was cut off in the middle.
+    pub torn: bool,
+    /// Number (from 1) of a bad line that others follow.
+    pub corrupt: Option<usize>,
+}
+
+/// Reads a journal up to its first bad line.
+pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
+    let bytes = fs::read(path).at("read", path)?;
+    let mut read = ReadJournal::default();
+    let mut lines = bytes.split_inclusive(|b| *b == b'\n').enumerate().peekable();
+    while let Some((n, line)) = lines.next() {
+        let event = line.strip_suffix(b"\n").and_then(unseal).and_then(|json| serde_json::from_slice(json).ok());
+        match event {
+            Some(event) => read.events.push(event),
+            None if lines.peek().is_none() => read.torn = true,
+            None => {
+                read.corrupt = Some(n + 1);
+                break;
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// All runs of a project, oldest first.
+pub fn runs(home: &Home) -> Vec<RunId> {
+    let mut names: Vec<String> = fs::read_dir(home.runs())
+        .map(|items| items.flatten().filter_map(|item| item.file_name().into_string().ok()).collect())
+        .unwrap_or_default();
+    names.sort();
+    names.into_iter().filter(|n| home.runs().join(n).join("journal.jsonl").is_file()).map(RunId::new).collect()
+}
+
+pub fn last_run(home: &Home) -> Option<RunId> {
+    runs(home).pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TaskId;
+
+    fn three() -> Vec<Event> {
+        ["a", "b", "c"].map(|name| Event::TaskSkipped { task: TaskId::new(name), why: "when is false".into() }).to_vec()
+    }
+
+    #[test]
+    fn cut_at_every_byte_a_journal_replays_to_a_prefix() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().into(), folder.path().join(".regatta"));
+        let run = RunId::new("r");
+        let mut journal = Journal::create(&home, &run).unwrap();
+        for event in three() {
+            journal.append(&event).unwrap();
+        }
+        let path = home.run(&run).join("journal.jsonl");
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let read = read_journal(&path).unwrap();
+            assert_eq!(read.events, three()[..read.events.len()]);
+            assert_eq!(read.corrupt, None);
+            assert_eq!(read.torn, cut > 0 && whole[cut - 1] != b'\n');
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_in_the_middle_is_corruption() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let mut bytes: Vec<u8> = three().iter().flat_map(|e| seal(&serde_json::to_vec(e).unwrap())).collect();
+        bytes[30] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(read_journal(&path).unwrap().corrupt, Some(1));
+    }
+}

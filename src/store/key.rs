@@ -1,0 +1,58 @@
+//! What a task's result depends on, as a struct, so that "why did this run?" is its diff.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Digest, Hasher, TaskId};
+
+/// Goes up when the meaning of a key changes.
+///
+/// 1: action, env, outputs, facts, inputs, upstream.
+pub const KEY_VERSION: u32 = 1;
+
+/// Everything that decides a task's output. No times, no absolute paths, no secret values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    pub version: u32,
+    /// The action after rendering, with references still symbolic: canonical JSON.
+    pub action: String,
+    pub env: BTreeMap<String, String>,
+    /// Names only.
+    pub secrets: Vec<String>,
+    pub outputs: Vec<String>,
+    /// What else it depends on: the version of the stage's own code, declared facts of the machine.
+    pub facts: BTreeMap<String, String>,
+    /// Input name → digest of what it names (names and content).
+    pub inputs: BTreeMap<String, Digest>,
+    /// Task → digest of its output; for a service, of its key.
+    pub upstream: BTreeMap<TaskId, Digest>,
+}
+
+impl Key {
+    pub fn digest(&self) -> Digest {
+        let mut h = Hasher::new();
+        h.field(&self.version.to_le_bytes()).field(self.action.as_bytes());
+        for part in [&self.env, &self.facts] {
+            h.field(&(part.len() as u64).to_le_bytes());
+            for (name, value) in part {
+                h.field(name.as_bytes()).field(value.as_bytes());
+            }
+        }
+        for part in [&self.secrets, &self.outputs] {
+            h.field(&(part.len() as u64).to_le_bytes());
+            for name in part {
+                h.field(name.as_bytes());
+            }
+        }
+        h.field(&(self.inputs.len() as u64).to_le_bytes());
+        for (name, digest) in &self.inputs {
+            h.field(name.as_bytes()).field(digest.bytes());
+        }
+        h.field(&(self.upstream.len() as u64).to_le_bytes());
+        for (task, digest) in &self.upstream {
+            h.field(task.as_str().as_bytes()).field(digest.bytes());
+        }
+        h.finish()
+    }
+}

@@ -1,0 +1,67 @@
+//! One writer for each project.
+//!
+//! `flock` on one file. The kernel lets go of it when the last process that holds the open file ends; the run's warden
+//! holds it too, so after a `kill -9` of the runner the next run starts only when the orphans are gone. On a cluster
+//! filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for ever.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+
+use serde::{Deserialize, Serialize};
+
+use super::Home;
+use super::durable::{At as _, PathError, create_folder};
+use crate::event::RunId;
+
+/// Who holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub run: String,
+    pub pid: u32,
+}
+
+/// The lock of a project; let go of on drop.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    /// The filesystem cannot lock: two runs at once would not see each other.
+    pub unprotected: bool,
+}
+
+/// What became of a try.
+#[derive(Debug)]
+pub enum Taken {
+    Yes(Lock),
+    /// Somebody else has it; who, if it could be read.
+    No(Option<Held>),
+}
+
+impl Lock {
+    /// Never waits.
+    pub fn try_take(home: &Home, run: &RunId) -> Result<Taken, PathError> {
+        let path = home.lock();
+        create_folder(home.state())?;
+        let mut file =
+            OpenOptions::new().create(true).read(true).write(true).truncate(false).open(&path).at("open", &path)?;
+        let unprotected = match file.try_lock() {
+            Ok(()) => false,
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _ = file.read_to_string(&mut text);
+                return Ok(Taken::No(serde_json::from_str(&text).ok()));
+            }
+            Err(TryLockError::Error(e)) if e.kind() == std::io::ErrorKind::Unsupported => true,
+            Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
+        };
+        let held = Held { run: run.to_string(), pid: std::process::id() };
+        file.set_len(0).at("write", &path)?;
+        file.rewind().at("write", &path)?;
+        file.write_all(&serde_json::to_vec(&held).unwrap_or_default()).at("write", &path)?;
+        Ok(Taken::Yes(Self { file, unprotected }))
+    }
+
+    /// A second handle on the same open file: whoever has it holds the lock too.
+    pub fn share(&self) -> std::io::Result<File> {
+        self.file.try_clone()
+    }
+}

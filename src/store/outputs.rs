@@ -1,0 +1,148 @@
+//! A folder's digest and the list of what is in it.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::durable::{At as _, PathError};
+use super::stamp::{Kind, Stamp};
+use crate::event::{Digest, Hasher};
+
+/// One thing in an output folder. The folder itself is the entry with an empty path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Relative to the output folder.
+    pub path: PathBuf,
+    pub stamp: Stamp,
+    /// Of a file's bytes or a link's target; absent for folders.
+    #[serde(default)]
+    pub digest: Option<Digest>,
+}
+
+/// A folder as it was when it was hashed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sealed {
+    /// Over names, kinds and contents in sorted order; not over times.
+    pub digest: Digest,
+    pub entries: Vec<Entry>,
+}
+
+/// Hashes everything in `folder`. Links are taken as they are, not followed. `.git` is left out: two clones of one
+/// revision hold the same files and different indexes, logs and packs, and `git status` rewrites the index.
+pub fn seal_folder(folder: &Path) -> Result<Sealed, PathError> {
+    let mut entries = Vec::new();
+    list(folder, Path::new(""), &mut entries)?;
+    let mut h = Hasher::new();
+    for entry in &mut entries {
+        let path = folder.join(&entry.path);
+        entry.digest = match entry.stamp.kind {
+            Kind::Folder => None,
+            Kind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
+            _ => {
+                let (digest, stamp) = hash_file(&path)?;
+                entry.stamp = stamp;
+                Some(digest)
+            }
+        };
+        h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
+        h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
+    }
+    Ok(Sealed { digest: h.finish(), entries })
+}
+
+/// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.
+fn list(root: &Path, at: &Path, into: &mut Vec<Entry>) -> Result<(), PathError> {
+    let folder = root.join(at);
+    into.push(Entry { path: at.to_owned(), stamp: Stamp::of(&folder).at("look at", &folder)?, digest: None });
+    let mut names = Vec::new();
+    for item in fs::read_dir(&folder).at("list", &folder)? {
+        let name = item.at("list", &folder)?.file_name();
+        if name != ".git" {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    for name in names {
+        let relative = at.join(&name);
+        let path = root.join(&relative);
+        let stamp = Stamp::of(&path).at("look at", &path)?;
+        match stamp.kind {
+            Kind::Folder => list(root, &relative, into)?,
+            Kind::Other => {
+                return Err(std::io::Error::other("it is a socket, a pipe or a device")).at("keep", &path);
+            }
+            _ => into.push(Entry { path: relative, stamp, digest: None }),
+        }
+    }
+    Ok(())
+}
+
+/// The digest of a file's bytes, and its stamp from before they were read.
+pub(super) fn hash_file(path: &Path) -> Result<(Digest, Stamp), PathError> {
+    /// From here on mapping the file and hashing on all cores pays.
+    const LARGE: u64 = 1 << 20;
+    let mut file = File::open(path).at("open", path)?;
+    let stamp = Stamp::of_open(&file).at("look at", path)?;
+    let digest = if stamp.size >= LARGE {
+        drop(file);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_mmap_rayon(path).at("read", path)?;
+        Digest::from_bytes(*hasher.finalize().as_bytes())
+    } else {
+        let mut bytes = Vec::with_capacity(stamp.size as usize + 1);
+        file.read_to_end(&mut bytes).at("read", path)?;
+        Digest::of(&bytes)
+    };
+    Ok((digest, stamp))
+}
+
+/// What happened to a folder since it was sealed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Since {
+    Same,
+    /// Same content, other times: the entries as they are now.
+    Touched(Vec<Entry>),
+    /// In words, with the file.
+    Changed(String),
+}
+
+/// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
+pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since {
+    let mut suspicious = distrust;
+    for entry in entries {
+        match Stamp::of(&folder.join(&entry.path)) {
+            Ok(stamp) if stamp == entry.stamp => {}
+            Ok(_) => {
+                suspicious = true;
+                break;
+            }
+            Err(_) if entry.path.as_os_str().is_empty() => return Since::Changed("its output is gone".to_owned()),
+            Err(_) => return Since::Changed(format!("{} is gone from its output", entry.path.display())),
+        }
+    }
+    if !suspicious {
+        return Since::Same;
+    }
+    let now = match seal_folder(folder) {
+        Ok(now) => now.entries,
+        Err(e) => return Since::Changed(format!("its output cannot be read: {e}")),
+    };
+    for (old, new) in entries.iter().zip(&now) {
+        if old.path != new.path {
+            let (name, what) =
+                if old.path < new.path { (&old.path, "is gone from") } else { (&new.path, "was added to") };
+            return Since::Changed(format!("{} {what} its output", name.display()));
+        }
+        if old.digest != new.digest || old.stamp.kind != new.stamp.kind {
+            return Since::Changed(format!("{} in its output was changed after it was made", old.path.display()));
+        }
+    }
+    match (entries.get(now.len()), now.get(entries.len())) {
+        (Some(old), _) => Since::Changed(format!("{} is gone from its output", old.path.display())),
+        (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
+        (None, None) => Since::Touched(now),
+    }
+}

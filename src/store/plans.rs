@@ -1,0 +1,127 @@
+//! Manifests compiled to plans, and what to look at to know that nothing has to run.
+//!
+//! Parsing the YAML of 10,000 stages takes longer than all the rest of a run in which nothing has changed. So a plan is kept
+//! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::durable::{PathError, create_folder, replace_cache};
+use super::{Home, Stamp};
+use crate::event::{Digest, Hasher, Tally};
+
+/// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    id: Digest,
+    folder: PathBuf,
+}
+
+/// What a plan was made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compiled<P> {
+    /// Files that were read: absolute path, and the digest of the text.
+    pub sources: Vec<(PathBuf, Digest)>,
+    /// Files that would have been read first, had they been there.
+    pub absent: Vec<PathBuf>,
+    /// Environment variables that were asked for.
+    pub env: Vec<(String, Option<String>)>,
+    pub plan: P,
+}
+
+/// All that has to be unchanged for a whole run to be a no-op.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rest {
+    pub tally: Tally,
+    pub look_at: Vec<(PathBuf, Stamp)>,
+}
+
+impl Compiler {
+    /// `words`: everything that was typed and matters.
+    pub fn new(home: &Home, words: &[&str]) -> Self {
+        let mut h = Hasher::new();
+        h.field(env!("CARGO_PKG_VERSION").as_bytes());
+        // A new build of this program may read a manifest differently.
+        if let Some(stamp) = std::env::current_exe().ok().and_then(|exe| Stamp::through_links(&exe).ok()) {
+            h.field(&stamp.mtime.to_le_bytes()).field(&stamp.size.to_le_bytes());
+        }
+        for word in words {
+            h.field(word.as_bytes());
+        }
+        Self { id: h.finish(), folder: home.plans() }
+    }
+
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.folder.join(format!("{}.{suffix}", self.id.short()))
+    }
+
+    /// The plan, if everything it was made from is still the same. `env` answers for environment variables.
+    pub fn plan<P: DeserializeOwned>(&self, env: impl Fn(&str) -> Option<String>) -> Option<P> {
+        let compiled: Compiled<P> = read(&self.path("plan"))?;
+        let same = compiled.env.iter().all(|(name, value)| env(name) == *value)
+            && compiled.absent.iter().all(|path| !path.exists())
+            && compiled
+                .sources
+                .iter()
+                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
+        same.then_some(compiled.plan)
+    }
+
+    pub fn keep_plan<P: Serialize>(&self, compiled: &Compiled<P>) -> Result<(), PathError> {
+        self.write("plan", compiled)
+    }
+
+    /// What the last wholly successful run left to look at.
+    pub fn rest(&self) -> Option<Rest> {
+        read(&self.path("rest"))
+    }
+
+    pub fn keep_rest(&self, rest: &Rest) -> Result<(), PathError> {
+        self.write("rest", rest)
+    }
+
+    pub fn drop_rest(&self) {
+        let _ = fs::remove_file(self.path("rest"));
+    }
+
+    fn write(&self, suffix: &str, value: &impl Serialize) -> Result<(), PathError> {
+        create_folder(&self.folder)?;
+        let body = postcard::to_stdvec(value).unwrap_or_default();
+        let mut bytes = blake3::hash(&body).as_bytes().to_vec();
+        bytes.extend(body);
+        replace_cache(&self.path(suffix), &bytes)
+    }
+}
+
+impl Rest {
+    /// Whether everything is as it was. Looks on all cores: 20,000 `stat` calls are most of a no-op.
+    pub fn holds(&self) -> bool {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        let size = self.look_at.len().div_ceil(threads).max(1);
+        let same = |part: &[(PathBuf, Stamp)]| {
+            part.iter().all(|(path, stamp)| {
+                let now = if stamp.is_link() { Stamp::of(path) } else { Stamp::through_links(path) };
+                now.is_ok_and(|now| now == *stamp)
+            })
+        };
+        std::thread::scope(|scope| {
+            let mut parts = self.look_at.chunks(size);
+            let mine = parts.next();
+            let others: Vec<_> = parts.map(|part| scope.spawn(move || same(part))).collect();
+            let first = mine.is_none_or(same);
+            others.into_iter().all(|t| t.join().unwrap_or(false)) && first
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let bytes = fs::read(path).ok()?;
+    let (seal, body) = bytes.split_at_checked(32)?;
+    if blake3::hash(body).as_bytes() != seal {
+        return None;
+    }
+    postcard::from_bytes(body).ok()
+}

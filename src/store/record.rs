@@ -1,0 +1,133 @@
+//! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::durable::{At as _, PathError};
+use super::outputs::Entry;
+use super::{Home, Key};
+use crate::event::{Digest, Done, TaskId};
+
+/// A finished task: what it was made from, and where its output is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub task: TaskId,
+    pub key: Digest,
+    /// Name of the folder under `out/`.
+    pub folder: String,
+    /// Of the folder's content.
+    pub digest: Digest,
+    pub done: Done,
+    pub seconds: f64,
+    /// The run that made it.
+    pub run: String,
+    /// The boot of the machine that wrote it: see "What survives what".
+    pub boot: Digest,
+    /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.
+    pub(super) entries: Vec<Entry>,
+    /// The key, parsed only when somebody asks why.
+    pub(super) fields: Box<RawValue>,
+}
+
+/// More entries than this are kept beside the folder, so that loading `records` stays cheap.
+const INLINE: usize = 64;
+
+impl Record {
+    pub fn key_fields(&self) -> Option<Key> {
+        serde_json::from_str(self.fields.get()).ok()
+    }
+
+    pub(super) fn entries(&self, home: &Home) -> Result<std::borrow::Cow<'_, [Entry]>, PathError> {
+        if !self.entries.is_empty() {
+            return Ok(std::borrow::Cow::Borrowed(&self.entries));
+        }
+        let path = home.output(&format!("{}.files", self.folder));
+        let bytes = fs::read(&path).at("read", &path)?;
+        let entries = postcard::from_bytes(&bytes).map_err(io::Error::other).at("read", &path)?;
+        Ok(std::borrow::Cow::Owned(entries))
+    }
+
+    /// Puts long lists beside the folder; returns what goes into the line.
+    pub(super) fn shelve(home: &Home, folder: &str, entries: Vec<Entry>) -> Result<Vec<Entry>, PathError> {
+        if entries.len() <= INLINE {
+            return Ok(entries);
+        }
+        let path = home.output(&format!("{folder}.files"));
+        let bytes = postcard::to_stdvec(&entries).map_err(io::Error::other).at("write", &path)?;
+        super::durable::replace(&path, &bytes)?;
+        Ok(Vec::new())
+    }
+}
+
+/// A line of `records`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line {
+    Record(Record),
+    /// Everything above was synced to disk.
+    Synced,
+}
+
+/// Reads `records`. A line whose seal is wrong is left out: its task is simply not done. The second value is how many
+/// bytes at the end are a torn line.
+pub(super) fn read(path: &Path) -> Result<(Vec<Record>, u64), PathError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(e) => return Err(e).at("read", path),
+    };
+    let mut records: Vec<Record> = Vec::new();
+    let mut synced = 0;
+    let mut rest = &bytes[..];
+    while let Some(end) = memchr(rest) {
+        let (line, tail) = rest.split_at(end);
+        rest = &tail[1..];
+        let Some(json) = super::journal::unseal(line) else { continue };
+        match serde_json::from_slice(json) {
+            Ok(Line::Record(record)) => records.push(record),
+            Ok(Line::Synced) => synced = records.len(),
+            Err(_) => {}
+        }
+    }
+    let boot = boot();
+    // Above the last `synced` the boot does not matter any more.
+    for record in &mut records[..synced] {
+        record.boot = boot;
+    }
+    Ok((records, rest.len() as u64))
+}
+
+fn memchr(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|b| *b == b'\n')
+}
+
+/// Opens `records` for appending; a torn line at the end is cut off first.
+pub(super) fn open(path: &Path, torn: u64) -> Result<File, PathError> {
+    let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
+    if torn > 0 {
+        let length = file.metadata().at("look at", path)?.len();
+        file.set_len(length - torn).at("mend", path)?;
+    }
+    Ok(file)
+}
+
+pub(super) fn append(file: &mut File, line: &Line, path: &Path) -> Result<(), PathError> {
+    let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", path)?;
+    let before = file.metadata().at("look at", path)?.len();
+    file.write_all(&super::journal::seal(&json))
+        .inspect_err(|_| {
+            // A full disk: leave no half line for the next one to be glued to.
+            let _ = file.set_len(before);
+        })
+        .at("write", path)
+}
+
+/// Which boot of the machine this is.
+pub(super) fn boot() -> Digest {
+    static BOOT: std::sync::OnceLock<Digest> = std::sync::OnceLock::new();
+    *BOOT.get_or_init(|| Digest::of(&fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()))
+}
