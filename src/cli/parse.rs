@@ -241,3 +241,138 @@ fn fault_of(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     (name.to_owned(), value.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn typed(line: &str) -> Result<Request, Refused> {
+        parse(std::iter::once("regatta").chain(line.split_whitespace()))
+    }
+
+    fn run(line: &str) -> Run {
+        match typed(line).expect("understood").job {
+            Job::Run(run) => run,
+            other => panic!("not a run: {other:?}"),
+        }
+    }
+
+    fn refused(line: &str) -> String {
+        let refused = typed(line).expect_err("refused");
+        assert_eq!(refused.exit(), Exit::Usage, "{refused}");
+        refused.to_string()
+    }
+
+    #[test]
+    fn the_table_of_commands_has_no_contradiction() {
+        Typed::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_is_read_with_everything_on_it() {
+        let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
+             --events jsonl --gpus 0,2");
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]) }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])) }"#);
+    }
+
+    #[test]
+    fn options_for_everybody_stand_anywhere() {
+        let global = typed("-q run m --home /x --color never").expect("understood").global;
+        assert_eq!(global.home, Path::new("/x"));
+        assert_eq!((global.color, global.loudness), (Color::Never, Loudness::Quiet));
+        assert_eq!(typed("list -vv").expect("understood").global.loudness, Loudness::Verbose(2));
+        assert!(refused("list -q -v").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn bare_force_means_all_wherever_it_stands() {
+        assert_eq!(run("run m").select.force, Force::Nothing);
+        assert_eq!(run("run m --force").select.force, Force::All);
+        assert_eq!(run("run m --force -j 2").select.force, Force::All);
+        assert_eq!(run("run m --force a --force b").select.force, Force::Stages(vec!["a".into(), "b".into()]));
+        let after = run("run m a=1 --force system=h200");
+        assert_eq!(after.select.force, Force::All);
+        assert_eq!(after.settings.len(), 2);
+        assert!(refused("run --force quickstart").contains("put the manifest first"));
+        assert!(refused("run m --force a.b=1").contains("not allowed"));
+    }
+
+    #[test]
+    fn two_values_for_one_parameter_are_a_mistake() {
+        assert!(refused("run m a=1 a=2").contains("given twice"));
+        assert!(refused("plan m a=1 --force a=2").contains("given twice"));
+        assert_eq!(run("run m a=1 a=1").settings.len(), 2);
+    }
+
+    #[test]
+    fn a_word_without_an_equals_sign_gets_a_hint() {
+        assert!(refused("run m system").contains("write `system=VALUE`"));
+    }
+
+    #[test]
+    fn gpus_are_a_count_or_a_list() {
+        assert_eq!(run("run m --gpus 4").gpus, Some(Gpus::Count(4)));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(Gpus::These(vec![2, 0])));
+        assert_eq!(run("run m --gpus 3,").gpus, Some(Gpus::These(vec![3])));
+        for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
+            assert!(refused(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_shown_in_one_way() {
+        let show = |line: &str| match typed(line).expect("understood").job {
+            Job::Plan(plan) => plan.show,
+            other => panic!("not a plan: {other:?}"),
+        };
+        assert_eq!(show("plan m"), PlanAs::Text);
+        assert_eq!(show("plan m --json"), PlanAs::Json);
+        assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
+        assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn the_simulator_takes_faults_that_help_does_not_show() {
+        let Job::Simulate(sim) =
+            typed("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
+        else {
+            panic!("not a simulation");
+        };
+        assert_eq!((sim.grpc_port, sim.speed), (8001, 2.5));
+        assert_eq!(sim.faults, [("die".into(), "3".into()), ("mute".into(), String::new())]);
+        for bad in ["--speed 0", "--speed nan", "--load-seconds -1", "--grpc-port 70000"] {
+            refused(&format!("sim serve --repository r {}", bad.replace(' ', "=")));
+        }
+    }
+
+    #[test]
+    fn help_is_no_mistake_and_ends_with_the_exit_codes() {
+        for command in Typed::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let refused = typed(&format!("{} --help", command.get_name())).expect_err("help");
+            assert_eq!(refused.exit(), Exit::Done);
+            let help = refused.to_string();
+            assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
+        }
+        assert!(!typed("--help").expect_err("help").to_string().contains("__warden"));
+    }
+
+    #[test]
+    fn colour_is_known_before_there_is_a_request() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
+        assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
+        assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
+    }
+
+    #[test]
+    fn every_shell_gets_a_script_that_knows_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let mut script = Vec::new();
+            completions(shell, &mut script);
+            let script = String::from_utf8(script).expect("text");
+            assert!(script.contains("quiet") && script.contains("schema"), "{shell}");
+        }
+    }
+}
