@@ -1,0 +1,306 @@
+//! What was typed: clap's table of commands and options. It says nothing about meaning; `request` does.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+
+use super::help;
+use super::setting::Setting;
+
+/// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, race, report.
+#[derive(Debug, Parser)]
+#[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, after_long_help = help::TOP)]
+pub(super) struct Typed {
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(super) struct GlobalArgs {
+    /// Where Regatta keeps its state: outputs, journal, logs, reports.
+    #[arg(long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
+    #[arg(default_value = ".regatta", value_hint = ValueHint::DirPath)]
+    pub home: PathBuf,
+    /// When to use colour; `auto` honours NO_COLOR.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorWord,
+    /// Say only what failed.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more: every cached task, commands, log lines.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum ColorWord {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a manifest: what is already done is not done again.
+    #[command(after_long_help = help::RUN)]
+    Run(RunArgs),
+    /// Say what would run, and why; start nothing.
+    #[command(after_long_help = help::PLAN)]
+    Plan(PlanArgs),
+    /// Find the mistakes in manifests, all at once.
+    #[command(after_long_help = help::CHECK)]
+    Check(CheckArgs),
+    /// Print a manifest with includes and parameters worked in, and where each value comes from.
+    #[command(after_long_help = help::SHOW)]
+    Show(ShowArgs),
+    /// List the manifests that can be run by name.
+    #[command(after_long_help = help::LIST)]
+    List(JsonArgs),
+    /// Print a JSON Schema, for editors and checkers.
+    #[command(after_long_help = help::SCHEMA)]
+    Schema(SchemaArgs),
+    /// Start a project folder with an example manifest.
+    #[command(after_long_help = help::INIT)]
+    Init(InitArgs),
+    /// Tell how the last run stands.
+    #[command(after_long_help = help::STATUS)]
+    Status(JsonArgs),
+    /// Print what a task's processes printed.
+    #[command(after_long_help = help::LOGS)]
+    Logs(LogsArgs),
+    /// Remove all state of this project (says what would go; --yes does it).
+    #[command(after_long_help = help::CLEAN)]
+    Clean(CleanArgs),
+    /// Remove old outputs and runs (says what would go; --yes does it).
+    #[command(after_long_help = help::GC)]
+    Gc(GcArgs),
+    /// The built-in server: Triton's protocol, simulated time, no GPU.
+    #[command(after_long_help = help::SIM)]
+    Sim(SimArgs),
+    /// Print the path of a run's HTML report.
+    #[command(after_long_help = help::REPORT)]
+    Report(ReportArgs),
+    /// Print a completion script for a shell.
+    #[command(after_long_help = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Ends what a run left behind, should the run be killed.
+    #[command(name = "__warden", hide = true)]
+    Warden(WardenArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Subject {
+    /// A manifest's name (`regatta list`) or a path to its file.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: String,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which stages")]
+pub(super) struct SelectArgs {
+    /// Stop after this stage: run it and what it needs. Repeatable.
+    #[arg(long, value_name = "STAGE")]
+    pub until: Vec<String>,
+    /// Run this stage alone: what it needs must be there from before. Repeatable.
+    #[arg(long, value_name = "STAGE")]
+    pub only: Vec<String>,
+    /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
+    #[arg(long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
+    pub force: Vec<String>,
+}
+
+/// What a bare `--force` stands for. No stage can be called so.
+pub(super) const ALL: &str = "*";
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How")]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// How many tasks may run at once [default: the number of cores].
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// When a stage fails, go on with what does not need it.
+    #[arg(short, long)]
+    pub keep_going: bool,
+    /// Print every event as one line of JSON on stdout, and nothing else there.
+    #[arg(long, value_name = "FORMAT")]
+    pub events: Option<EventsWord>,
+    /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
+    #[arg(long, value_name = "N|LIST")]
+    pub gpus: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum EventsWord {
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "graph", help_heading = "How")]
+    pub json: bool,
+    /// Print the graph of tasks.
+    #[arg(long, value_name = "FORMAT", help_heading = "How")]
+    pub graph: Option<GraphWord>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum GraphWord {
+    Dot,
+    Mermaid,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// Names or paths.
+    #[arg(value_name = "MANIFEST", required = true, value_hint = ValueHint::FilePath)]
+    pub manifests: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SchemaArgs {
+    /// Of what.
+    #[arg(value_name = "OF", default_value = "manifest")]
+    pub of: SchemaWord,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum SchemaWord {
+    /// The file a person writes.
+    Manifest,
+    /// The `result.json` a benchmark leaves.
+    Result,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct InitArgs {
+    /// The folder; it is made if it is not there.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LogsArgs {
+    /// A stage or a task (`run_harness` or `run_harness/server`).
+    #[arg(value_name = "STAGE")]
+    pub stage: Option<String>,
+    /// Keep printing as it grows.
+    #[arg(short, long, requires = "stage")]
+    pub follow: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CleanArgs {
+    /// Do it.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GcArgs {
+    /// Keep this many of the newest outputs of each task, and as many runs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub keep: usize,
+    /// Do it.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct SimArgs {
+    #[command(subcommand)]
+    pub command: SimCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SimCommand {
+    /// Serve a Triton model repository until told to stop.
+    #[command(after_long_help = help::SIM)]
+    Serve(SimServeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SimServeArgs {
+    /// The Triton model repository.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub repository: PathBuf,
+    /// The gRPC port on 127.0.0.1; 0 takes a free one and says which.
+    #[arg(long, value_name = "N", default_value_t = 8001)]
+    pub grpc_port: u16,
+    /// How many times faster than real time.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    pub speed: f64,
+    /// How long loading the model takes, before `--speed`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = zero_or_more)]
+    pub load_seconds: f64,
+    /// Misbehave on purpose, for tests: `NAME` or `NAME=VALUE`. Repeatable.
+    #[arg(long, value_name = "NAME[=VALUE]", hide = true)]
+    pub fault: Vec<String>,
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| format!("`{text}` is not a number"))
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    finite(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err("must be above 0".to_owned()) })
+}
+
+fn zero_or_more(text: &str) -> Result<f64, String> {
+    finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err("must be 0 or more".to_owned()) })
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// A run's name, as `regatta status` prints it [default: the last run].
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    /// Which shell.
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct WardenArgs {
+    /// The run's folder.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+}

@@ -1,0 +1,85 @@
+//! The exit codes: the one place where how a run ended becomes a number.
+
+use std::process::ExitCode;
+
+use crate::event::{FailureKind, Verdict};
+
+/// How `regatta` leaves. The numbers are part of the interface: scripts read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for is done.
+    Done = 0,
+    /// A stage failed, or Regatta itself could not go on.
+    Failed = 1,
+    /// The manifest or the command line is wrong; nothing was started.
+    Usage = 2,
+    /// A benchmark measured its own client.
+    InvalidClient = 3,
+    /// A benchmark did not reach the load, or missed a limit.
+    InvalidLoad = 4,
+    /// A benchmark got errors from the server.
+    InvalidServer = 5,
+    /// Somebody asked the run to stop (128 + SIGINT).
+    Interrupted = 130,
+}
+
+impl Exit {
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The code for one failed task.
+    pub const fn of(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Interrupted => Self::Interrupted,
+            FailureKind::Invalid(Verdict::InvalidClient) => Self::InvalidClient,
+            FailureKind::Invalid(Verdict::InvalidLoad) => Self::InvalidLoad,
+            FailureKind::Invalid(Verdict::InvalidServer) => Self::InvalidServer,
+            _ => Self::Failed,
+        }
+    }
+
+    /// The code for a whole run. An interruption outweighs a failure, because what else failed is then mostly its
+    /// consequence; a failure outweighs a verdict; and among verdicts the client's comes first, because with a client
+    /// that was too slow the other two cannot be believed either.
+    pub fn of_all(kinds: impl IntoIterator<Item = FailureKind>) -> Self {
+        let weight = |exit: Self| match exit {
+            Self::Interrupted => 0,
+            Self::Failed | Self::Usage => 1,
+            Self::InvalidClient => 2,
+            Self::InvalidLoad => 3,
+            Self::InvalidServer => 4,
+            Self::Done => 5,
+        };
+        kinds.into_iter().map(Self::of).min_by_key(|exit| weight(*exit)).unwrap_or(Self::Done)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_has_its_own_code() {
+        let codes = [Verdict::InvalidClient, Verdict::InvalidLoad, Verdict::InvalidServer]
+            .map(|verdict| Exit::of(FailureKind::Invalid(verdict)).code());
+        assert_eq!(codes, [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_broken_stage_outweighs_a_verdict_and_an_interruption_outweighs_both() {
+        let invalid = FailureKind::Invalid(Verdict::InvalidServer);
+        assert_eq!(Exit::of_all([]), Exit::Done);
+        assert_eq!(Exit::of_all([invalid]), Exit::InvalidServer);
+        assert_eq!(Exit::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), Exit::InvalidClient);
+        assert_eq!(Exit::of_all([invalid, FailureKind::Exit(7)]), Exit::Failed);
+        assert_eq!(Exit::of_all([FailureKind::Exit(7), FailureKind::Interrupted, invalid]), Exit::Interrupted);
+    }
+}

@@ -1,0 +1,101 @@
+//! What `--help` says below the options: examples, and what the exit codes mean.
+
+macro_rules! examples {
+    ($($line:literal),+ $(,)?) => { concat!("Examples:\n", $("  ", $line, "\n"),+) };
+}
+
+macro_rules! with_run_codes {
+    ($text:expr) => {
+        concat!(
+            $text,
+            "\n",
+            "Exit codes:\n",
+            "  0    all done\n",
+            "  1    a stage failed\n",
+            "  2    the manifest or the command line is wrong; nothing was started\n",
+            "  3    a benchmark is INVALID(client): it measured its own client\n",
+            "  4    a benchmark is INVALID(load): the load was not reached, or a limit missed\n",
+            "  5    a benchmark is INVALID(server): the server answered with errors\n",
+            "  130  interrupted\n",
+        )
+    };
+}
+
+macro_rules! with_codes {
+    ($text:expr) => {
+        concat!(
+            $text,
+            "\n",
+            "Exit codes:\n",
+            "  0    done\n",
+            "  1    it could not be done\n",
+            "  2    the manifest or the command line is wrong\n",
+            "  130  interrupted\n",
+        )
+    };
+}
+
+pub(super) const TOP: &str = with_run_codes!(examples![
+    "regatta init my-bench             start a project with an example manifest",
+    "regatta plan quickstart           what would run, and why",
+    "regatta run quickstart            run it; run it again and nothing runs",
+    "regatta report                    where the report of the last run is",
+]);
+
+pub(super) const RUN: &str = with_run_codes!(examples![
+    "regatta run quickstart",
+    "regatta run llama2-70b system=h200-x8 scenarios=offline,server",
+    "regatta run quickstart --until engine       what `engine` needs, and `engine`",
+    "regatta run quickstart --force run_harness  measure again, keep everything before it",
+    "regatta run quickstart --force              all of it again",
+    "regatta run quickstart --gpus 0,2           only GPUs 0 and 2 (`--gpus 2`: any two)",
+    "regatta run quickstart --events jsonl | jq -r .event",
+]);
+
+pub(super) const PLAN: &str = with_codes!(examples![
+    "regatta plan quickstart",
+    "regatta plan quickstart system=h200-x8 --json",
+    "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
+]);
+
+pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
+
+pub(super) const SHOW: &str =
+    with_codes!(examples!["regatta show quickstart", "regatta show llama2-70b system=h200-x8 --json"]);
+
+pub(super) const LIST: &str = with_codes!(examples!["regatta list", "regatta list --json"]);
+
+pub(super) const SCHEMA: &str =
+    with_codes!(examples!["regatta schema > manifest.json", "regatta schema result > result.json"]);
+
+pub(super) const INIT: &str = with_codes!(examples!["regatta init my-bench && cd my-bench && regatta run my-bench"]);
+
+pub(super) const STATUS: &str = with_codes!(examples!["regatta status", "regatta status --json"]);
+
+pub(super) const LOGS: &str = with_codes!(examples![
+    "regatta logs              which logs there are",
+    "regatta logs engine       what `engine` printed",
+    "regatta logs triton -f    and what it prints from now on",
+]);
+
+pub(super) const CLEAN: &str =
+    with_codes!(examples!["regatta clean             what would go", "regatta clean --yes       let it go",]);
+
+pub(super) const GC: &str = with_codes!(examples![
+    "regatta gc                what would go",
+    "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
+]);
+
+pub(super) const SIM: &str = with_codes!(examples![
+    "regatta sim serve --repository latest/repository --grpc-port 8001",
+    "regatta sim serve --repository latest/repository --speed 10",
+]);
+
+pub(super) const REPORT: &str =
+    with_codes!(examples!["regatta report", "xdg-open \"$(regatta report 20261120-224301-4711)\""]);
+
+pub(super) const COMPLETIONS: &str = with_codes!(examples![
+    "regatta completions bash > ~/.local/share/bash-completion/completions/regatta",
+    "regatta completions zsh > ~/.zfunc/_regatta",
+    "regatta completions fish > ~/.config/fish/completions/regatta.fish",
+]);

@@ -1,0 +1,378 @@
+//! From the words of a command line to a [`Request`]: the one place where what was typed gets its meaning.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
+use clap_complete::Shell;
+
+use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, SelectArgs, SimCommand, Subject, Typed};
+use super::exit::Exit;
+use super::request::{
+    Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
+    Request, Run, SchemaOf, Select, Show, Simulate, Status,
+};
+use super::setting::Setting;
+
+/// There is nothing to do: help was asked for, or the words make no sense.
+#[derive(Debug)]
+pub struct Refused(Box<clap::Error>);
+
+impl Refused {
+    /// 0 for `--help` and `--version`, 2 for a mistake.
+    pub fn exit(&self) -> Exit {
+        if self.0.use_stderr() { Exit::Usage } else { Exit::Done }
+    }
+
+    /// Help goes to stdout, mistakes to stderr, with colour where that is wanted.
+    pub fn print(&self) -> io::Result<()> {
+        self.0.print()
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Reads a command line; the first word is the program's name.
+pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Request, Refused> {
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let command = Typed::command().color(color_of(&words));
+    read(command, &words).map_err(|error| Refused(Box::new(error)))
+}
+
+/// A completion script.
+pub fn completions(shell: Shell, to: &mut dyn io::Write) {
+    clap_complete::generate(shell, &mut Typed::command(), "regatta", to);
+}
+
+/// Help and mistakes are printed before there is a request, so `--color` is looked for in the words themselves.
+fn color_of(words: &[OsString]) -> clap::ColorChoice {
+    let mut choice = clap::ColorChoice::Auto;
+    let mut named = false;
+    for word in words.iter().filter_map(|word| word.to_str()) {
+        let value = if named { Some(word) } else { word.strip_prefix("--color=") };
+        named = word == "--color";
+        choice = match value {
+            Some("always") => clap::ColorChoice::Always,
+            Some("never") => clap::ColorChoice::Never,
+            _ => choice,
+        };
+    }
+    choice
+}
+
+fn read(command: clap::Command, words: &[OsString]) -> Result<Request, clap::Error> {
+    let mut format = command.clone();
+    let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
+    let typed = Typed::from_arg_matches(&matches)?;
+    meaning(typed).map_err(|(kind, text)| format.error(kind, text))
+}
+
+/// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
+fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
+    let after_force = words.iter().position(|word| word == "--force").and_then(|at| words.get(at + 1));
+    match after_force {
+        Some(word) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            let word = word.to_string_lossy();
+            format.error(
+                ErrorKind::MissingRequiredArgument,
+                format!(
+                    "no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force\n  \
+                     hint: put the manifest first, for example `{word} --force`"
+                ),
+            )
+        }
+        _ => error,
+    }
+}
+
+type Mistake = (ErrorKind, String);
+
+fn meaning(typed: Typed) -> Result<Request, Mistake> {
+    let Typed { global, command } = typed;
+    let global = Global {
+        home: global.home,
+        color: match global.color {
+            ColorWord::Auto => Color::Auto,
+            ColorWord::Always => Color::Always,
+            ColorWord::Never => Color::Never,
+        },
+        loudness: match (global.quiet, global.verbose) {
+            (true, _) => Loudness::Quiet,
+            (false, 0) => Loudness::Normal,
+            (false, times) => Loudness::Verbose(times),
+        },
+    };
+    if global.home.as_os_str().is_empty() {
+        return Err((ErrorKind::InvalidValue, "the state folder has an empty name\n  hint: unset REGATTA_HOME".into()));
+    }
+    Ok(Request { global, job: job(command)? })
+}
+
+fn job(command: Command) -> Result<Job, Mistake> {
+    Ok(match command {
+        Command::Run(args) => {
+            let (manifest, mut settings) = subject(args.subject);
+            let select = select(args.select, &mut settings)?;
+            each_once(&settings)?;
+            Job::Run(Run {
+                manifest,
+                settings,
+                select,
+                jobs: args.jobs,
+                keep_going: args.keep_going,
+                events: match args.events {
+                    None => EventsAs::Terminal,
+                    Some(EventsWord::Jsonl) => EventsAs::JsonLines,
+                },
+                gpus: args.gpus.as_deref().map(gpus).transpose()?,
+            })
+        }
+        Command::Plan(args) => {
+            let (manifest, mut settings) = subject(args.subject);
+            let select = select(args.select, &mut settings)?;
+            each_once(&settings)?;
+            let show = match (args.json, args.graph) {
+                (true, _) => PlanAs::Json,
+                (false, None) => PlanAs::Text,
+                (false, Some(GraphWord::Dot)) => PlanAs::Dot,
+                (false, Some(GraphWord::Mermaid)) => PlanAs::Mermaid,
+            };
+            Job::Plan(PlanRequest { manifest, settings, select, show })
+        }
+        Command::Check(args) => Job::Check(Check { manifests: args.manifests }),
+        Command::Show(args) => {
+            let (manifest, settings) = subject(args.subject);
+            each_once(&settings)?;
+            Job::Show(Show { manifest, settings, json: args.json })
+        }
+        Command::List(args) => Job::List(List { json: args.json }),
+        Command::Schema(args) => Job::Schema(match args.of {
+            SchemaWord::Manifest => SchemaOf::Manifest,
+            SchemaWord::Result => SchemaOf::Result,
+        }),
+        Command::Init(args) => Job::Init(Init { folder: args.folder }),
+        Command::Status(args) => Job::Status(Status { json: args.json }),
+        Command::Logs(args) => Job::Logs(Logs { stage: args.stage, follow: args.follow }),
+        Command::Clean(args) => Job::Clean { yes: args.yes },
+        Command::Gc(args) => Job::Gc(Gc { keep: args.keep, yes: args.yes }),
+        Command::Sim(args) => match args.command {
+            SimCommand::Serve(serve) => Job::Simulate(Simulate {
+                repository: serve.repository,
+                grpc_port: serve.grpc_port,
+                speed: serve.speed,
+                load_seconds: serve.load_seconds,
+                faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
+            }),
+        },
+        Command::Report(args) => Job::Report(Report { run: args.run }),
+        Command::Completions(args) => Job::Completions(args.shell),
+        Command::Warden(args) => Job::Warden { run: args.run },
+    })
+}
+
+fn subject(subject: Subject) -> (String, Vec<Setting>) {
+    (subject.manifest, subject.settings)
+}
+
+/// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.
+fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mistake> {
+    let mut stages = Vec::new();
+    let mut all = false;
+    for word in args.force {
+        if word == ALL {
+            all = true;
+        } else if word.contains('=') {
+            all = true;
+            settings.push(word.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?);
+        } else {
+            stages.push(word);
+        }
+    }
+    let force = match (all, stages.is_empty()) {
+        (true, _) => Force::All,
+        (false, true) => Force::Nothing,
+        (false, false) => Force::Stages(stages),
+    };
+    Ok(Select { until: args.until, only: args.only, force })
+}
+
+/// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
+fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
+    let mut seen = BTreeMap::new();
+    for Setting { key, value } in settings {
+        if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
+            let hint = format!("write it once; a list is one word: `{key}={before},{value}`");
+            let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
+            return Err((ErrorKind::ArgumentConflict, text));
+        }
+    }
+    Ok(())
+}
+
+fn gpus(text: &str) -> Result<Gpus, Mistake> {
+    let mistake = |what: String| {
+        let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
+        (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
+    };
+    let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));
+    if !text.contains(',') {
+        return Ok(Gpus::Count(number(text)?));
+    }
+    let mut ids = Vec::new();
+    for word in text.strip_suffix(',').unwrap_or(text).split(',') {
+        let id = number(word)?;
+        if ids.contains(&id) {
+            return Err(mistake(format!("GPU {id} is there twice")));
+        }
+        ids.push(id);
+    }
+    Ok(Gpus::These(ids))
+}
+
+fn fault_of(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (name.to_owned(), value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn typed(line: &str) -> Result<Request, Refused> {
+        parse(std::iter::once("regatta").chain(line.split_whitespace()))
+    }
+
+    fn run(line: &str) -> Run {
+        match typed(line).expect("understood").job {
+            Job::Run(run) => run,
+            other => panic!("not a run: {other:?}"),
+        }
+    }
+
+    fn refused(line: &str) -> String {
+        let refused = typed(line).expect_err("refused");
+        assert_eq!(refused.exit(), Exit::Usage, "{refused}");
+        refused.to_string()
+    }
+
+    #[test]
+    fn the_table_of_commands_has_no_contradiction() {
+        Typed::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_is_read_with_everything_on_it() {
+        let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
+             --events jsonl --gpus 0,2");
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]) }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])) }"#);
+    }
+
+    #[test]
+    fn options_for_everybody_stand_anywhere() {
+        let global = typed("-q run m --home /x --color never").expect("understood").global;
+        assert_eq!(global.home, Path::new("/x"));
+        assert_eq!((global.color, global.loudness), (Color::Never, Loudness::Quiet));
+        assert_eq!(typed("list -vv").expect("understood").global.loudness, Loudness::Verbose(2));
+        assert!(refused("list -q -v").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn bare_force_means_all_wherever_it_stands() {
+        assert_eq!(run("run m").select.force, Force::Nothing);
+        assert_eq!(run("run m --force").select.force, Force::All);
+        assert_eq!(run("run m --force -j 2").select.force, Force::All);
+        assert_eq!(run("run m --force a --force b").select.force, Force::Stages(vec!["a".into(), "b".into()]));
+        let after = run("run m a=1 --force system=h200");
+        assert_eq!(after.select.force, Force::All);
+        assert_eq!(after.settings.len(), 2);
+        assert!(refused("run --force quickstart").contains("put the manifest first"));
+        assert!(refused("run m --force a.b=1").contains("not allowed"));
+    }
+
+    #[test]
+    fn two_values_for_one_parameter_are_a_mistake() {
+        assert!(refused("run m a=1 a=2").contains("given twice"));
+        assert!(refused("plan m a=1 --force a=2").contains("given twice"));
+        assert_eq!(run("run m a=1 a=1").settings.len(), 2);
+    }
+
+    #[test]
+    fn a_word_without_an_equals_sign_gets_a_hint() {
+        assert!(refused("run m system").contains("write `system=VALUE`"));
+    }
+
+    #[test]
+    fn gpus_are_a_count_or_a_list() {
+        assert_eq!(run("run m --gpus 4").gpus, Some(Gpus::Count(4)));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(Gpus::These(vec![2, 0])));
+        assert_eq!(run("run m --gpus 3,").gpus, Some(Gpus::These(vec![3])));
+        for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
+            assert!(refused(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_shown_in_one_way() {
+        let show = |line: &str| match typed(line).expect("understood").job {
+            Job::Plan(plan) => plan.show,
+            other => panic!("not a plan: {other:?}"),
+        };
+        assert_eq!(show("plan m"), PlanAs::Text);
+        assert_eq!(show("plan m --json"), PlanAs::Json);
+        assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
+        assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
+    }
+
+    #[test]
+    fn the_simulator_takes_faults_that_help_does_not_show() {
+        let Job::Simulate(sim) =
+            typed("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
+        else {
+            panic!("not a simulation");
+        };
+        assert_eq!((sim.grpc_port, sim.speed), (8001, 2.5));
+        assert_eq!(sim.faults, [("die".into(), "3".into()), ("mute".into(), String::new())]);
+        for bad in ["--speed 0", "--speed nan", "--load-seconds -1", "--grpc-port 70000"] {
+            refused(&format!("sim serve --repository r {}", bad.replace(' ', "=")));
+        }
+    }
+
+    #[test]
+    fn help_is_no_mistake_and_ends_with_the_exit_codes() {
+        for command in Typed::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let refused = typed(&format!("{} --help", command.get_name())).expect_err("help");
+            assert_eq!(refused.exit(), Exit::Done);
+            let help = refused.to_string();
+            assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
+        }
+        assert!(!typed("--help").expect_err("help").to_string().contains("__warden"));
+    }
+
+    #[test]
+    fn colour_is_known_before_there_is_a_request() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
+        assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
+        assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
+    }
+
+    #[test]
+    fn every_shell_gets_a_script_that_knows_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let mut script = Vec::new();
+            completions(shell, &mut script);
+            let script = String::from_utf8(script).expect("text");
+            assert!(script.contains("quiet") && script.contains("schema"), "{shell}");
+        }
+    }
+}

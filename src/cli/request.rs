@@ -1,0 +1,201 @@
+//! What it means: a request in which every combination that can be written down makes sense.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+pub use clap_complete::Shell;
+
+use super::setting::Setting;
+
+/// One invocation of `regatta`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub global: Global,
+    pub job: Job,
+}
+
+/// What every command honours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// The state folder, as given: a relative one is relative to the current folder.
+    pub home: PathBuf,
+    pub color: Color,
+    pub loudness: Loudness,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// The same for the terminal library, whose `Auto` honours `NO_COLOR`, `CLICOLOR` and dumb terminals.
+    pub const fn choice(self) -> anstream::ColorChoice {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loudness {
+    Quiet,
+    Normal,
+    /// How many `-v`.
+    Verbose(u8),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Job {
+    Run(Run),
+    Plan(PlanRequest),
+    Check(Check),
+    Show(Show),
+    List(List),
+    Schema(SchemaOf),
+    Init(Init),
+    Status(Status),
+    Logs(Logs),
+    /// `true` does it, `false` says what would go.
+    Clean {
+        yes: bool,
+    },
+    Gc(Gc),
+    Simulate(Simulate),
+    Report(Report),
+    Completions(Shell),
+    /// The hidden watcher over one run; its folder.
+    Warden {
+        run: PathBuf,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub manifest: String,
+    pub settings: Vec<Setting>,
+    pub select: Select,
+    /// `None`: as many as there are cores.
+    pub jobs: Option<NonZeroUsize>,
+    pub keep_going: bool,
+    pub events: EventsAs,
+    /// `None`: all the machine has.
+    pub gpus: Option<Gpus>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventsAs {
+    /// For a person.
+    Terminal,
+    /// One JSON object per line on stdout.
+    JsonLines,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// Any so many.
+    Count(u32),
+    /// These ids, each once, as given.
+    These(Vec<u32>),
+}
+
+/// Which stages; names are not checked here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    pub until: Vec<String>,
+    pub only: Vec<String>,
+    pub force: Force,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Force {
+    #[default]
+    Nothing,
+    Stages(Vec<String>),
+    All,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanRequest {
+    pub manifest: String,
+    pub settings: Vec<Setting>,
+    pub select: Select,
+    pub show: PlanAs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanAs {
+    Text,
+    Json,
+    Dot,
+    Mermaid,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// At least one.
+    pub manifests: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Show {
+    pub manifest: String,
+    pub settings: Vec<Setting>,
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List {
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaOf {
+    Manifest,
+    Result,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Init {
+    pub folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logs {
+    /// `None`: say which logs there are.
+    pub stage: Option<String>,
+    pub follow: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gc {
+    pub keep: usize,
+    pub yes: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulate {
+    pub repository: PathBuf,
+    /// 0: any free one.
+    pub grpc_port: u16,
+    /// Above 0; 1 is real time.
+    pub speed: f64,
+    pub load_seconds: f64,
+    /// Name and value (empty where none was given) of each fault; `sim` knows the names.
+    pub faults: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// `None`: the last run.
+    pub run: Option<String>,
+}

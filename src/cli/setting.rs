@@ -1,0 +1,92 @@
+//! `KEY=VALUE`: a parameter as typed.
+
+use std::str::FromStr;
+
+/// One parameter given on the command line. What the value may be is for the manifest to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub key: String,
+    pub value: String,
+}
+
+/// Why a word is no setting, with what to try.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    #[error("`{0}` is not KEY=VALUE\n  hint: write `{0}=VALUE`; `regatta show MANIFEST` lists the parameters")]
+    NoEquals(String),
+    #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
+    NoKey(String),
+    #[error(
+        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, `_` and `-`, and start with a letter or `_`{also}"
+    )]
+    BadKey { key: String, found: char, also: &'static str },
+}
+
+impl FromStr for Setting {
+    type Err = SettingError;
+
+    /// Everything after the first `=` is the value, so `filter=a=b` is `a=b`.
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let Some((key, value)) = word.split_once('=') else {
+            return Err(SettingError::NoEquals(word.to_owned()));
+        };
+        let Some(first) = key.chars().next() else {
+            return Err(SettingError::NoKey(word.to_owned()));
+        };
+        let starts = first.is_alphabetic() || first == '_';
+        let bad =
+            if starts { key.chars().find(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-'))) } else { Some(first) };
+        if let Some(found) = bad {
+            let also = if found.is_whitespace() { "; there is no space around the `=`" } else { "" };
+            return Err(SettingError::BadKey { key: key.to_owned(), found, also });
+        }
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_equals_sign_splits() {
+        let setting: Setting = "filter=a=b".parse().expect("a setting");
+        assert_eq!((setting.key.as_str(), setting.value.as_str()), ("filter", "a=b"));
+        assert_eq!("empty=".parse::<Setting>().expect("a setting").value, "");
+    }
+
+    #[test]
+    fn every_mistake_says_what_to_try() {
+        let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a.b=1"]
+            .iter()
+            .map(|word| word.parse::<Setting>().expect_err("no setting").to_string())
+            .collect();
+        insta::assert_snapshot!(hints.join("\n"), @r"
+        `system` is not KEY=VALUE
+          hint: write `system=VALUE`; `regatta show MANIFEST` lists the parameters
+        `=h200` has no name before the `=`
+          hint: write KEY=VALUE, for example `system=h200-x8`
+        `sys tem` cannot be the name of a parameter: ' ' is not allowed in it
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; there is no space around the `=`
+        `2x` cannot be the name of a parameter: '2' is not allowed in it
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`
+        `a.b` cannot be the name of a parameter: '.' is not allowed in it
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_parsed_reads_back(key in "[a-z_][a-z0-9_-]{0,8}", value in ".*") {
+            let setting: Setting = format!("{key}={value}").parse().expect("a setting");
+            prop_assert_eq!(setting, Setting { key, value });
+        }
+
+        #[test]
+        fn nothing_typed_makes_it_panic(word in ".*") {
+            let _ = word.parse::<Setting>();
+        }
+    }
+}
