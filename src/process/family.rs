@@ -1,12 +1,11 @@
 //! Everything that one command started: its process group, and what left the group but carries its mark.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, test_kill_process_group, waitpgid,
 };
-use tokio::time::Instant;
 
 use super::command::Leftover;
 use super::{orphans, procfs};
@@ -61,28 +60,59 @@ impl Family {
 
 /// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds nobody. Returns whom it found.
 pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
-    let mut found: BTreeMap<i32, String> = BTreeMap::new();
-    let started = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        let living = living();
-        if living.is_empty() || started.elapsed() > grace + HOPELESS {
-            return found.into_iter().map(|(pid, command)| Leftover { pid, command }).collect();
+    let mut ending = Ending::new(grace);
+    while let Some(pause) = ending.round(living()) {
+        tokio::time::sleep(pause).await;
+    }
+    ending.found()
+}
+
+/// The same without a runtime.
+pub fn end_blocking(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
+    let mut ending = Ending::new(grace);
+    while let Some(pause) = ending.round(living()) {
+        std::thread::sleep(pause);
+    }
+    ending.found()
+}
+
+/// How far the ending of some processes is.
+struct Ending {
+    found: BTreeMap<i32, String>,
+    started: Instant,
+    grace: Duration,
+    pause: Duration,
+}
+
+impl Ending {
+    fn new(grace: Duration) -> Self {
+        Self { found: BTreeMap::new(), started: Instant::now(), grace, pause: Duration::from_millis(1) }
+    }
+
+    /// Signals who still lives; says how long to wait before the next look, `None` when it is over.
+    fn round(&mut self, living: Vec<i32>) -> Option<Duration> {
+        let elapsed = self.started.elapsed();
+        if living.is_empty() || elapsed > self.grace + HOPELESS {
+            return None;
         }
-        let patient = started.elapsed() < grace;
         for raw in living {
             let Some(pid) = Pid::from_raw(raw) else { continue };
-            let new = !found.contains_key(&raw);
+            let new = !self.found.contains_key(&raw);
             if new {
-                found.insert(raw, procfs::command(raw));
+                self.found.insert(raw, procfs::command(raw));
             }
-            if !patient {
+            if elapsed >= self.grace {
                 let _ = kill_process(pid, Signal::KILL);
             } else if new {
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(50));
+        let pause = self.pause;
+        self.pause = (pause * 2).min(Duration::from_millis(50));
+        Some(pause)
+    }
+
+    fn found(self) -> Vec<Leftover> {
+        self.found.into_iter().map(|(pid, command)| Leftover { pid, command }).collect()
     }
 }

@@ -12,9 +12,11 @@ mod orphans;
 mod procfs;
 mod redact;
 mod running;
+mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
 pub use diagnose::{Diagnosis, diagnose};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};
 pub use running::{Running, run};
+pub use warden::{HOME, RUN, TASK, Warden, reap, warden};

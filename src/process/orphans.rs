@@ -81,11 +81,8 @@ pub fn adopted() -> Vec<i32> {
     children
 }
 
-/// Ends every adopted process that is still there, whatever its environment says: for the end of a run.
+/// Ends every adopted process that is still there, whatever its environment says. For the end of a run, when every
+/// command has been waited for.
 pub async fn sweep(grace: Duration) -> Vec<Leftover> {
-    family::end(|| if awaits_nobody() { adopted() } else { Vec::new() }, grace).await
-}
-
-fn awaits_nobody() -> bool {
-    AWAITED.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    family::end(adopted, grace).await
 }

@@ -38,9 +38,9 @@ impl Errand {
         }
         let mut env = shown.clone();
         let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
-        env.push(("REGATTA_HOME".to_owned(), Some(home.into())));
-        env.push(("REGATTA_RUN".to_owned(), Some(run.as_str().into())));
-        env.push(("REGATTA_TASK".to_owned(), Some(task.into())));
+        env.push((process::HOME.to_owned(), Some(home.into())));
+        env.push((process::RUN.to_owned(), Some(run.as_str().into())));
+        env.push((process::TASK.to_owned(), Some(task.into())));
         let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
         Self { lease, env, shown_env: shown, secrets }
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use regatta::event::Stop;
-use regatta::process::{Command, How, Running, run};
+use regatta::event::{RunId, Stop};
+use regatta::process::{Command, How, Running, Warden, adopt_orphans, reap, run, sweep};
 use tempfile::TempDir;
 
 fn shell(dir: &TempDir, text: &str) -> Command {
@@ -137,7 +137,7 @@ async fn a_stop_lets_it_finish_what_it_must() {
         stop.gently();
     });
     assert_eq!(exit.unwrap().how, How::Stopped);
-    assert_eq!(log(&dir), "bye\n");
+    assert!(log(&dir).ends_with("bye\n"), "{}", log(&dir));
 }
 
 #[tokio::test]
@@ -158,8 +158,9 @@ async fn a_background_process_is_ended_and_named_and_does_not_hang_us() {
         let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
         assert_eq!(exit.how, How::Code(0));
         let pid: i32 = log(&dir).trim().parse().unwrap();
-        let names: Vec<_> = exit.leftovers.iter().map(|leftover| (leftover.pid, leftover.command.as_str())).collect();
-        assert_eq!(names, [(pid, "sleep 1000")]);
+        let [leftover] = &exit.leftovers[..] else { panic!("{:?}", exit.leftovers) };
+        assert_eq!(leftover.pid, pid);
+        assert!(leftover.command.contains("sleep 1000"), "{}", leftover.command);
         assert!(!lives(pid));
     }
 }
@@ -203,4 +204,137 @@ async fn a_dropped_command_is_killed() {
     while lives(pid) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+}
+
+/// Runs one of the ignored tests of this file in a process of its own.
+fn alone(test: &str, home: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("processes::{test}"), "--ignored", "--nocapture"]).env(ALONE, home);
+    command
+}
+
+const ALONE: &str = "REGATTA_TEST_FOLDER";
+
+fn alone_in() -> Option<std::path::PathBuf> {
+    std::env::var_os(ALONE).map(Into::into)
+}
+
+#[test]
+fn nobody_escapes_a_runner_that_adopts_orphans() {
+    let dir = folder();
+    let output = alone("in_its_own_process_escapers_are_ended", dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[tokio::test]
+#[ignore = "another test runs it in a process of its own"]
+async fn in_its_own_process_escapers_are_ended() {
+    if alone_in().is_none() {
+        return;
+    }
+    adopt_orphans().unwrap();
+    // A daemon: forks, leaves the session, forks again, holds the output open, ignores TERM.
+    let daemon = r#"(setsid sh -c '(trap "" TERM; echo $$ > pid.tmp; while :; do sleep 1000; done) & echo $! > daemon.tmp; mv daemon.tmp daemon' &); while ! [ -e daemon ]; do sleep 0.01; done; echo done"#;
+    for secrets in [vec![], vec!["hush".to_owned()]] {
+        let dir = folder();
+        let exit = run(shell(&dir, daemon).secrets(secrets), &Stop::new(), |_| {}).await.unwrap();
+        assert_eq!(exit.how, How::Code(0));
+        assert_eq!(log(&dir), "done\n");
+        let pid: i32 = fs::read_to_string(dir.path().join("daemon")).unwrap().trim().parse().unwrap();
+        assert!(exit.leftovers.iter().any(|leftover| leftover.pid == pid), "{:?}", exit.leftovers);
+        assert!(!lives(pid));
+    }
+    // What one command left must not be blamed on another that ends while the first still runs.
+    let dir = folder();
+    let other = folder();
+    let patient = r#"(setsid sh -c 'echo $$ > daemon; exec sleep 1000' &); while ! [ -e go ]; do sleep 0.01; done"#;
+    let stop = Stop::new();
+    let (first, second) = tokio::join!(run(shell(&dir, patient), &stop, |_| {}), async {
+        let daemon = {
+            let file = dir.path().join("daemon");
+            line_in(&file).await
+        };
+        let exit = run(shell(&other, "true"), &stop, |_| {}).await;
+        assert!(lives(daemon.parse().unwrap()));
+        fs::write(dir.path().join("go"), "").unwrap();
+        exit
+    });
+    assert_eq!(first.unwrap().leftovers.len(), 1);
+    assert_eq!(second.unwrap().leftovers, []);
+    // Who cleans its environment has no mark; the sweep at the end finds it.
+    let dir = folder();
+    let exit = run(shell(&dir, "(setsid env -i sleep 1000 &)"), &Stop::new(), |_| {}).await.unwrap();
+    let swept = sweep(Duration::from_secs(5)).await;
+    assert_eq!(exit.leftovers.len() + swept.len(), 1);
+    assert_eq!(sweep(Duration::ZERO).await, []);
+}
+
+#[test]
+fn when_the_runner_is_killed_its_warden_ends_everything_and_then_frees_the_lock() {
+    let dir = folder();
+    let mut runner = alone("in_its_own_process_a_runner_waits_to_be_killed", dir.path()).spawn().unwrap();
+    let up = dir.path().join("up");
+    while !up.exists() {
+        assert!(runner.try_wait().unwrap().is_none(), "the runner ended");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    let lock = fs::File::open(dir.path().join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for name in ["registered", "unregistered", "escaped"] {
+        let pid = fs::read_to_string(dir.path().join(name)).unwrap().trim().parse().unwrap();
+        assert!(!lives(pid), "{name}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "another test runs it in a process of its own, and kills it"]
+async fn in_its_own_process_a_runner_waits_to_be_killed() {
+    let Some(home) = alone_in() else { return };
+    adopt_orphans().unwrap();
+    let lock = fs::File::create(home.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let name = RunId::new(format!("test-{}", std::process::id()));
+    let warden = Warden::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock).unwrap();
+    let command = |text: &str| Command::new(["/bin/sh", "-c", text], &home, home.join("log"));
+    let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
+    let registered = Running::start(command(deaf)).unwrap();
+    warden.add(registered.pgid());
+    let marked =
+        command("echo $$ > unregistered; (setsid sh -c 'echo $$ > escaped; exec sleep 1000' &); exec sleep 1000");
+    let unregistered = Running::start(marked.set("REGATTA_RUN", name.as_str())).unwrap();
+    for file in ["registered", "unregistered", "escaped"] {
+        line_in(&home.join(file)).await;
+    }
+    fs::write(home.join("up"), "").unwrap();
+    std::future::pending::<()>().await;
+    drop((registered, unregistered));
+}
+
+#[tokio::test]
+async fn a_run_that_ends_in_order_sends_its_warden_away() {
+    let dir = folder();
+    let hold = fs::File::create(dir.path().join("lock")).unwrap();
+    let name = RunId::new(format!("test-bye-{}", std::process::id()));
+    let warden = Warden::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold).unwrap();
+    let mut server = Running::start(shell(&dir, "exec sleep 1000").set("REGATTA_RUN", name.as_str())).unwrap();
+    warden.add(server.pgid());
+    warden.finish();
+    // It was told that all is well, so it did not touch what still runs.
+    assert!(tokio::time::timeout(Duration::ZERO, server.ended()).await.is_err());
+}
+
+#[tokio::test]
+async fn the_next_run_ends_what_a_dead_run_left() {
+    let dir = folder();
+    let home = dir.path().join("state");
+    let mark = |command: Command, run: &str| command.set("REGATTA_HOME", &home).set("REGATTA_RUN", run);
+    let old = Running::start(mark(shell(&dir, "exec sleep 1000"), "old")).unwrap();
+    let mut new = Running::start(mark(shell(&dir, "exec sleep 1000"), "new")).unwrap();
+    let pid = old.pgid();
+    let found = tokio::task::spawn_blocking(move || reap(&home, &RunId::new("new"))).await.unwrap();
+    assert_eq!(found.iter().map(|leftover| leftover.pid).collect::<Vec<_>>(), [pid]);
+    assert_eq!(old.wait().await.how, How::Signal(15));
+    assert!(tokio::time::timeout(Duration::ZERO, new.ended()).await.is_err());
 }
