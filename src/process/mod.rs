@@ -1,1 +1,22 @@
-//! process
+//! Starts a command, streams it, stops it for certain.
+//!
+//! The only room that starts programs. A child runs in its own process group, with nothing on its standard input
+//! and its output in a log file. When it has ended, whatever it left running is ended too and named. Nothing here
+//! knows what a stage is.
+
+mod command;
+mod diagnose;
+mod family;
+mod log;
+mod orphans;
+mod procfs;
+mod redact;
+mod running;
+mod warden;
+
+pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
+pub use diagnose::{Diagnosis, diagnose};
+pub use log::tail;
+pub use orphans::{adopt_orphans, sweep};
+pub use running::{Running, run};
+pub use warden::{HOME, RUN, TASK, Warden, reap, warden};

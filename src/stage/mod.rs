@@ -1,1 +1,50 @@
-//! stage
+//! What each kind of task does: one closed enum, one `match`.
+//!
+//! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
+//! tasks or of when it runs.
+
+mod errand;
+mod shell;
+
+use std::path::PathBuf;
+
+use crate::event::{Done, Failure, FailureKind, RunId};
+use crate::manifest::model::Action;
+use crate::runner::{Lease, Work};
+use errand::Errand;
+
+/// Performs every kind of task on this machine.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    home: PathBuf,
+    run: RunId,
+}
+
+impl Stages {
+    /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
+    /// a process is.
+    pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
+        Self { home: home.into(), run }
+    }
+}
+
+impl Work for Stages {
+    async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
+            Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
+                .hint("this is a mistake in Regatta, not in the manifest")
+        })?;
+        let errand = Errand::new(lease, &self.home, &self.run);
+        match action {
+            Action::Shell(script) => shell::perform(&errand, &script).await,
+            Action::Git(_)
+            | Action::Template(_)
+            | Action::Engine(_)
+            | Action::Repository(_)
+            | Action::Serve(_)
+            | Action::Bench(_) => {
+                Err(Failure::new(FailureKind::Refused, "this kind of stage is not part of this build"))
+            }
+        }
+    }
+}

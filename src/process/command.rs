@@ -1,0 +1,240 @@
+//! What to start, and how it ended. Data only.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a process may take between TERM and KILL unless told otherwise.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A program with its surroundings.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program, then its arguments. A program without `/` is looked up in `PATH`.
+    pub argv: Vec<OsString>,
+    /// Changes to our own environment: `Some` sets, `None` removes.
+    pub env: Vec<(String, Option<OsString>)>,
+    /// Where it runs.
+    pub dir: PathBuf,
+    /// What it writes is appended here.
+    pub log: PathBuf,
+    /// Values that must not reach the log.
+    pub secrets: Vec<String>,
+    /// It is stopped after this long.
+    pub timeout: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+}
+
+impl Command {
+    pub fn new<I, S>(argv: I, dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<OsString>,
+    {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            dir: dir.into(),
+            log: log.into(),
+            secrets: Vec::new(),
+            timeout: None,
+            grace: GRACE,
+        }
+    }
+
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), Some(value.into())));
+        self
+    }
+
+    #[must_use]
+    pub fn remove(mut self, name: impl Into<String>) -> Self {
+        self.env.push((name.into(), None));
+        self
+    }
+
+    #[must_use]
+    pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    #[must_use]
+    pub fn secrets(mut self, secrets: Vec<String>) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// The program as a path with a `/` in it. Looking it up here keeps the cheap way of starting it
+    /// (`posix_spawn`), and lets us say why it cannot be started.
+    pub(super) fn program(&self) -> Result<PathBuf, SpawnError> {
+        let Some(name) = self.argv.first().filter(|name| !name.is_empty()) else { return Err(SpawnError::Empty) };
+        let path = Path::new(name);
+        if path.components().count() > 1 || path.is_absolute() {
+            return Ok(if path.is_relative() { self.dir.join(path) } else { path.to_owned() });
+        }
+        let own;
+        let search: &OsStr = match self.env.iter().rev().find(|(name, _)| name == "PATH") {
+            Some((_, Some(search))) => search,
+            Some((_, None)) => OsStr::new("/usr/local/bin:/usr/bin:/bin"),
+            None => {
+                own = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+                &own
+            }
+        };
+        let mut unusable = None;
+        for folder in std::env::split_paths(search) {
+            let candidate = self.dir.join(folder).join(name);
+            if let Ok(meta) = candidate.metadata()
+                && meta.is_file()
+            {
+                if meta.permissions().mode() & 0o111 != 0 {
+                    return Ok(candidate);
+                }
+                unusable = Some(candidate);
+            }
+        }
+        let program = name.to_string_lossy().into_owned();
+        Err(match unusable {
+            Some(path) => SpawnError::NotExecutable { program: path.display().to_string() },
+            None => SpawnError::NotFound { program },
+        })
+    }
+}
+
+/// How a command ended, and what it left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exit {
+    pub how: How,
+    pub seconds: f64,
+    /// Processes that it left running. They have been ended.
+    pub leftovers: Vec<Leftover>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Code(i32),
+    Signal(i32),
+    /// It ran past its timeout and was stopped.
+    TimedOut,
+    /// It was stopped because somebody asked.
+    Stopped,
+}
+
+impl How {
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Code(0))
+    }
+}
+
+/// A background process that a command left running.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    pub pid: i32,
+    pub command: String,
+}
+
+/// Why a command could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    #[error("there is no command")]
+    Empty,
+    #[error("`{program}` was not found in PATH")]
+    NotFound { program: String },
+    #[error("`{program}` is not executable")]
+    NotExecutable { program: String },
+    #[error("the folder {} to run in cannot be used: {source}", dir.display())]
+    Dir { dir: PathBuf, source: io::Error },
+    #[error("the log {} cannot be written: {source}", log.display())]
+    Log { log: PathBuf, source: io::Error },
+    #[error("`{program}` could not be started: {source}")]
+    Other { program: String, source: io::Error },
+}
+
+impl SpawnError {
+    /// Names the culprit: the operating system answers ENOENT both for a missing program and for a missing folder.
+    pub(super) fn explain(program: &Path, dir: &Path, source: io::Error) -> Self {
+        if let Err(source) = dir.metadata() {
+            return Self::Dir { dir: dir.to_owned(), source };
+        }
+        let program = program.display().to_string();
+        match source.kind() {
+            io::ErrorKind::NotFound if Path::new(&program).exists() => Self::Other {
+                source: io::Error::new(source.kind(), "the interpreter that it names is not there"),
+                program,
+            },
+            io::ErrorKind::NotFound => Self::NotFound { program },
+            io::ErrorKind::PermissionDenied => Self::NotExecutable { program },
+            _ => Self::Other { program, source },
+        }
+    }
+}
+
+/// A command line that a person can paste: what differs from their environment first, quoted for `sh`, with
+/// every secret value as `***`.
+pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[String]) -> String {
+    let mut words: Vec<String> = env
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", quoted(&value.as_ref()?.to_string_lossy()))))
+        .collect();
+    words.extend(argv.iter().map(|word| quoted(&word.to_string_lossy())));
+    let mut line = words.join(" ");
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        line = line.replace(secret.as_str(), "***");
+        line = line.replace(quoted(secret).as_str(), "***");
+    }
+    line
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_shown_command_can_be_pasted() {
+        let env = [("OUT".to_owned(), Some("/tmp/a b".into())), ("GONE".to_owned(), None)];
+        let line = shown(&words(&["sh", "-c", "echo 'hi' > $OUT"]), &env, &[]);
+        assert_eq!(line, r"OUT='/tmp/a b' sh -c 'echo '\''hi'\'' > $OUT'");
+    }
+
+    #[test]
+    fn a_shown_command_holds_no_secret() {
+        let line = shown(&words(&["curl", "-H", "Bearer s3cret", "x's"]), &[], &["s3cret".into(), "x's".into()]);
+        assert_eq!(line, "curl -H 'Bearer ***' ***");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let command = Command::new(["no-such-program-here"], "/", "/dev/null");
+        assert_eq!(command.program().unwrap_err().to_string(), "`no-such-program-here` was not found in PATH");
+    }
+
+    #[test]
+    fn a_relative_program_is_found_from_the_folder_it_runs_in() {
+        let command = Command::new(["./build.sh"], "/somewhere", "/dev/null");
+        assert_eq!(command.program().unwrap(), Path::new("/somewhere/./build.sh"));
+    }
+}

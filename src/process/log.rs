@@ -1,0 +1,100 @@
+//! Reads the end of a log for people.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+/// No line is shown longer than this (bytes).
+const LINE: usize = 4096;
+/// No more than this is read from the end of a log (bytes).
+const WINDOW: u64 = 256 * 1024;
+
+/// The last `n` lines of a log, without terminal escapes, each cut at 4 KiB. A log that is not there has none.
+pub fn tail(log: &Path, n: usize) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(WINDOW)))?;
+        file.take(WINDOW).read_to_end(&mut bytes)?;
+        Ok(std::mem::take(&mut bytes))
+    };
+    // A tail is an extra in a message about something else: an unreadable log must not hide that.
+    let bytes = { read }().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines: Vec<String> = text.lines().rev().map(clean).filter(|line| !line.is_empty()).take(n).collect();
+    lines.reverse();
+    lines
+}
+
+/// One line as a terminal would leave it: escapes gone, only what follows the last carriage return, at most 4 KiB.
+fn clean(line: &str) -> String {
+    let line = line.trim_end();
+    let line = line.rsplit_once('\r').map_or(line, |(_, last)| last);
+    let mut text = String::with_capacity(line.len().min(LINE));
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        if text.len() >= LINE {
+            text.push('…');
+            break;
+        }
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\t' => text.push_str("    "),
+            c if c.is_control() => {}
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Skips a control sequence (`ESC [ … letter`), an operating system command (`ESC ] … BEL`), or a two-character escape (ECMA-48).
+fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match chars.next() {
+        Some('[') => {
+            for c in chars.by_ref() {
+                if ('\u{40}'..='\u{7e}').contains(&c) {
+                    break;
+                }
+            }
+        }
+        Some(']') => {
+            while let Some(c) = chars.next() {
+                if c == '\u{7}' {
+                    break;
+                }
+                if c == '\u{1b}' {
+                    chars.next();
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_progress_bars_leave_what_a_person_would_see() {
+        assert_eq!(clean("\u{1b}[31merror\u{1b}[0m: no"), "error: no");
+        assert_eq!(clean("10%\r50%\r100%"), "100%");
+        assert_eq!(clean("\u{1b}]0;title\u{7}text"), "text");
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, b"one\ntwo\n\xff three\n\n").unwrap();
+        assert_eq!(tail(&log, 2), ["two", "\u{fffd} three"]);
+        assert_eq!(tail(&dir.path().join("none"), 2), [""; 0]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        assert_eq!(clean(&"x".repeat(10_000)).len(), LINE + '…'.len_utf8());
+    }
+}

@@ -1,0 +1,88 @@
+//! Processes that lost their parent and came to us.
+//!
+//! A process that leaves its group (`setsid`, a double fork) cannot be found by its group. So the runner becomes a
+//! child subreaper: whatever loses its parent below us becomes our child, and is found by the mark that every
+//! command gets in its environment.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+use super::command::Leftover;
+use super::{family, procfs};
+
+/// The variable that marks everything a command started: `<our pid>.<count>`.
+pub const MARK: &str = "REGATTA_SPAWN";
+
+static ADOPTING: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicU64 = AtomicU64::new(1);
+/// Children that somebody here waits for; nobody else may reap them.
+static AWAITED: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
+/// Held for reading while a child is started but not yet in [`AWAITED`].
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Makes this process the parent of everything below it that loses its own. Call it once, before the first command.
+pub fn adopt_orphans() -> io::Result<()> {
+    set_child_subreaper(Some(getpid()))?;
+    ADOPTING.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A mark that nothing else in this process has.
+pub fn fresh_mark() -> String {
+    format!("{}.{}", Pid::as_raw(Some(getpid())), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// To be held from before a child is started until it is [`awaited`].
+pub fn starting() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn awaited(pid: i32) {
+    AWAITED.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+}
+
+pub fn no_longer_awaited(pid: i32) {
+    AWAITED.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+}
+
+/// Living children that nobody here started. Dead ones are reaped on the way.
+pub fn adopted() -> Vec<i32> {
+    if !ADOPTING.load(Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let mut children = procfs::children();
+    if children.is_empty() {
+        return children;
+    }
+    // While a child is being started it is not yet among the awaited ones, so nothing may be reaped then.
+    let may_reap = match STARTING.try_write() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    let awaited = AWAITED.lock().unwrap_or_else(PoisonError::into_inner);
+    children.retain(|pid| {
+        !awaited.contains(pid)
+            && match procfs::stat(*pid) {
+                Some(stat) if stat.zombie => {
+                    if may_reap.is_some() {
+                        let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
+                    }
+                    false
+                }
+                found => found.is_some(),
+            }
+    });
+    children
+}
+
+/// Ends every adopted process that is still there, whatever its environment says. For the end of a run, when every
+/// command has been waited for.
+pub async fn sweep(grace: Duration) -> Vec<Leftover> {
+    family::end(adopted, grace).await
+}

@@ -1,0 +1,83 @@
+//! What `/proc` says about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
+
+use std::fs;
+
+use rustix::process::{Pid, getpid};
+
+/// A line of `/proc/PID/stat`, as far as we need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub parent: i32,
+    pub group: i32,
+    /// Dead, waiting for its parent to notice.
+    pub zombie: bool,
+}
+
+/// Reads the state, parent and process group of a process.
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// `PID (NAME) STATE PPID PGRP …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
+fn parse_stat(line: &str) -> Option<Stat> {
+    let mut fields = line.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    Some(Stat { parent, group, zombie: matches!(state, "Z" | "X") })
+}
+
+/// The value of a variable in the environment that a process was started with.
+pub fn variable(pid: i32, name: &str) -> Option<String> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environ.split(|&byte| byte == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// Its command line, or its name in brackets.
+pub fn command(pid: i32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> =
+        line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
+    if !words.is_empty() {
+        return words.join(" ");
+    }
+    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
+}
+
+/// Every process that we may look at.
+pub fn all() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The children of our first thread. The kernel gives orphans to that thread (`find_new_reaper`), so this is one
+/// read of one small file. Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
+pub fn children() -> Vec<i32> {
+    let me = Pid::as_raw(Some(getpid()));
+    match fs::read_to_string(format!("/proc/self/task/{me}/children")) {
+        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+        Err(_) => all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse_the_parser() {
+        let stat = parse_stat("4711 (a) b (c) Z 12 4700 4700 0 -1").unwrap();
+        assert_eq!(stat, Stat { parent: 12, group: 4700, zombie: true });
+    }
+
+    #[test]
+    fn we_can_read_about_ourselves() {
+        let me = Pid::as_raw(Some(getpid()));
+        assert!(!stat(me).unwrap().zombie);
+        assert!(all().contains(&me));
+        assert!(!command(me).is_empty());
+    }
+}

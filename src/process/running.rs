@@ -1,0 +1,305 @@
+//! A command that runs.
+//!
+//! Waiting costs no thread: the kernel's handle for the process (`pidfd`) becomes readable when it ends. Output goes
+//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. Nobody ever
+//! waits for the end of that pipe, because a background process may hold it open.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
+
+use super::command::{Command, Exit, How, SpawnError};
+use super::family::Family;
+use super::redact::Redactor;
+use super::{log, orphans};
+use crate::event::Stop;
+
+/// How long a process that a command left behind may take to end after TERM.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+/// How much is read from a pipe after everybody we know of has ended (bytes): a writer that escaped us must not hold us.
+const LAST_WORDS: usize = 1 << 20;
+const CHUNK: usize = 16 * 1024;
+
+/// Runs a command to its end: its own, its timeout's, or the one that `stop` asks for.
+pub async fn run(command: Command, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<Exit, SpawnError> {
+    if stop.is_asked() {
+        return Ok(Exit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+    }
+    let (timeout, grace) = (command.timeout, command.grace);
+    let mut running = Running::start(command)?;
+    on_group(running.pgid());
+    let cut = {
+        let late = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = running.ended() => None,
+            () = stop.asked() => Some(How::Stopped),
+            () = late => Some(How::TimedOut),
+        }
+    };
+    match cut {
+        None => Ok(running.wait().await),
+        Some(how) => {
+            let exit = running.stop(grace, stop).await;
+            Ok(Exit { how, ..exit })
+        }
+    }
+}
+
+/// A process group that we started. Dropping it kills the group.
+#[derive(Debug)]
+pub struct Running {
+    handle: duct::Handle,
+    pidfd: AsyncFd<OwnedFd>,
+    family: Family,
+    started: Instant,
+    pump: Option<Pump>,
+    log: PathBuf,
+    ended: Option<How>,
+}
+
+impl Running {
+    /// Starts a command. Must be called within a tokio runtime.
+    pub fn start(command: Command) -> Result<Self, SpawnError> {
+        let program = command.program()?;
+        let log = File::options().append(true).create(true).open(&command.log);
+        let log = log.map_err(|source| SpawnError::Log { log: command.log.clone(), source })?;
+        let other = |source| SpawnError::Other { program: program.display().to_string(), source };
+        let (output, pump) = if command.secrets.is_empty() {
+            (log, None)
+        } else {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| other(error.into()))?;
+            let pump = Pump::new(read, log, &command.secrets).map_err(other)?;
+            (File::from(write), Some(pump))
+        };
+        let mark = orphans::fresh_mark();
+        let env = command.env;
+        let own_mark = mark.clone();
+        let expression = duct::cmd(&program, &command.argv[1..])
+            .dir(&command.dir)
+            .stderr_to_stdout()
+            .stdout_file(output)
+            .stdin_null()
+            .unchecked()
+            .before_spawn(move |child| {
+                for (name, value) in &env {
+                    match value {
+                        Some(value) => child.env(name, value),
+                        None => child.env_remove(name),
+                    };
+                }
+                // No `pre_exec` ever: it would make every start a fork of the whole runner.
+                child.env(orphans::MARK, &own_mark).process_group(0);
+                Ok(())
+            });
+        let started = Instant::now();
+        let starting = orphans::starting();
+        let handle = expression.start().map_err(|source| SpawnError::explain(&program, &command.dir, source))?;
+        let raw = handle.pids().first().map_or(0, |&pid| pid as i32);
+        orphans::awaited(raw);
+        drop(starting);
+        let watched = Pid::from_raw(raw).ok_or_else(|| io::Error::other("it has no process id")).and_then(|group| {
+            let pidfd = pidfd_open(group, PidfdFlags::NONBLOCK)?;
+            Ok((group, watch(pidfd)?))
+        });
+        match watched {
+            Ok((group, pidfd)) => {
+                let family = Family { group, mark };
+                Ok(Self { handle, pidfd, family, started, pump, log: command.log, ended: None })
+            }
+            Err(source) => {
+                let _ = handle.kill();
+                let _ = handle.wait();
+                orphans::no_longer_awaited(raw);
+                Err(other(source))
+            }
+        }
+    }
+
+    /// The process group, which is also the process id of its first process.
+    pub fn pgid(&self) -> i32 {
+        Pid::as_raw(Some(self.family.group))
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// The last lines of its log.
+    pub fn tail(&self, n: usize) -> Vec<String> {
+        log::tail(&self.log, n)
+    }
+
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Resolves when the first process has ended; moves its output on meanwhile. May be dropped and asked again.
+    pub async fn ended(&mut self) -> How {
+        loop {
+            if let Some(how) = self.ended {
+                return how;
+            }
+            let pumping = self.pump.as_ref().is_some_and(|pump| pump.open);
+            let readable = tokio::select! {
+                biased;
+                guard = self.pidfd.readable() => match guard {
+                    Ok(mut guard) => {
+                        guard.clear_ready();
+                        true
+                    }
+                    // The runtime is going away: nobody will wake us again.
+                    Err(_) => {
+                        self.family.signal(Signal::KILL);
+                        let _ = self.handle.wait();
+                        true
+                    }
+                },
+                () = step(&mut self.pump), if pumping => false,
+            };
+            if readable {
+                match self.handle.try_wait() {
+                    Ok(Some(output)) => self.note(output.status),
+                    Ok(None) => {}
+                    // Somebody else took the exit status (ECHILD). It has ended, and not well for all we know.
+                    Err(_) => self.note(ExitStatus::from_raw(1 << 8)),
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, status: ExitStatus) {
+        orphans::no_longer_awaited(self.pgid());
+        self.ended = Some(match (status.code(), status.signal()) {
+            (Some(code), _) => How::Code(code),
+            (None, Some(signal)) => How::Signal(signal),
+            (None, None) => How::Code(1),
+        });
+    }
+
+    /// Waits for the end, then ends whoever it left behind.
+    pub async fn wait(mut self) -> Exit {
+        let how = self.ended().await;
+        let seconds = self.seconds();
+        let leftovers = self.family.end(LEFTOVER_GRACE).await;
+        self.last_words();
+        Exit { how, seconds, leftovers }
+    }
+
+    /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `Exit::how` is its own end.
+    pub async fn stop(mut self, grace: Duration, stop: &Stop) -> Exit {
+        let deadline = tokio::time::Instant::now() + grace;
+        if !stop.is_now() && self.ended.is_none() {
+            self.family.signal(Signal::TERM);
+            tokio::select! {
+                biased;
+                _ = self.ended() => {}
+                () = stop.asked_now() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+        if self.ended.is_none() {
+            self.family.signal(Signal::KILL);
+        }
+        let how = self.ended().await;
+        let seconds = self.seconds();
+        // Others of the group got TERM too and have the rest of the grace.
+        let rest = deadline.saturating_duration_since(tokio::time::Instant::now());
+        tokio::select! {
+            _ = self.family.end(rest) => {}
+            () = stop.asked_now() => { self.family.end(Duration::ZERO).await; }
+        }
+        self.last_words();
+        Exit { how, seconds, leftovers: Vec::new() }
+    }
+
+    fn last_words(&mut self) {
+        if let Some(mut pump) = self.pump.take() {
+            pump.drain();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.family.signal(Signal::KILL);
+            orphans::no_longer_awaited(self.pgid());
+        }
+        self.last_words();
+    }
+}
+
+#[expect(deprecated, reason = "its successor is an unsafe function; an `OwnedFd` keeps the promise that it wants")]
+fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(pidfd, Interest::READABLE)
+}
+
+async fn step(pump: &mut Option<Pump>) {
+    match pump {
+        Some(pump) => pump.step().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Moves output from a pipe to the log, without the secrets.
+#[derive(Debug)]
+struct Pump {
+    pipe: Receiver,
+    log: File,
+    redactor: Redactor,
+    open: bool,
+}
+
+impl Pump {
+    fn new(read: OwnedFd, log: File, secrets: &[String]) -> io::Result<Self> {
+        Ok(Self { pipe: Receiver::from_owned_fd(read)?, log, redactor: Redactor::new(secrets), open: true })
+    }
+
+    async fn step(&mut self) {
+        let mut buffer = [0_u8; CHUNK];
+        match self.pipe.readable().await.and_then(|()| self.pipe.try_read(&mut buffer)) {
+            Ok(0) => self.open = false,
+            Ok(n) => self.write(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.open = false,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // A full disk must not stop the command from being waited for; it shows where the stage's result is kept.
+        let _ = self.log.write_all(&self.redactor.push(bytes));
+    }
+
+    /// What is in the pipe now. Reads past the runtime, which may not have heard yet that there is something.
+    fn drain(&mut self) {
+        let mut buffer = [0_u8; CHUNK];
+        let mut moved = 0;
+        while self.open && moved < LAST_WORDS {
+            match rustix::io::read(&self.pipe, &mut buffer) {
+                Ok(n) if n > 0 => {
+                    moved += n;
+                    self.write(&buffer[..n]);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                _ => break,
+            }
+        }
+        let _ = self.log.write_all(&self.redactor.finish());
+    }
+}

@@ -1,0 +1,169 @@
+//! One lease being worked on: how its commands look, and how their ends become failures.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::event::{Event, Failure, FailureKind, RunId};
+use crate::process::{self, Command, Exit, How, SpawnError};
+use crate::runner::Lease;
+
+/// How many of the last lines a failure shows.
+const TAIL: usize = 20;
+
+pub struct Errand {
+    pub lease: Lease,
+    env: Vec<(String, Option<OsString>)>,
+    /// The part of `env` that a person needs to repeat a command.
+    shown_env: Vec<(String, Option<OsString>)>,
+    secrets: Vec<String>,
+}
+
+impl Errand {
+    pub fn new(lease: Lease, home: &Path, run: &RunId) -> Self {
+        let mut shown: Vec<(String, Option<OsString>)> =
+            lease.assignment.env.iter().map(|(name, value)| (name.clone(), Some(value.into()))).collect();
+        shown.push(("OUT".to_owned(), Some(lease.out.clone().into())));
+        for (name, paths) in &lease.assignment.inputs {
+            let mut joined = OsString::new();
+            for (index, path) in paths.iter().enumerate() {
+                if index > 0 {
+                    joined.push(":");
+                }
+                joined.push(path);
+            }
+            shown.push((input_variable(name), Some(joined)));
+        }
+        if !lease.gpus.is_empty() {
+            shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(devices(&lease.gpus).into())));
+        }
+        let mut env = shown.clone();
+        let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
+        env.push((process::HOME.to_owned(), Some(home.into())));
+        env.push((process::RUN.to_owned(), Some(run.as_str().into())));
+        env.push((process::TASK.to_owned(), Some(task.into())));
+        let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
+        Self { lease, env, shown_env: shown, secrets }
+    }
+
+    /// A command of this task: in its output folder, with its environment, its log and its secrets.
+    pub fn command(&self, argv: Vec<OsString>) -> Command {
+        let mut command = Command::new(argv, &self.lease.out, &self.lease.log)
+            .secrets(self.secrets.clone())
+            .timeout(self.lease.task.timeout);
+        command.env.clone_from(&self.env);
+        command
+    }
+
+    /// Runs a command to its end. Everything but exit code 0 is a failure.
+    pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
+        let argv = command.argv.clone();
+        let mut group = None;
+        let exit = process::run(command, &self.lease.stop, |pgid| {
+            group = Some(pgid);
+            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
+        })
+        .await
+        .map_err(|error| self.not_started(&argv, &error))?;
+        if let Some(pgid) = group {
+            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
+        }
+        for leftover in &exit.leftovers {
+            self.lease.notice(format!(
+                "it left a background process running, which has been ended: {} ({})",
+                self.redacted(&leftover.command),
+                leftover.pid
+            ));
+        }
+        if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
+    }
+
+    /// The failure for a command that did not start.
+    pub fn not_started(&self, argv: &[OsString], error: &SpawnError) -> Failure {
+        let failure = self.failure(FailureKind::Spawn, error.to_string(), argv);
+        match error {
+            SpawnError::NotFound { .. } => failure.hint(
+                "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
+            ),
+            SpawnError::NotExecutable { .. } => failure.hint("`chmod +x` it, or call it through its interpreter"),
+            _ => failure,
+        }
+    }
+
+    /// The failure for an end other than exit code 0.
+    pub fn ended_badly(&self, argv: &[OsString], how: How) -> Failure {
+        let (kind, what) = match how {
+            How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
+            How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
+            How::TimedOut => {
+                let limit = self.lease.task.timeout.unwrap_or_default();
+                (FailureKind::Timeout, format!("still running after its timeout of {limit:?}"))
+            }
+            How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
+        };
+        let mut failure = self.failure(kind, what, argv);
+        if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
+            failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
+        }
+        failure
+    }
+
+    /// A failure with the command, the last lines and the log.
+    pub fn failure(&self, kind: FailureKind, what: impl Into<String>, argv: &[OsString]) -> Failure {
+        let tail = process::tail(&self.lease.log, TAIL);
+        let mut failure = Failure::new(kind, what)
+            .command(process::shown(argv, &self.shown_env, &self.secrets))
+            .tail(tail.iter().map(|line| self.redacted(line)).collect());
+        failure.log = Some(self.lease.log.clone());
+        failure
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        self.secrets
+            .iter()
+            .filter(|secret| !secret.is_empty())
+            .fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+}
+
+/// `train-data` → `INPUT_TRAIN_DATA`.
+fn input_variable(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("INPUT_{name}")
+}
+
+/// `0,1,3`
+pub fn devices(gpus: &[u32]) -> String {
+    gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Names of signal(7).
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    format!("{name} ({signal})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_inputs_become_names_of_variables() {
+        assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
+        assert_eq!(devices(&[0, 3]), "0,3");
+        assert_eq!(signal_name(9), "SIGKILL (9)");
+    }
+}

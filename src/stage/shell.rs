@@ -1,0 +1,16 @@
+//! `shell:` — a command in its own empty output folder.
+
+use std::ffi::OsString;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure};
+use crate::manifest::model::Script;
+
+pub async fn perform(errand: &Errand, script: &Script) -> Result<Done, Failure> {
+    let argv: Vec<OsString> = match script {
+        Script::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
+        Script::Words(words) => words.iter().map(OsString::from).collect(),
+    };
+    errand.run(errand.command(argv)).await?;
+    Ok(Done::default())
+}
