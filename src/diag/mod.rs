@@ -1,1 +1,12 @@
-//! diag
+//! Points at a place in a text and says what is wrong and what to try.
+//!
+//! A leaf: it knows nothing of YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
+
+mod diagnostic;
+mod render;
+mod source;
+mod suggest;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Label, Severity};
+pub use source::{Source, Span};
+pub use suggest::{did_you_mean, list_of, nearest};

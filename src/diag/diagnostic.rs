@@ -1,0 +1,141 @@
+//! One mistake with its places and hints, and a list of them.
+
+use super::Span;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// A place and what to say there (may be empty).
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub span: Span,
+    pub text: String,
+}
+
+/// One mistake. Its message is a lower-case fragment; what to try stands in `hints`.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    pub message: String,
+    /// Where; absent for mistakes that are in no file (the command line).
+    pub primary: Option<Label>,
+    pub further: Vec<Label>,
+    pub hints: Vec<String>,
+}
+
+impl Diagnostic {
+    pub fn error(message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            primary: None,
+            further: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// The place, with what is to be said right there.
+    #[must_use]
+    pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.primary = Some(Label { span, text: text.into() });
+        self
+    }
+
+    /// A further place that explains the first.
+    #[must_use]
+    pub fn see(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.further.push(Label { span, text: text.into() });
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hints.extend(hint);
+        self
+    }
+
+    fn place(&self) -> Option<(&str, usize)> {
+        self.primary.as_ref().map(|label| (label.span.source().name(), label.span.range().start))
+    }
+}
+
+/// All that was found, in the order of files and places.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.list.push(diagnostic);
+    }
+
+    pub fn append(&mut self, other: Self) {
+        self.list.extend(other.list);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn errors(&self) -> usize {
+        self.list.iter().filter(|one| one.severity == Severity::Error).count()
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.errors() > 0
+    }
+
+    /// Sorted: those without a place first, then by file and place.
+    pub fn sorted(&self) -> Vec<&Diagnostic> {
+        let mut list: Vec<&Diagnostic> = self.list.iter().collect();
+        list.sort_by(|a, b| a.place().cmp(&b.place()));
+        list
+    }
+
+    /// `value` if there is no error. Warnings alone are dropped here: take them before.
+    pub fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.has_errors() { Err(self) } else { Ok(value) }
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(one: Diagnostic) -> Self {
+        Self { list: vec![one] }
+    }
+}
+
+impl Extend<Diagnostic> for Diagnostics {
+    fn extend<T: IntoIterator<Item = Diagnostic>>(&mut self, iter: T) {
+        self.list.extend(iter);
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+impl std::fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}

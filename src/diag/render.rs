@@ -1,0 +1,121 @@
+//! Turns diagnostics into text in rustc's look. The only place that knows `annotate-snippets`.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::{Diagnostic, Diagnostics, Label, Severity, Source};
+
+impl Diagnostic {
+    /// The message, its places and its hints; ends without a line break.
+    pub fn render(&self, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut labels: Vec<(&Label, AnnotationKind)> = Vec::new();
+        labels.extend(self.primary.iter().map(|label| (label, AnnotationKind::Primary)));
+        labels.extend(self.further.iter().map(|label| (label, AnnotationKind::Context)));
+        let message = visible(&self.message);
+        let mut group = Group::with_title(level.primary_title(message.as_str()));
+        let mut sources: Vec<&Source> = Vec::new();
+        for (label, _) in &labels {
+            if !sources.iter().any(|known| known.is(label.span.source())) {
+                sources.push(label.span.source());
+            }
+        }
+        let windows: Vec<Window> = sources.iter().map(|source| Window::around(source, &labels)).collect();
+        for (source, window) in sources.iter().zip(&windows) {
+            let mut snippet = Snippet::source(window.text.as_str()).line_start(window.line).path(source.name());
+            for (label, kind) in labels.iter().filter(|(label, _)| label.span.source().is(source)) {
+                let range = label.span.range();
+                let span = window.within(range.start)..window.within(range.end).max(window.within(range.start));
+                let text = (!label.text.is_empty()).then_some(label.text.as_str());
+                snippet = snippet.annotation(kind.span(span).label(text));
+            }
+            group = group.element(snippet);
+        }
+        let hints: Vec<String> = self.hints.iter().map(|hint| visible(hint)).collect();
+        for hint in &hints {
+            group = group.element(Level::HELP.message(hint.as_str()));
+        }
+        renderer.render(&[group])
+    }
+}
+
+/// The lines that the labels of one source touch: the renderer need not see a whole file for one caret.
+struct Window {
+    text: String,
+    start: usize,
+    line: usize,
+}
+
+impl Window {
+    fn around(source: &Source, labels: &[(&Label, AnnotationKind)]) -> Self {
+        let ranges = || labels.iter().filter(|(label, _)| label.span.source().is(source)).map(|(l, _)| l.span.range());
+        let first = ranges().map(|range| range.start).min().unwrap_or(0);
+        let last = ranges().map(|range| range.end).max().unwrap_or(0);
+        let line = source.line_of(first);
+        let start = source.line_start(line);
+        let end = source.line_start(source.line_of(last) + 1);
+        // Same length in bytes, so that ranges stay right; control characters must not reach a terminal.
+        let text = source.text().get(start..end).unwrap_or("");
+        let text = text.chars().map(|c| if c.is_ascii_control() && !matches!(c, '\n' | '\t') { ' ' } else { c });
+        Self { text: text.collect(), start, line }
+    }
+
+    fn within(&self, byte: usize) -> usize {
+        byte.saturating_sub(self.start).min(self.text.len())
+    }
+}
+
+/// Names from a file may hold control characters; a message shows them escaped.
+fn visible(text: &str) -> String {
+    if text.chars().any(|c| c.is_control() && c != '\n') {
+        text.chars().map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() }).collect()
+    } else {
+        text.to_owned()
+    }
+}
+
+impl Diagnostics {
+    /// All of them, sorted by file and place, and at the end how many errors there are.
+    pub fn render(&self, color: bool) -> String {
+        let mut out = String::new();
+        for one in self.sorted() {
+            out.push_str(one.render(color).trim_end());
+            out.push_str("\n\n");
+        }
+        match self.errors() {
+            0 => {}
+            1 => out.push_str("1 error\n"),
+            many => out.push_str(&format!("{many} errors\n")),
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_like_a_compiler() {
+        let source = Source::new("x.yaml", "a: 1\nb:\n  wehn: true\n");
+        let mut all = Diagnostics::new();
+        all.push(Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"));
+        all.push(Diagnostic::error("no such file"));
+        insta::assert_snapshot!(all.render(false), @r"
+        error: no such file
+
+        error: unknown key `wehn`
+         --> x.yaml:3:3
+          |
+        3 |   wehn: true
+          |   ^^^^ no such key
+          |
+          = help: did you mean `when`?
+
+        2 errors
+        ");
+    }
+}

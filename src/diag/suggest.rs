@@ -1,0 +1,64 @@
+//! "Did you mean": the known name nearest to one that is not known.
+
+/// The nearest known name, if one is near enough to be a slip of the hand or of memory.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let length = word.chars().count();
+    let allowed = (length / 3).max(1);
+    let mut best: Option<(usize, &str)> = None;
+    for name in known {
+        let distance = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
+        // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real slip.
+        let short = length >= 4 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 4);
+        let distance = if short { distance.min(allowed) } else { distance };
+        if distance <= allowed && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, name));
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// `did you mean `x`?`, or all the names there are, or nothing when there are none.
+pub fn did_you_mean<'a, I>(word: &str, known: I) -> Option<String>
+where
+    I: IntoIterator<Item = &'a str>,
+    I::IntoIter: Clone,
+{
+    let known = known.into_iter();
+    if let Some(name) = nearest(word, known.clone()) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    let names = list_of(known);
+    (!names.is_empty()).then(|| format!("there is: {names}"))
+}
+
+/// `` `a`, `b`, `c` ``, shortened when there are very many.
+pub fn list_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 24;
+    let mut names = names.into_iter();
+    let mut shown: Vec<String> = names.by_ref().take(MOST).map(|name| format!("`{name}`")).collect();
+    let more = names.count();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_wins_and_the_far_is_silent() {
+        let known = ["max_batch_size", "max_num_tokens", "when"];
+        assert_eq!(nearest("max_bach_size", known), Some("max_batch_size"));
+        assert_eq!(nearest("wehn", known), Some("when"));
+        assert_eq!(nearest("colour", known), None);
+    }
+
+    #[test]
+    fn many_names_are_cut() {
+        let names: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+        assert!(list_of(names.iter().map(String::as_str)).ends_with("`23`, and 6 more"));
+    }
+}
