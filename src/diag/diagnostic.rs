@@ -114,6 +114,17 @@ impl Diagnostics {
         list
     }
 
+    /// Without repetitions: one mistake in a loop is one mistake.
+    #[must_use]
+    pub fn unique(mut self) -> Self {
+        let mut seen = std::collections::HashSet::new();
+        self.list.retain(|one| {
+            let place = one.primary.as_ref().map(|label| (label.span.source().name().to_owned(), label.span.range()));
+            seen.insert((one.message.clone(), place))
+        });
+        self
+    }
+
     /// `value` if there is no error. Warnings alone are dropped here: take them before.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
         if self.has_errors() { Err(self) } else { Ok(value) }

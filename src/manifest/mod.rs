@@ -1,3 +1,32 @@
 //! Turns text into a `Manifest` that needs no further checking; owns the JSON Schema.
+//!
+//! [`load`] reads a manifest with everything it includes, gives parameters their values, merges the chosen catalog
+//! files, and reports every mistake with its place. It starts nothing and writes nothing. Expressions inside stages
+//! are rendered by `plan`, with the tools of [`expression`].
 
+mod check;
+mod duration;
+pub mod expression;
+mod library;
+mod load;
+mod loaded;
+mod merge;
 pub mod model;
+mod node;
+pub(crate) mod order;
+mod param;
+mod read;
+mod scalar;
+mod schema;
+mod shape;
+mod vars;
+
+pub use check::{Templates, check, coerce};
+pub use duration::duration;
+pub use library::{Library, shipped};
+pub use load::load;
+pub use loaded::{Given, Listed, Manifest, Origin, Shown, catalogue};
+pub use node::{Entry, Map, Node, Tree, is_template, shown};
+pub use param::Chosen;
+pub use schema::schema;
+pub use shape::stage as stage_shape;

@@ -13,7 +13,7 @@ mod triton;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{Arrivals, Bench, Length, Limits, Scenario, Stop as BenchStop};
-pub use param::{Bounds, ListRule, Param, PathNeed};
+pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
 pub use stage::{InputPaths, Retry, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};

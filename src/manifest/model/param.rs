@@ -43,6 +43,9 @@ pub struct Param {
     pub text: Option<Bounds>,
 }
 
+/// The keys of which a parameter has exactly one.
+pub const PARAM_KINDS: [&str; 8] = ["choice", "list", "catalog", "path", "int", "number", "switch", "text"];
+
 /// The values a list may hold.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]

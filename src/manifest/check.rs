@@ -1,0 +1,253 @@
+//! Walks a node against a [`Shape`] and reports every mistake, each once, at its place.
+
+use super::node::{Map, Node, Tree, is_template};
+use super::shape::{Object, Range, Shape};
+use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of};
+
+/// Whether a text with `{{ }}` may stand for any type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Templates {
+    /// Before rendering: yes, inside `stages`.
+    InStages,
+    /// Yes, here and below.
+    Here,
+    /// After rendering: it is a text like any other.
+    Done,
+}
+
+/// Checks a value and everything in it. `path` is how people name it, `key` is where its key stands.
+pub fn check(node: &Node, shape: &Shape, path: &str, key: &Span, templates: Templates, found: &mut Diagnostics) {
+    Walk { templates, found }.value(node, shape, path, key);
+}
+
+struct Walk<'a> {
+    templates: Templates,
+    found: &'a mut Diagnostics,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, node: &Node, shape: &Shape, path: &str, key: &Span) {
+        if self.templates == Templates::Here && node.text().is_some_and(is_template) {
+            return;
+        }
+        match (shape, &node.tree) {
+            (Shape::Any, _)
+            | (Shape::Null, Tree::Null)
+            | (Shape::Text, Tree::Text(_))
+            | (Shape::Bool, Tree::Bool(_)) => {}
+            (Shape::Int(range), Tree::Number(number)) if number.is_i64() || number.is_u64() => {
+                self.range(number.as_f64(), *range, node, path);
+            }
+            (Shape::Number(range), Tree::Number(number)) => self.range(number.as_f64(), *range, node, path),
+            (Shape::Words(words), Tree::Text(text)) => {
+                if !words.iter().any(|word| **word == **text) {
+                    let known = words.iter().map(String::as_str);
+                    let message = format!("`{path}` must be {}, not `{text}`", shape.describe());
+                    let hint = crate::diag::nearest(text, known).map(|word| format!("did you mean `{word}`?"));
+                    self.found.push(Diagnostic::error(message).at(node.span.first_line(), "").maybe_hint(hint));
+                }
+            }
+            (Shape::List(item), Tree::List(items)) => {
+                for (index, node) in items.iter().enumerate() {
+                    self.value(node, item, &format!("{path}[{index}]"), &node.span);
+                }
+            }
+            (Shape::Map(item), Tree::Map(map)) => {
+                for (name, entry) in map {
+                    self.value(&entry.node, item, &format!("{path}.{name}"), &entry.key);
+                }
+            }
+            (Shape::Object(object), Tree::Map(map)) => self.object(map, object, path, key),
+            // `stages:` with nothing behind it is an empty map.
+            (Shape::Map(_), Tree::Null) if !path.contains('.') => {}
+            (Shape::Either(shapes), _) => {
+                match shapes.iter().find(|shape| same_kind(shape, &node.tree)) {
+                    Some(shape) => self.value(node, shape, path, key),
+                    None => self.wrong(node, shape, path, key),
+                }
+            }
+            _ => self.wrong(node, shape, path, key),
+        }
+    }
+
+    fn object(&mut self, map: &Map, object: &Object, path: &str, key: &Span) {
+        for (name, entry) in map {
+            let Some(shape) = object.fields.get(name) else {
+                self.unknown(name, &entry.key, object, path);
+                continue;
+            };
+            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let before = self.templates;
+            if path.is_empty() && name == "stages" && before == Templates::InStages {
+                self.templates = Templates::Here;
+            }
+            if entry.node.tree == Tree::Null && object.name == "stage" && object.one_of.contains(name) {
+                self.wrong(&entry.node, shape, &below, &entry.key);
+            } else {
+                self.value(&entry.node, shape, &below, &entry.key);
+            }
+            self.templates = before;
+        }
+        let label = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
+        for name in object.required.iter().filter(|name| !map.contains_key(name.as_str())) {
+            let missing = Diagnostic::error(format!("{label} needs `{name}`"));
+            let missing = missing.at(key.first_line(), format!("`{name}` is missing"));
+            let hint = match (path, name.as_str()) {
+                ("", "regatta") => Some("begin the file with `regatta: 1`".to_owned()),
+                _ => object.fields.get(name).map(|shape| format!("add `{name}: …`, {}", shape.describe())),
+            };
+            self.found.push(missing.maybe_hint(hint));
+        }
+        self.one_of(map, object, &label, key);
+    }
+
+    fn one_of(&mut self, map: &Map, object: &Object, label: &str, key: &Span) {
+        if object.one_of.is_empty() {
+            return;
+        }
+        let keys = || list_of(object.one_of.iter().map(String::as_str));
+        let given: Vec<_> = map.iter().filter(|(name, _)| object.one_of.iter().any(|one| one == *name)).collect();
+        match given.as_slice() {
+            [_] => {}
+            // A misspelled key was reported already and is most likely the one that is missing.
+            [] if map.keys().any(|name| !object.fields.contains_key(name)) => {}
+            [] => {
+                let what = if object.name == "stage" { "says nothing to do" } else { "says nothing" };
+                let found = Diagnostic::error(format!("{label} {what}")).at(key.first_line(), "no such key in here");
+                self.found.push(found.hint(format!("give exactly one of {}", keys())));
+            }
+            [first, second, rest @ ..] => {
+                let names = list_of(given.iter().map(|(name, _)| name.as_str()));
+                let mut found = Diagnostic::error(format!("{label} has more than one of the keys {names}"))
+                    .at(second.1.key.clone(), "and this")
+                    .see(first.1.key.clone(), "this");
+                for (_, entry) in rest {
+                    found = found.see(entry.key.clone(), "and this");
+                }
+                self.found.push(found.hint(format!("keep one of {names}")));
+            }
+        }
+    }
+
+    fn unknown(&mut self, name: &str, key: &Span, object: &Object, path: &str) {
+        let whose = if path.is_empty() { "a manifest".to_owned() } else { format!("`{path}`") };
+        let hint = match name {
+            "<<" => Some("YAML merge keys are not supported; use `include` or `vars`".to_owned()),
+            _ => did_you_mean(name, object.fields.keys().map(String::as_str)),
+        };
+        let message = format!("unknown key `{name}`");
+        self.found.push(Diagnostic::error(message).at(key.clone(), format!("not a key of {whose}")).maybe_hint(hint));
+    }
+
+    fn wrong(&mut self, node: &Node, shape: &Shape, path: &str, key: &Span) {
+        let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
+        let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
+        let mut hint = None;
+        let wants = |wanted: fn(&Shape) -> bool| match shape {
+            Shape::Either(shapes) => shapes.iter().any(|shape| wanted(shape)),
+            other => wanted(other),
+        };
+        let numeric = |shape: &Shape| matches!(shape, Shape::Int(_) | Shape::Number(_));
+        match &node.tree {
+            Tree::Number(_) | Tree::Bool(_) if wants(|shape| matches!(shape, Shape::Text)) => {
+                hint = Some(format!("put it into quotes: \"{}\"", node.span.text()));
+            }
+            Tree::Text(text) if wants(numeric) && text.parse::<f64>().is_ok() => {
+                hint = Some(format!("remove the quotes: {text}"));
+            }
+            Tree::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => {
+                if matches!(&*text.to_lowercase(), "yes" | "no" | "on" | "off") {
+                    hint = Some("YAML 1.2 has only `true` and `false`".to_owned());
+                }
+            }
+            Tree::Text(text) if wants(|shape| matches!(shape, Shape::List(_))) && text.len() < 40 => {
+                hint = Some(format!("a list of one: [{}]", node.span.text()));
+            }
+            _ => {}
+        }
+        if let (Shape::Object(object), Tree::Text(_) | Tree::Null) = (shape, &node.tree) {
+            hint = Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str))));
+        }
+        let message = format!("{path} must be {}", shape.describe());
+        self.found.push(Diagnostic::error(message).at(place, format!("this is {}", kind_of(&node.tree))).maybe_hint(hint));
+    }
+
+    fn range(&mut self, number: Option<f64>, range: Range, node: &Node, path: &str) {
+        let Some(number) = number else { return };
+        let message = match (range.min, range.max) {
+            (Some(min), Some(max)) if min == max && number != min => format!("`{path}` must be {min}"),
+            (Some(min), _) if number < min => format!("`{path}` must be at least {min}"),
+            (_, Some(max)) if number > max => format!("`{path}` must be at most {max}"),
+            _ => return,
+        };
+        self.found.push(Diagnostic::error(message).at(node.span.first_line(), format!("this is {number}")));
+    }
+}
+
+fn same_kind(shape: &Shape, tree: &Tree) -> bool {
+    match (shape, tree) {
+        (Shape::Any, _)
+        | (Shape::Null, Tree::Null)
+        | (Shape::Text | Shape::Words(_), Tree::Text(_))
+        | (Shape::Bool, Tree::Bool(_))
+        | (Shape::Number(_), Tree::Number(_))
+        | (Shape::List(_), Tree::List(_))
+        | (Shape::Map(_) | Shape::Object(_), Tree::Map(_)) => true,
+        (Shape::Int(_), Tree::Number(number)) => number.is_i64() || number.is_u64(),
+        (Shape::Either(shapes), tree) => shapes.iter().any(|shape| same_kind(shape, tree)),
+        _ => false,
+    }
+}
+
+/// What a value is, for "this is …".
+pub fn kind_of(tree: &Tree) -> String {
+    match tree {
+        Tree::Null => "nothing".to_owned(),
+        Tree::Bool(value) => format!("the switch {value}"),
+        Tree::Number(number) => format!("the number {number}"),
+        Tree::Text(_) => "a text".to_owned(),
+        Tree::List(_) => "a list".to_owned(),
+        Tree::Map(_) => "a map".to_owned(),
+    }
+}
+
+/// After rendering: a number or switch where a text belongs becomes a text, `4.0` where a whole number belongs `4`.
+pub fn coerce(node: &mut Node, shape: &Shape) {
+    match (shape, &mut node.tree) {
+        (Shape::Either(shapes), tree) => {
+            if let Some(shape) = shapes.iter().find(|shape| same_kind(shape, tree)) {
+                coerce(node, shape);
+            } else if shapes.iter().any(|shape| matches!(**shape, Shape::Text)) {
+                coerce(node, &Shape::Text);
+            } else if let Some(shape) = shapes.iter().find(|shape| matches!(***shape, Shape::Int(_))) {
+                coerce(node, shape);
+            }
+        }
+        (Shape::Text, tree) => {
+            let text = match tree {
+                Tree::Number(number) => number.to_string(),
+                Tree::Bool(value) => value.to_string(),
+                _ => return,
+            };
+            *tree = Tree::Text(text.into());
+        }
+        (Shape::Int(_), tree) => {
+            if let Tree::Number(number) = tree
+                && let Some(float) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15)
+                && number.is_f64()
+            {
+                *tree = Tree::Number((float as i64).into());
+            }
+        }
+        (Shape::List(item), Tree::List(items)) => items.iter_mut().for_each(|node| coerce(node, item)),
+        (Shape::Map(item), Tree::Map(map)) => map.values_mut().for_each(|entry| coerce(&mut entry.node, item)),
+        (Shape::Object(object), Tree::Map(map)) => {
+            for (name, entry) in map {
+                if let Some(shape) = object.fields.get(name) {
+                    coerce(&mut entry.node, shape);
+                }
+            }
+        }
+        _ => {}
+    }
+}

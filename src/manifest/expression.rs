@@ -1,0 +1,414 @@
+//! Renders the texts of a manifest: strict minijinja without loaders, I/O or clocks, and with a fuel limit.
+//!
+//! A text that is exactly one `{{ expression }}` keeps the expression's type; anything else becomes a text. What
+//! names exist is the caller's business: it hands in a scope.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use minijinja::value::{Enumerator, Object, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use serde_json::Number;
+
+use super::node::{Entry, Map, Node, Tree, is_template};
+use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
+
+/// Steps that one text may take: enough for loops over thousands of values, far from a minute.
+const FUEL: u64 = 200_000;
+
+/// Evaluates texts against scopes.
+pub struct Expressions {
+    env: Environment<'static>,
+}
+
+/// Something that has attributes but is no value itself: a stage without `.out`.
+pub struct NoValue {
+    /// Why it cannot stand alone, and what to write instead.
+    pub why: String,
+    pub hint: String,
+    pub names: &'static [&'static str],
+    pub attribute: Box<dyn Fn(&str) -> Option<Value> + Send + Sync>,
+}
+
+impl fmt::Debug for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Object for NoValue {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (self.attribute)(key.as_str()?)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(self.names)
+    }
+}
+
+/// The names that an expression may use.
+#[derive(Clone)]
+pub struct Scope {
+    /// Params and vars.
+    pub globals: Arc<IndexMap<String, Value>>,
+    /// `foreach` variables, `stages`, `inputs`: they win.
+    pub local: Vec<(String, Value)>,
+}
+
+impl Scope {
+    fn get(&self, name: &str) -> Option<Value> {
+        let local = self.local.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        local.or_else(|| self.globals.get(name)).cloned()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.local.iter().map(|(name, _)| name.as_str()).chain(self.globals.keys().map(String::as_str))
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        self.get(key)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.names().map(Value::from).collect())
+    }
+}
+
+impl Default for Expressions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Expressions {
+    pub fn new() -> Self {
+        let mut env = Environment::new();
+        env.set_undefined_behavior(UndefinedBehavior::Strict);
+        env.set_fuel(Some(FUEL));
+        env.set_debug(true);
+        env.remove_global("debug");
+        env.set_formatter(|out, state, value| {
+            if value.is_none() {
+                let why = "it is `none` here, and `none` cannot be put into a text";
+                return Err(Error::new(ErrorKind::InvalidOperation, why));
+            }
+            if let Some(bare) = value.downcast_object_ref::<NoValue>() {
+                return Err(Error::new(ErrorKind::InvalidOperation, format!("{}; {}", bare.why, bare.hint)));
+            }
+            minijinja::escape_formatter(out, state, value)
+        });
+        Self { env }
+    }
+
+    /// The names that a text uses and does not define itself, e.g. `versions`.
+    pub fn names_in(&self, text: &str) -> Vec<String> {
+        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(false));
+        let mut names: Vec<String> = found.unwrap_or_default().into_iter().collect();
+        names.sort();
+        names
+    }
+
+    /// Renders every text in a node. What could not be rendered is reported and left as it is.
+    pub fn render(&self, node: &Node, scope: &Arc<Scope>, found: &mut Diagnostics) -> Node {
+        let tree = match &node.tree {
+            Tree::Text(text) if is_template(text) => match self.text(text, scope, &node.span) {
+                Ok(rendered) => return rendered,
+                Err(faults) => {
+                    found.extend(faults);
+                    node.tree.clone()
+                }
+            },
+            Tree::List(items) => Tree::List(items.iter().map(|item| self.render(item, scope, found)).collect()),
+            Tree::Map(map) => Tree::Map(
+                map.iter()
+                    .map(|(name, entry)| {
+                        let node = self.render(&entry.node, scope, found);
+                        (name.clone(), Entry { key: entry.key.clone(), node })
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        };
+        Node::new(node.span.clone(), tree)
+    }
+
+    /// Renders one text.
+    pub fn text(&self, text: &str, scope: &Arc<Scope>, span: &Span) -> Result<Node, Vec<Diagnostic>> {
+        let trimmed = text.trim();
+        if let Some(inner) = trimmed.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
+            let inner = inner.strip_prefix('-').unwrap_or(inner);
+            let inner = inner.strip_suffix('-').unwrap_or(inner);
+            if let Some(value) = quick(inner.trim(), scope) {
+                return node_of(&value, span).map_err(|fault| vec![fault]);
+            }
+            match self.env.compile_expression(inner) {
+                Ok(expression) => {
+                    let result = expression.eval(Value::from_dyn_object(Arc::clone(scope)));
+                    return match result {
+                        Ok(value) if !value.is_undefined() => node_of(&value, span).map_err(|fault| vec![fault]),
+                        Ok(_) => {
+                            let names = expression.undeclared_variables(true).into_iter().collect();
+                            Err(self.undefined(names, scope, span).unwrap_or_else(|| {
+                                vec![Diagnostic::error("this expression has no value").at(span.first_line(), "undefined")]
+                            }))
+                        }
+                        Err(error) => {
+                            let names = expression.undeclared_variables(true).into_iter().collect();
+                            Err(self.explain(&error, inner, names, scope, span))
+                        }
+                    };
+                }
+                Err(error) if !inner.contains("{{") && !inner.contains("{%") => {
+                    return Err(self.explain(&error, inner, Vec::new(), scope, span));
+                }
+                Err(_) => {}
+            }
+        }
+        let template = match self.env.template_from_str(text) {
+            Ok(template) => template,
+            Err(error) => return Err(self.explain(&error, text, Vec::new(), scope, span)),
+        };
+        match template.render(Value::from_dyn_object(Arc::clone(scope))) {
+            Ok(rendered) => Ok(Node::new(span.clone(), Tree::Text(rendered.into()))),
+            Err(error) => {
+                let names = template.undeclared_variables(true).into_iter().collect();
+                Err(self.explain(&error, text, names, scope, span))
+            }
+        }
+    }
+
+    fn explain(&self, error: &Error, text: &str, names: Vec<String>, scope: &Scope, span: &Span) -> Vec<Diagnostic> {
+        if error.kind() == ErrorKind::UndefinedError
+            && let Some(faults) = self.undefined(names, scope, span)
+        {
+            return faults;
+        }
+        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        let place = error.range().and_then(|range| within(span, text, range)).unwrap_or_else(|| span.first_line());
+        let (message, hint) = match error.kind() {
+            ErrorKind::SyntaxError => ("this expression is not well formed".to_owned(), None),
+            ErrorKind::OutOfFuel => ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned())),
+            ErrorKind::UnknownFilter => {
+                let name = place.text().trim_start_matches(['|', ' ']);
+                let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let known: Vec<&str> = FILTERS.to_vec();
+                ("unknown filter".to_owned(), did_you_mean(&name, known))
+            }
+            _ if detail.contains("`none`") => {
+                let hint = "give it a value, or choose one: {{ a or b }}".to_owned();
+                ("a value is missing in this text".to_owned(), Some(hint))
+            }
+            _ => ("this expression cannot be computed".to_owned(), None),
+        };
+        vec![Diagnostic::error(message).at(place, detail).maybe_hint(hint)]
+    }
+
+    /// Which of the names do not exist, each with the names that do.
+    fn undefined(&self, mut names: Vec<String>, scope: &Scope, span: &Span) -> Option<Vec<Diagnostic>> {
+        names.sort();
+        let mut faults = Vec::new();
+        for path in &names {
+            let mut steps = path.split('.');
+            let first = steps.next().unwrap_or_default();
+            let Some(mut value) = scope.get(first) else {
+                // Functions of the language are not names of the manifest.
+                if self.env.globals().any(|(name, _)| name == first) {
+                    continue;
+                }
+                let place = find(span, path).map_or_else(|| span.first_line(), |at| at.part(0..first.len()));
+                faults.push(
+                    Diagnostic::error(format!("unknown name `{first}`"))
+                        .at(place, "there is no such param, var or foreach variable")
+                        .maybe_hint(did_you_mean(first, scope.names())),
+                );
+                continue;
+            };
+            let mut walked = first.to_owned();
+            for step in steps {
+                let next = value.get_attr(step).unwrap_or_default();
+                if next.is_undefined() {
+                    let at = find(span, path).unwrap_or_else(|| span.first_line());
+                    let begin = walked.len() + 1;
+                    let place = at.part(begin..begin + step.len());
+                    let place = if place.text() == step { place } else { at };
+                    faults.push(no_attribute(&walked, step, &value, place));
+                    break;
+                }
+                walked = format!("{walked}.{step}");
+                value = next;
+            }
+        }
+        (!faults.is_empty()).then_some(faults)
+    }
+}
+
+fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnostic {
+    if walked == "stages" {
+        let known: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
+        return Diagnostic::error(format!("unknown stage `{step}`"))
+            .at(place, "there is no such stage")
+            .maybe_hint(did_you_mean(step, known.iter().map(String::as_str)));
+    }
+    if walked.starts_with("stages.") && value.kind() == ValueKind::String || value.kind() == ValueKind::Seq {
+        return Diagnostic::error(format!("`{walked}` has no `{step}`"))
+            .at(place, "it is a server, not a folder")
+            .hint(format!("use `{{{{ {walked} }}}}`: the endpoints of its servers"));
+    }
+    let known: Vec<String> = match value.kind() {
+        ValueKind::Map => value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    let label = match value.kind() {
+        ValueKind::Map => "there is no such key".to_owned(),
+        ValueKind::None => format!("`{walked}` is none here"),
+        kind => format!("`{walked}` is a {kind}, it has no keys"),
+    };
+    Diagnostic::error(format!("`{walked}` has no `{step}`"))
+        .at(place, label)
+        .maybe_hint(did_you_mean(step, known.iter().map(String::as_str)))
+}
+
+/// Filters that people use in manifests: for suggestions only.
+const FILTERS: &[&str] = &[
+    "abs", "batch", "bool", "default", "dictsort", "first", "float", "groupby", "indent", "int", "items", "join", "last",
+    "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round", "select",
+    "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper",
+];
+
+/// A plain dotted path, resolved without compiling anything. `None`: let minijinja do it, and complain if it must.
+fn quick(path: &str, scope: &Scope) -> Option<Value> {
+    let mut value: Option<Value> = None;
+    for step in path.split('.') {
+        let mut bytes = step.bytes();
+        let head = bytes.next()?;
+        if !(head.is_ascii_alphabetic() || head == b'_') || !bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return None;
+        }
+        let next = match value {
+            None => scope.get(step)?,
+            Some(value) => value.get_attr(step).ok()?,
+        };
+        if next.is_undefined() || next.kind() == ValueKind::Invalid {
+            return None;
+        }
+        value = Some(next);
+    }
+    value
+}
+
+/// Where a name stands in the source of a scalar.
+fn find(span: &Span, path: &str) -> Option<Span> {
+    let text = span.text();
+    let boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let mut from = 0;
+    while let Some(at) = text.get(from..)?.find(path) {
+        let begin = from + at;
+        let end = begin + path.len();
+        let before = text.get(..begin)?.chars().next_back();
+        let after = text.get(end..)?.chars().next();
+        let after_fits = !after.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        if boundary(before) && after_fits && text.get(..begin)?.contains('{') {
+            return Some(span.part(begin..end));
+        }
+        from = end;
+    }
+    None
+}
+
+/// A range of a scalar's text as a place in its source: the same words, the same occurrence.
+fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
+    let words = text.get(range.clone())?.trim();
+    if words.is_empty() || words.contains('\n') {
+        return None;
+    }
+    let nth = text.get(..range.start)?.matches(words).count();
+    let (at, _) = span.text().match_indices(words).nth(nth)?;
+    Some(span.part(at..at + words.len()))
+}
+
+/// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
+pub fn node_of(value: &Value, span: &Span) -> Result<Node, Diagnostic> {
+    tree_of(value, span, 0)
+        .map(|tree| Node::new(span.clone(), tree))
+        .map_err(|(why, hint)| {
+            let found = Diagnostic::error(why).at(span.first_line(), "");
+            if hint.is_empty() { found } else { found.hint(hint) }
+        })
+}
+
+fn tree_of(value: &Value, span: &Span, depth: usize) -> Result<Tree, (String, String)> {
+    if depth > super::read::MAX_DEPTH {
+        return Err(("this value is nested too deeply".to_owned(), String::new()));
+    }
+    let plain = |why: &str| (why.to_owned(), String::new());
+    match value.kind() {
+        ValueKind::Undefined => Err(plain("this expression has no value")),
+        ValueKind::None => Ok(Tree::Null),
+        ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
+        ValueKind::Number => {
+            let number = match (value.as_i64(), u64::try_from(value.clone()), f64::try_from(value.clone())) {
+                (Some(number), _, _) if value.is_integer() => Some(Number::from(number)),
+                (_, Ok(number), _) if value.is_integer() => Some(Number::from(number)),
+                (_, _, Ok(number)) => Number::from_f64(number),
+                _ => None,
+            };
+            number.map(Tree::Number).ok_or_else(|| plain("this number is not finite, or out of range"))
+        }
+        ValueKind::String => Ok(Tree::Text(value.as_str().unwrap_or_default().into())),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter().map_err(|error| plain(&error.to_string()))?;
+            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1)?)));
+            nodes.collect::<Result<_, _>>().map(Tree::List)
+        }
+        ValueKind::Map => {
+            if let Some(bare) = value.downcast_object_ref::<NoValue>() {
+                return Err((bare.why.clone(), bare.hint.clone()));
+            }
+            let mut map = Map::new();
+            for key in value.try_iter().map_err(|error| plain(&error.to_string()))? {
+                let item = value.get_item(&key).map_err(|error| plain(&error.to_string()))?;
+                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1)?);
+                map.insert(key.to_string(), Entry { key: span.clone(), node });
+            }
+            Ok(Tree::Map(map))
+        }
+        ValueKind::Invalid => Err(plain(&value.to_string())),
+        _ => Err(plain("this expression is not a value")),
+    }
+}
+
+/// A node as a value for expressions.
+pub fn value_of(node: &Node) -> Value {
+    match &node.tree {
+        Tree::Null => Value::from(()),
+        Tree::Bool(value) => Value::from(*value),
+        Tree::Number(number) => number_value(number),
+        Tree::Text(text) => Value::from(Arc::clone(text)),
+        Tree::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
+        Tree::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
+    }
+}
+
+fn number_value(number: &Number) -> Value {
+    if let Some(number) = number.as_i64() {
+        Value::from(number)
+    } else if let Some(number) = number.as_u64() {
+        Value::from(number)
+    } else {
+        Value::from(number.as_f64().unwrap_or(f64::NAN))
+    }
+}

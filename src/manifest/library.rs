@@ -1,0 +1,228 @@
+//! Where manifests come from: the project folder first, then what is shipped inside the binary.
+//!
+//! Both are one tree of relative paths: `manifests/x.yaml` of the project hides the shipped file of that name. A
+//! path never leaves that tree. It parses nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
+
+use include_dir::{Dir, DirEntry, include_dir};
+
+/// The most bytes that one manifest file may have.
+pub const MAX_BYTES: u64 = 16 << 20;
+
+static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
+static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
+static SCHEMAS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/schemas");
+
+/// Every file that is part of the binary: its path (`manifests/x.yaml`, with `/`) and its bytes, sorted by path.
+pub fn shipped() -> impl Iterator<Item = (String, &'static [u8])> {
+    let mut files = Vec::new();
+    for (top, dir) in [("manifests", &MANIFESTS), ("schemas", &SCHEMAS), ("templates", &TEMPLATES)] {
+        let mut open = vec![dir];
+        while let Some(dir) = open.pop() {
+            for entry in dir.entries() {
+                match entry {
+                    DirEntry::Dir(dir) => open.push(dir),
+                    DirEntry::File(file) => {
+                        files.push((format!("{top}/{}", file.path().to_string_lossy()), file.contents()));
+                    }
+                }
+            }
+        }
+    }
+    files.sort();
+    files.into_iter()
+}
+
+fn shipped_file(rel: &str) -> Option<&'static [u8]> {
+    let (top, rest) = rel.split_once('/')?;
+    let dir = match top {
+        "manifests" => &MANIFESTS,
+        "templates" => &TEMPLATES,
+        "schemas" => &SCHEMAS,
+        _ => return None,
+    };
+    dir.get_file(rest).map(include_dir::File::contents)
+}
+
+/// A project folder and the shipped files behind it.
+#[derive(Clone, Debug)]
+pub struct Library {
+    root: PathBuf,
+}
+
+/// A file of the tree below `root`, by its relative path with `/`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub root: PathBuf,
+    pub rel: String,
+}
+
+/// What reading a file gave: the name for people and the bytes.
+pub struct Read {
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+impl Library {
+    /// `project` is the folder that holds `manifests/`; it need not exist.
+    pub fn new(project: &Path) -> Self {
+        let absolute = std::path::absolute(project).unwrap_or_else(|_| project.to_owned());
+        Self { root: fs::canonicalize(&absolute).unwrap_or(absolute) }
+    }
+
+    /// The file that a person means by `what`: a path, or a name.
+    pub fn find(&self, what: &str) -> Option<FileId> {
+        let path = Path::new(what);
+        let spelled_as_path = what.contains('/') || has_yaml_suffix(what);
+        if spelled_as_path {
+            for candidate in [path.to_owned(), self.root.join(path)] {
+                if candidate.is_file() {
+                    return fs::canonicalize(candidate).ok().map(|found| self.own(&found));
+                }
+            }
+            if let Some(rel) = normal("", what)
+                && shipped_file(&rel).is_some()
+            {
+                return Some(FileId { root: self.root.clone(), rel });
+            }
+        }
+        [format!("manifests/{what}.yaml"), format!("manifests/{what}/pipeline.yaml")]
+            .into_iter()
+            .filter_map(|rel| normal("", &rel))
+            .map(|rel| FileId { root: self.root.clone(), rel })
+            .find(exists)
+    }
+
+    fn own(&self, absolute: &Path) -> FileId {
+        match absolute.strip_prefix(&self.root) {
+            Ok(rel) => FileId { root: self.root.clone(), rel: rel.to_string_lossy().into_owned() },
+            Err(_) => FileId {
+                root: absolute.parent().unwrap_or(Path::new("/")).to_owned(),
+                rel: absolute.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            },
+        }
+    }
+
+    /// Names that can be run: `(name, file, shipped)`, project ones first, then shipped ones that are not hidden.
+    pub fn names(&self) -> Vec<(String, FileId, bool)> {
+        let mut seen = BTreeSet::new();
+        let mut list = Vec::new();
+        let on_disk = disk_names(&self.root.join("manifests"));
+        let inside = MANIFESTS.entries().iter().filter_map(|entry| {
+            let name = entry.path().to_string_lossy().into_owned();
+            match entry {
+                DirEntry::File(_) => name.strip_suffix(".yaml").map(str::to_owned),
+                DirEntry::Dir(dir) => dir.get_file(dir.path().join("pipeline.yaml")).map(|_| name),
+            }
+        });
+        let inside: BTreeSet<String> = inside.collect();
+        for (name, shipped) in on_disk.into_iter().map(|n| (n, false)).chain(inside.into_iter().map(|n| (n, true))) {
+            if seen.insert(name.clone())
+                && let Some(file) = self.find(&name)
+            {
+                list.push((name, file, shipped));
+            }
+        }
+        list
+    }
+}
+
+fn disk_names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match name.strip_suffix(".yaml") {
+                Some(stem) => Some(stem.to_owned()),
+                None => entry.path().join("pipeline.yaml").is_file().then_some(name),
+            }
+        })
+        .collect()
+}
+
+fn has_yaml_suffix(what: &str) -> bool {
+    Path::new(what).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("yaml") || ext.eq_ignore_ascii_case("yml"))
+}
+
+fn exists(file: &FileId) -> bool {
+    file.root.join(&file.rel).is_file() || shipped_file(&file.rel).is_some()
+}
+
+impl FileId {
+    /// A path as written in this file; `None` if it is absolute or leaves the tree.
+    pub fn beside(&self, path: &str) -> Option<Self> {
+        let folder = self.rel.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Some(Self { root: self.root.clone(), rel: normal(folder, path)? })
+    }
+
+    /// The file's content. The error is a fragment that says what is wrong with it.
+    pub fn read(&self) -> Result<Read, String> {
+        let path = self.root.join(&self.rel);
+        if !path.is_file() {
+            return match shipped_file(&self.rel) {
+                Some(bytes) => Ok(Read { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
+                None => Err("there is no such file".to_owned()),
+            };
+        }
+        let real = fs::canonicalize(&path).map_err(|error| error.to_string())?;
+        if !real.starts_with(&self.root) {
+            return Err("it is a link that leaves the project folder".to_owned());
+        }
+        let mut bytes = Vec::new();
+        let file = fs::File::open(&path).map_err(|error| error.to_string())?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(format!("it is larger than {} MiB", MAX_BYTES >> 20));
+        }
+        Ok(Read { name: self.rel.clone(), bytes })
+    }
+
+    /// The names of the YAML files in this folder (without suffix), on disk and shipped; `except` is left out.
+    pub fn catalog(&self, except: &Self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(self.root.join(&self.rel)).into_iter().flatten().flatten() {
+            if entry.path().is_file() {
+                names.insert(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        let inside = if self.rel == "manifests" {
+            Some(&MANIFESTS)
+        } else {
+            self.rel.strip_prefix("manifests/").and_then(|rest| MANIFESTS.get_dir(rest))
+        };
+        for file in inside.into_iter().flat_map(Dir::files) {
+            names.insert(file.path().file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+        names
+            .into_iter()
+            .filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned))
+            .filter(|name| self.item(name) != *except)
+            .collect()
+    }
+
+    /// One file of this folder.
+    pub fn item(&self, name: &str) -> Self {
+        let rel = if self.rel.is_empty() { format!("{name}.yaml") } else { format!("{}/{name}.yaml", self.rel) };
+        Self { root: self.root.clone(), rel }
+    }
+}
+
+/// `folder` joined with `path`, without `.` and `..`; `None` if that leaves the tree.
+fn normal(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_str()?),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                parts.pop()?;
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(parts.join("/"))
+}

@@ -1,0 +1,335 @@
+//! A name and what was given → a [`Manifest`]: read, include, choose, merge, check, compute.
+
+use std::collections::{BTreeMap, HashMap};
+
+use indexmap::IndexMap;
+
+use super::check::{Templates, check};
+use super::expression::{Expressions, value_of};
+use super::library::FileId;
+use super::merge::merge;
+use super::node::{Entry, Map, Node, Tree};
+use super::param::{Chooser, Chosen};
+use super::shape::{self, Shape};
+use super::{Given, Library, Manifest, param, read, vars};
+use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
+use crate::event::Digest;
+
+/// How many files one manifest may be made of.
+const MAX_FILES: usize = 512;
+
+/// Loads a manifest by name or path.
+///
+/// # Errors
+/// Everything that is wrong with it, at once, each with its place.
+pub fn load(library: &Library, what: &str, given: &Given) -> Result<Manifest, Diagnostics> {
+    let Some(file) = library.find(what) else {
+        let names = library.names();
+        let hint = did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()));
+        return Err(Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
+    };
+    let mut loader = Loader::default();
+    let result = loader.manifest(&file, given);
+    let found = loader.found.unique();
+    match result {
+        Some(manifest) if !found.has_errors() => Ok(manifest),
+        _ => Err(found),
+    }
+}
+
+#[derive(Default)]
+struct Loader {
+    found: Diagnostics,
+    /// Every file read, with what its includes came to.
+    files: HashMap<FileId, Option<Node>>,
+    /// Files by the name that their source has.
+    by_name: HashMap<String, FileId>,
+    sources: Vec<(String, Digest)>,
+    broken: bool,
+}
+
+/// The files that are being included, and the place in each that includes the next.
+type Chain = Vec<(FileId, Span)>;
+
+impl Loader {
+    fn manifest(&mut self, file: &FileId, given: &Given) -> Option<Manifest> {
+        let mut root = self.file(file, None, &mut Chain::new())?;
+        if self.broken {
+            return None;
+        }
+        let mut params = IndexMap::new();
+        let mut env = BTreeMap::new();
+        let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
+        if let Some(root) = parameters_are_fine.then_some(&root) {
+            let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
+            check(root, shape::document(), "", key, Templates::InStages, &mut self.found);
+            self.names(root);
+        }
+        let map = root.map()?;
+        let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
+        if self.found.has_errors() {
+            return None;
+        }
+        let expressions = Expressions::new();
+        let globals = params
+            .iter()
+            .map(|(name, chosen): (&String, &Chosen)| (name.clone(), value_of(&Node::of_json(&chosen.declared, &chosen.value))))
+            .collect();
+        let (globals, vars) = vars::resolve(&section("vars"), &expressions, globals, &mut self.found);
+        let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
+        let fallback = file.rel.trim_end_matches(".yaml").trim_end_matches("/pipeline");
+        let fallback = fallback.rsplit('/').next().unwrap_or(fallback).to_owned();
+        Some(Manifest {
+            name: text("name").unwrap_or(fallback),
+            about: text("about"),
+            stages: section("stages"),
+            params,
+            vars,
+            globals: globals.into(),
+            sources: std::mem::take(&mut self.sources),
+            env,
+        })
+    }
+
+    /// One file with everything it includes. `from` is the place that named it.
+    fn file(&mut self, file: &FileId, from: Option<&Span>, chain: &mut Chain) -> Option<Node> {
+        if let Some(known) = self.files.get(file) {
+            return known.clone();
+        }
+        let fail = |loader: &mut Self, message: String, why: String| {
+            let found = Diagnostic::error(message);
+            let found = match from {
+                Some(place) => chain_of(found.at(place.first_line(), why), chain),
+                None => found.hint(why),
+            };
+            loader.found.push(found);
+            loader.broken = true;
+        };
+        if self.files.len() >= MAX_FILES {
+            fail(self, format!("more than {MAX_FILES} files"), "one too many".to_owned());
+            return None;
+        }
+        let read = match file.read() {
+            Ok(read) => read,
+            Err(why) => {
+                fail(self, format!("cannot read `{}`", file.rel), why);
+                self.files.insert(file.clone(), None);
+                return None;
+            }
+        };
+        self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
+        let text = match String::from_utf8(read.bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let line = error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+                let message = format!("`{}` is not UTF-8 text", read.name);
+                fail(self, message, format!("the first wrong byte is in line {line}, byte {at} of the file"));
+                self.files.insert(file.clone(), None);
+                return None;
+            }
+        };
+        let source = Source::new(&read.name, text.strip_prefix('\u{feff}').unwrap_or(&text));
+        self.by_name.insert(read.name, file.clone());
+        let node = self.parsed(&source, file, chain);
+        self.broken |= node.is_none();
+        self.files.insert(file.clone(), node.clone());
+        node
+    }
+
+    fn parsed(&mut self, source: &Source, file: &FileId, chain: &mut Chain) -> Option<Node> {
+        let node = match read::read(source) {
+            Ok(node) => node,
+            Err(found) => {
+                self.found.append(found);
+                return None;
+            }
+        };
+        let Tree::Map(mut map) = node.tree else {
+            let empty = node.tree == Tree::Null;
+            let what = super::check::kind_of(&node.tree);
+            let message = if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
+            let found = Diagnostic::error(message).at(node.span.first_line(), if empty { "nothing in here" } else { "" });
+            self.found.push(found.hint("begin the file with `regatta: 1`, then `stages:`"));
+            return None;
+        };
+        let includes = map.shift_remove("include");
+        let mut merged: Option<Node> = None;
+        for include in self.includes(includes.as_ref(), file, chain) {
+            merged = Some(match merged {
+                Some(below) => merge(below, include),
+                None => include,
+            });
+        }
+        let own = Node::new(node.span, Tree::Map(map));
+        Some(match merged {
+            Some(below) => merge(below, own),
+            None => own,
+        })
+    }
+
+    fn includes(&mut self, list: Option<&Entry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {
+        let Some(list) = list else { return Vec::new() };
+        let Tree::List(items) = &list.node.tree else {
+            let found = Diagnostic::error("`include` must be a list of files").at(list.node.span.first_line(), "");
+            let hint = list.node.text().map(|_| format!("write it as [{}]", list.node.span.text()));
+            self.found.push(found.maybe_hint(hint));
+            self.broken = true;
+            return Vec::new();
+        };
+        let mut nodes = Vec::new();
+        for item in items {
+            let Some(path) = item.text().filter(|path| !super::node::is_template(path)) else {
+                let found = Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
+                self.found.push(found);
+                self.broken = true;
+                continue;
+            };
+            let Some(target) = file.beside(path) else {
+                let found = Diagnostic::error(format!("`{path}` leaves the project folder"));
+                let found = chain_of(found.at(item.span.clone(), "outside"), chain);
+                self.found.push(found.hint("paths are relative to the including file; copy that file into the project"));
+                self.broken = true;
+                continue;
+            };
+            let repeats = &target == file || chain.iter().any(|(open, _)| open == &target);
+            if repeats {
+                let found = Diagnostic::error(format!("`{}` includes itself", target.rel));
+                self.found.push(chain_of(found.at(item.span.clone(), "and so it begins again"), chain));
+                self.broken = true;
+                continue;
+            }
+            chain.push((file.clone(), item.span.clone()));
+            nodes.extend(self.file(&target, Some(&item.span), chain));
+            chain.pop();
+        }
+        nodes
+    }
+
+    /// Gives every parameter its value and merges the chosen catalog files. False: the manifest is not complete.
+    fn choose(
+        &mut self,
+        root: &mut Node,
+        file: &FileId,
+        given: &Given,
+        params: &mut IndexMap<String, Chosen>,
+        env: &mut BTreeMap<String, Option<String>>,
+    ) -> bool {
+        let mut chosen_files: Vec<String> = Vec::new();
+        loop {
+            let mut wrong = Diagnostics::new();
+            if let Some(entry) = root.get("params")
+                && let Shape::Object(document) = shape::document()
+                && let Some(shape) = document.fields.get("params")
+            {
+                check(&entry.node, shape, "params", &entry.key, Templates::Done, &mut wrong);
+            }
+            if wrong.has_errors() {
+                // The walk over the whole document reports the same; without catalogs it may miss keys, so only it stays.
+                return chosen_files.is_empty() && !has_catalog(root) || {
+                    self.found.append(wrong);
+                    false
+                };
+            }
+            params.clear();
+            let declared = root.get("params").and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
+            let mut next = None;
+            let mut complete = true;
+            for (name, entry) in &declared {
+                if let Some(variable) = entry.node.get("env").and_then(|entry| entry.node.text()) {
+                    env.insert(variable.to_owned(), given.env.get(variable).cloned());
+                }
+                let folder = self.folder(entry);
+                let is_catalog = entry.node.get("catalog").is_some();
+                let catalog = folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
+                if is_catalog && folder.is_none() {
+                    let place = entry.node.place(&["catalog"]);
+                    self.found.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
+                    return false;
+                }
+                let chooser = Chooser { name, entry, given, catalog };
+                match chooser.choose(&mut self.found) {
+                    Some(chosen) => {
+                        if let (true, Some(folder), false) = (is_catalog, folder, chosen_files.contains(name)) {
+                            next = next.or(Some((name.clone(), folder, chosen.value.clone(), entry.key.clone())));
+                        }
+                        params.insert(name.clone(), chosen);
+                    }
+                    None => complete &= !is_catalog,
+                }
+            }
+            let Some((name, folder, value, place)) = next.filter(|_| complete) else {
+                let names: Vec<String> = declared.keys().cloned().collect();
+                param::unknown(given, params, &names, &mut self.found);
+                return complete;
+            };
+            chosen_files.push(name);
+            let target = folder.item(value.as_str().unwrap_or_default());
+            let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else { return false };
+            let below = std::mem::replace(root, Node::new(place, Tree::Null));
+            *root = merge(below, over);
+            self.found = std::mem::take(&mut self.found).unique();
+        }
+    }
+
+    /// The folder of a `catalog` parameter, relative to the file that says so.
+    fn folder(&self, entry: &Entry) -> Option<FileId> {
+        let catalog = &entry.node.get("catalog")?.node;
+        let file = self.by_name.get(catalog.span.source().name())?;
+        file.beside(catalog.text()?)
+    }
+
+    /// Params, vars and the words of the language share one namespace; names are names.
+    fn names(&mut self, root: &Node) {
+        let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
+        let empty = Map::new();
+        let (params, vars) = (section("params").unwrap_or(&empty), section("vars").unwrap_or(&empty));
+        for (name, entry) in vars {
+            if let Some(param) = params.get(name) {
+                let clash = Diagnostic::error(format!("`{name}` is both a param and a var"));
+                let clash = clash.at(entry.key.clone(), "a var").see(param.key.clone(), "a param");
+                self.found.push(clash.hint("expressions could not tell them apart: rename one"));
+            }
+        }
+        for (what, (name, entry)) in
+            params.iter().map(|pair| ("param", pair)).chain(vars.iter().map(|pair| ("var", pair)))
+        {
+            self.name(what, name, &entry.key);
+        }
+        for (name, entry) in section("stages").unwrap_or(&empty) {
+            self.name("stage", name, &entry.key);
+            for (variable, entry) in entry.node.get("foreach").and_then(|entry| entry.node.map()).into_iter().flatten() {
+                self.name("foreach variable", variable, &entry.key);
+            }
+        }
+    }
+
+    fn name(&mut self, what: &str, name: &str, key: &Span) {
+        let mut bytes = name.bytes();
+        let fine = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !fine {
+            let suggestion: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
+            let found = found.at(key.clone(), "letters, digits and `_`, not beginning with a digit");
+            self.found.push(found.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))));
+        } else if what != "stage" && matches!(name, "stages" | "inputs" | "true" | "false" | "none" | "not" | "and" | "or" | "if" | "else" | "in" | "is" | "loop") {
+            let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
+            self.found.push(found.at(key.clone(), "a word of the language"));
+        }
+    }
+}
+
+fn has_catalog(root: &Node) -> bool {
+    let params = root.get("params").and_then(|entry| entry.node.map());
+    params.is_some_and(|params| params.values().any(|param| param.node.get("catalog").is_some()))
+}
+
+fn chain_of(mut found: Diagnostic, chain: &Chain) -> Diagnostic {
+    for (_, place) in chain.iter().rev() {
+        if found.primary.as_ref().is_none_or(|label| label.span.range() != place.range() || !label.span.source().is(place.source())) {
+            found = found.see(place.clone(), "included from here");
+        }
+    }
+    found
+}

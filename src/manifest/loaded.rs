@@ -1,0 +1,157 @@
+//! The loaded manifest: what `plan` expands, `regatta show` prints and `regatta list` lists.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::library::Library;
+use super::node::{Map, Node, Tree, shown};
+use super::param::Chosen;
+use super::{load, read};
+use crate::diag::{Diagnostics, Source, Span};
+use crate::event::Digest;
+
+/// What a person gave from outside: `key=value` in order (the last one wins) and the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub params: Vec<(String, String)>,
+    pub env: BTreeMap<String, String>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    CommandLine,
+    Environment(String),
+    Default(Span),
+    File(Span),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine => f.write_str("command line"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Default(span) => write!(f, "default, {span}"),
+            Self::File(span) => span.fmt(f),
+        }
+    }
+}
+
+/// A manifest without mistakes in its structure: parameters chosen, vars computed, stages still with expressions.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    pub name: String,
+    pub about: Option<String>,
+    /// The stages as merged, each value with its place.
+    pub stages: Map,
+    pub params: IndexMap<String, Chosen>,
+    /// Computed.
+    pub vars: IndexMap<String, Node>,
+    /// Params and vars, as expressions see them.
+    pub globals: Arc<IndexMap<String, minijinja::Value>>,
+    pub(super) sources: Vec<(String, Digest)>,
+    pub(super) env: BTreeMap<String, Option<String>>,
+}
+
+/// One leaf for `regatta show`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// `stages.build.shell`
+    pub path: String,
+    pub value: String,
+    /// `manifests/x.yaml:12`, `command line`, `environment SCENARIOS`, `default, manifests/x.yaml:3`.
+    pub origin: String,
+}
+
+impl Manifest {
+    /// Every value, with where it came from. Params and vars are shown as they were computed, stages as written.
+    pub fn values(&self) -> Vec<Shown> {
+        let mut all = Vec::new();
+        let mut say = |path: String, value: String, origin: String| all.push(Shown { path, value, origin });
+        for (name, chosen) in &self.params {
+            say(format!("params.{name}"), shown(&chosen.value), chosen.origin.to_string());
+        }
+        for (name, node) in &self.vars {
+            leaves(node, &format!("vars.{name}"), &mut say);
+        }
+        for (name, entry) in &self.stages {
+            leaves(&entry.node, &format!("stages.{name}"), &mut say);
+        }
+        all
+    }
+
+    /// Every file it was made of (path, or `shipped:path`) with its digest, in the order of reading.
+    pub fn sources(&self) -> &[(String, Digest)] {
+        &self.sources
+    }
+
+    /// Every environment variable that could have changed it, with its value.
+    pub const fn environment(&self) -> &BTreeMap<String, Option<String>> {
+        &self.env
+    }
+}
+
+fn leaves(node: &Node, path: &str, say: &mut impl FnMut(String, String, String)) {
+    match &node.tree {
+        Tree::Map(map) if !map.is_empty() => {
+            for (name, entry) in map {
+                leaves(&entry.node, &format!("{path}.{name}"), say);
+            }
+        }
+        Tree::List(items) if items.iter().any(|item| matches!(item.tree, Tree::Map(_) | Tree::List(_))) => {
+            for (index, item) in items.iter().enumerate() {
+                leaves(item, &format!("{path}[{index}]"), say);
+            }
+        }
+        _ => say(path.to_owned(), shown(&node.json()), node.span.to_string()),
+    }
+}
+
+/// One line of `regatta list`.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: String,
+    pub about: Option<String>,
+    /// `manifests/x.yaml`, or `shipped`.
+    pub location: String,
+    /// Set when it cannot be read: its first error.
+    pub broken: Option<String>,
+}
+
+/// All manifests that can be run by name: the project's first, then the shipped ones that they do not hide.
+pub fn catalogue(library: &Library) -> Vec<Listed> {
+    let names = library.names().into_iter();
+    names
+        .map(|(name, file, shipped)| {
+            let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
+            let text = file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
+            let (about, broken) = match text {
+                Err(why) => (None, Some(why)),
+                Ok(text) => match read::read(&Source::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
+                    Err(found) => (None, first(&found)),
+                    Ok(node) => {
+                        let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
+                        // Without what a person must give, a good manifest may lack a parameter: that is not broken.
+                        let broken = load(library, &name, &Given::default()).err().filter(|found| !only_asks(found));
+                        (about, broken.as_ref().and_then(first))
+                    }
+                },
+            };
+            Listed { name, about, location, broken }
+        })
+        .collect()
+}
+
+fn only_asks(found: &Diagnostics) -> bool {
+    found.sorted().iter().all(|one| one.message.ends_with("has no value") && one.message.starts_with("the parameter"))
+}
+
+fn first(found: &Diagnostics) -> Option<String> {
+    found.sorted().first().map(|one| match &one.primary {
+        Some(label) => format!("{} ({})", one.message, label.span),
+        None => one.message.clone(),
+    })
+}

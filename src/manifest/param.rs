@@ -1,0 +1,267 @@
+//! Parameters: which value each one has, where it came from, and everything wrong with what was given.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::model::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
+use super::node::{Entry, Node, Tree, shown};
+use super::scalar;
+use super::{Given, Origin};
+use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
+
+/// A parameter's value and where it came from.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub value: Value,
+    pub origin: Origin,
+    /// The place that declares the parameter.
+    pub declared: Span,
+}
+
+/// What the values of one parameter are chosen from.
+pub struct Chooser<'a> {
+    pub name: &'a str,
+    pub entry: &'a Entry,
+    pub given: &'a Given,
+    /// The names in its folder, for a `catalog`.
+    pub catalog: Vec<String>,
+}
+
+impl Chooser<'_> {
+    /// The value. `None` with something in `found` when it is wrong.
+    pub fn choose(&self, found: &mut Diagnostics) -> Option<Chosen> {
+        let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
+        let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
+        let before = found.len();
+        let value = self.value(kind, &rule, found);
+        if found.len() > before {
+            return None;
+        }
+        let (value, origin) = value?;
+        Some(Chosen { value, origin, declared: self.entry.key.clone() })
+    }
+
+    fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, Origin)> {
+        let name = self.name;
+        if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
+            let complain = |why: Wrong| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
+            return match self.parse(kind, rule, text) {
+                Ok(value) => Some((value, Origin::CommandLine)),
+                Err(why) => {
+                    found.push(complain(why).see(self.entry.key.clone(), "declared here"));
+                    None
+                }
+            };
+        }
+        if let Some(variable) = &rule.env
+            && let Some(text) = self.given.env.get(variable)
+        {
+            return match self.parse(kind, rule, text) {
+                Ok(value) => Some((value, Origin::Environment(variable.clone()))),
+                Err(why) => {
+                    let message = format!("the environment variable {variable}={text}: {}", why.what);
+                    let place = self.entry.node.place(&["env"]);
+                    found.push(why.on(Diagnostic::error(message)).at(place, format!("sets `{name}`")));
+                    None
+                }
+            };
+        }
+        if let Some(default) = self.entry.node.get("default") {
+            return match self.check(kind, rule, &default.node) {
+                Ok(value) => Some((value, Origin::Default(default.node.span.clone()))),
+                Err(why) => {
+                    let message = format!("the default of `{name}`: {}", why.what);
+                    found.push(why.on(Diagnostic::error(message)).at(default.node.span.first_line(), ""));
+                    None
+                }
+            };
+        }
+        let origin = Origin::Default(self.entry.key.clone());
+        match kind {
+            "list" => Some((Value::Array(Vec::new()), origin)),
+            "switch" => Some((Value::Bool(false), origin)),
+            "path" if rule.path == Some(PathNeed::Optional) => Some((Value::Null, origin)),
+            _ => {
+                let example = match kind {
+                    "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(shown),
+                    "catalog" => self.catalog.first().cloned(),
+                    _ => None,
+                };
+                let example = example.unwrap_or_else(|| "…".to_owned());
+                let mut hint = format!("give it: {name}={example}");
+                if let Some(variable) = &rule.env {
+                    hint = format!("{hint}, or set the environment variable {variable}");
+                }
+                let missing = Diagnostic::error(format!("the parameter `{name}` has no value"));
+                found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
+                None
+            }
+        }
+    }
+
+    /// A value typed on the command line.
+    fn parse(&self, kind: &str, rule: &Param, text: &str) -> Result<Value, Wrong> {
+        match kind {
+            "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
+            "list" => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                items.map(|item| list_item(item, rule.list.as_ref())).collect::<Result<_, _>>().map(Value::Array)
+            }
+            "catalog" => self.catalog_item(text),
+            "path" => path(text, rule.path),
+            "int" => {
+                let number: i64 = text.parse().map_err(|_| Wrong::new(format!("`{text}` is not a whole number")))?;
+                bounded(number as f64, rule.int.as_ref(), "it")?;
+                Ok(number.into())
+            }
+            "number" => {
+                let number = text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
+                let (number, json) = number.ok_or_else(|| Wrong::new(format!("`{text}` is not a number")))?;
+                bounded(number, rule.number.as_ref(), "it")?;
+                Ok(text.parse::<i64>().map_or(Value::Number(json), Value::from))
+            }
+            "switch" => match text.to_lowercase().as_str() {
+                "true" | "yes" | "on" | "1" => Ok(Value::Bool(true)),
+                "false" | "no" | "off" | "0" => Ok(Value::Bool(false)),
+                _ => Err(Wrong::new(format!("`{text}` is neither true nor false"))),
+            },
+            _ => {
+                bounded(text.chars().count() as f64, rule.text.as_ref(), "its length")?;
+                Ok(Value::String(text.to_owned()))
+            }
+        }
+    }
+
+    /// A default: a typed value, held against the same rules.
+    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, Wrong> {
+        if node.has_template() {
+            return Err(Wrong::new("a default cannot be an expression").hint("compute it in `vars`"));
+        }
+        let must = |what: &str| Wrong::new(format!("it must be {what}, this is {}", super::check::kind_of(&node.tree)));
+        match (kind, &node.tree) {
+            ("choice", Tree::Text(_) | Tree::Number(_) | Tree::Bool(_)) => {
+                one_of(&shown(&node.json()), rule.choice.as_deref().unwrap_or_default())
+            }
+            ("choice", _) => Err(must("one of the choices")),
+            ("list", Tree::List(items)) => {
+                let items = items.iter().map(|item| match &rule.list {
+                    Some(ListRule::Of(_)) => list_item(&shown(&item.json()), rule.list.as_ref()),
+                    _ => Ok(item.json()),
+                });
+                items.collect::<Result<_, _>>().map(Value::Array)
+            }
+            ("list", _) => Err(must("a list")),
+            ("catalog", Tree::Text(text)) => self.catalog_item(text),
+            ("path", Tree::Text(text)) => path(text, rule.path),
+            ("path", Tree::Null) if rule.path == Some(PathNeed::Optional) => Ok(Value::Null),
+            ("catalog" | "path" | "text", Tree::Number(_)) => self.parse(kind, rule, node.span.text()),
+            ("catalog" | "path", _) => Err(must("a text")),
+            ("int", Tree::Number(number)) if number.is_i64() || number.is_u64() => {
+                bounded(number.as_f64().unwrap_or_default(), rule.int.as_ref(), "it").map(|()| node.json())
+            }
+            ("int", _) => Err(must("a whole number")),
+            ("number", Tree::Number(number)) => {
+                bounded(number.as_f64().unwrap_or_default(), rule.number.as_ref(), "it").map(|()| node.json())
+            }
+            ("number", _) => Err(must("a number")),
+            ("switch", Tree::Bool(value)) => Ok(Value::Bool(*value)),
+            ("switch", _) => Err(must("true or false")),
+            ("text", Tree::Text(text)) => self.parse(kind, rule, text),
+            _ => Err(must("a text")),
+        }
+    }
+
+    fn catalog_item(&self, text: &str) -> Result<Value, Wrong> {
+        if self.catalog.iter().any(|known| known == text) {
+            return Ok(Value::String(text.to_owned()));
+        }
+        let known = || self.catalog.iter().map(String::as_str);
+        let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
+        let wrong = Wrong::new(format!("there is no `{text}` in `{folder}`"));
+        Err(wrong.maybe_hint(did_you_mean(text, known())))
+    }
+}
+
+/// What is wrong with a value and what to try.
+struct Wrong {
+    what: String,
+    hint: Option<String>,
+}
+
+impl Wrong {
+    fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    fn maybe_hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+
+    fn on(&self, diagnostic: Diagnostic) -> Diagnostic {
+        diagnostic.maybe_hint(self.hint.clone())
+    }
+}
+
+fn one_of(text: &str, allowed: &[Value]) -> Result<Value, Wrong> {
+    if let Some(value) = allowed.iter().find(|value| shown(value) == text) {
+        return Ok(value.clone());
+    }
+    let known: Vec<String> = allowed.iter().map(shown).collect();
+    let all = list_of(known.iter().map(String::as_str));
+    let hint = match nearest(text, known.iter().map(String::as_str)) {
+        Some(word) => format!("did you mean `{word}`? There is: {all}"),
+        None => format!("there is: {all}"),
+    };
+    Err(Wrong::new(format!("`{text}` is not one of the choices")).hint(hint))
+}
+
+fn list_item(text: &str, rule: Option<&ListRule>) -> Result<Value, Wrong> {
+    match rule {
+        Some(ListRule::Of(allowed)) => one_of(text, allowed),
+        _ => match scalar::plain(text).map_err(Wrong::new)? {
+            Tree::Number(number) => Ok(Value::Number(number)),
+            Tree::Bool(value) => Ok(Value::Bool(value)),
+            _ => Ok(Value::String(text.to_owned())),
+        },
+    }
+}
+
+fn path(text: &str, need: Option<PathNeed>) -> Result<Value, Wrong> {
+    if text.is_empty() {
+        return match need {
+            Some(PathNeed::Optional) => Ok(Value::Null),
+            _ => Err(Wrong::new("it is empty")),
+        };
+    }
+    let absolute = std::path::absolute(Path::new(text)).map_err(|error| Wrong::new(error.to_string()))?;
+    if !absolute.exists() {
+        return Err(Wrong::new(format!("there is no file or folder `{text}`")));
+    }
+    Ok(Value::String(absolute.to_string_lossy().into_owned()))
+}
+
+fn bounded(number: f64, bounds: Option<&Bounds>, what: &str) -> Result<(), Wrong> {
+    let Some(bounds) = bounds else { return Ok(()) };
+    match (bounds.min, bounds.max) {
+        (Some(min), _) if number < min => Err(Wrong::new(format!("{what} must be at least {min}"))),
+        (_, Some(max)) if number > max => Err(Wrong::new(format!("{what} must be at most {max}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Parameters that were given and do not exist.
+pub fn unknown(given: &Given, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
+    for (name, value) in &given.params {
+        if !known.contains_key(name) && !declared.contains(name) {
+            let hint = did_you_mean(name, declared.iter().map(String::as_str));
+            let hint = hint.unwrap_or_else(|| "this manifest has no parameters".to_owned());
+            found.push(Diagnostic::error(format!("{name}={value}: there is no parameter `{name}`")).hint(hint));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! One YAML file → a [`Node`], in one pass over saphyr-parser's events.
+//!
+//! Everything that YAML allows and a manifest must not contain is found here: duplicate keys, several documents,
+//! tags, keys that are no text, alias bombs, absurd nesting, control characters. It reads no file.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use indexmap::map::Entry as Slot;
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+use super::node::{Entry, Map, Node, Tree};
+use super::scalar;
+use crate::diag::{Diagnostic, Diagnostics, Source, Span};
+
+/// Deeper nesting than this is a mistake or an attack.
+pub const MAX_DEPTH: usize = 64;
+/// How many nodes all aliases of a file may stand for.
+const ALIAS_BUDGET: usize = 10_000;
+
+/// Reads one document. The diagnostics hold everything wrong with it up to the first syntax error.
+pub fn read(source: &Source) -> Result<Node, Diagnostics> {
+    let text = source.text();
+    if let Some((at, bad)) = text.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        let message = format!("the control character U+{:04X} is not allowed in YAML", u32::from(bad));
+        let found = Diagnostic::error(message).at(source.span(at..at + bad.len_utf8()), "here");
+        return Err(found.hint("is this really a text file?").into());
+    }
+    let mut reader = Reader {
+        source,
+        bytes: CharToByte::new(text),
+        stack: Vec::new(),
+        anchors: HashMap::new(),
+        alias_nodes: 0,
+        root: None,
+        found: Diagnostics::new(),
+    };
+    let mut parser = Parser::new_from_str(text);
+    let mut documents = 0;
+    while let Some(event) = parser.next_event() {
+        match event {
+            Err(error) => {
+                reader.syntax(error.info(), error.marker().index());
+                return Err(reader.found);
+            }
+            Ok((Event::DocumentStart(_), at)) => {
+                documents += 1;
+                if documents > 1 {
+                    let at = reader.span(at.start.index(), at.end.index());
+                    reader.found.push(
+                        Diagnostic::error("a manifest is one YAML document")
+                            .at(at, "a second one begins here")
+                            .hint("put it into a file of its own"),
+                    );
+                    return Err(reader.found);
+                }
+            }
+            Ok((event, at)) => {
+                let span = reader.span(at.start.index(), at.end.index());
+                if reader.event(event, span).is_break() {
+                    return Err(reader.found);
+                }
+            }
+        }
+    }
+    let root = reader.root.unwrap_or_else(|| Node::new(source.start(), Tree::Null));
+    reader.found.or(root)
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+    bytes: CharToByte,
+    stack: Vec<Frame>,
+    anchors: HashMap<usize, (Node, usize)>,
+    alias_nodes: usize,
+    root: Option<Node>,
+    found: Diagnostics,
+}
+
+/// A list or a map that is not finished.
+struct Frame {
+    begin: Span,
+    anchor: usize,
+    /// Nodes in it so far, aliases expanded.
+    size: usize,
+    tree: Tree,
+    /// The key whose value comes next.
+    key: Option<(String, Span)>,
+}
+
+type Flow = std::ops::ControlFlow<()>;
+
+impl Reader<'_> {
+    fn span(&self, start: usize, end: usize) -> Span {
+        self.source.span(self.bytes.range(start..end))
+    }
+
+    fn event(&mut self, event: Event<'_>, span: Span) -> Flow {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                if tag.is_some() {
+                    self.tag(&span);
+                }
+                if self.wants_key() {
+                    self.key(text.into_owned(), span);
+                    return Flow::Continue(());
+                }
+                let tree = if style == ScalarStyle::Plain {
+                    scalar::plain(&text).unwrap_or_else(|why| {
+                        self.found.push(Diagnostic::error(why).at(span.clone(), "not finite, or out of range"));
+                        Tree::Null
+                    })
+                } else {
+                    Tree::Text(Arc::from(&*text))
+                };
+                self.finish(Node::new(span, tree), anchor, 1);
+                Flow::Continue(())
+            }
+            Event::SequenceStart(anchor, tag) => self.open(Tree::List(Vec::new()), anchor, tag.is_some(), span),
+            Event::MappingStart(anchor, tag) => self.open(Tree::Map(Map::new()), anchor, tag.is_some(), span),
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(frame) = self.stack.pop() {
+                    let start = frame.begin.range().start;
+                    let span = self.source.span(start..span.range().end.max(start));
+                    self.finish(Node::new(span, frame.tree), frame.anchor, frame.size);
+                }
+                Flow::Continue(())
+            }
+            Event::Alias(anchor) => self.alias(anchor, &span),
+            _ => Flow::Continue(()),
+        }
+    }
+
+    fn wants_key(&self) -> bool {
+        self.stack.last().is_some_and(|frame| matches!(frame.tree, Tree::Map(_)) && frame.key.is_none())
+    }
+
+    fn open(&mut self, tree: Tree, anchor: usize, tagged: bool, span: Span) -> Flow {
+        if tagged {
+            self.tag(&span);
+        }
+        if self.wants_key() {
+            let found = Diagnostic::error("a key must be a text").at(span.first_line(), "this is a list or a map");
+            self.found.push(found.hint("a value that begins with `{{` needs quotes: \"{{ … }}\""));
+            return Flow::Break(());
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            let message = format!("nested more than {MAX_DEPTH} levels deep");
+            self.found.push(Diagnostic::error(message).at(span.first_line(), "too deep here"));
+            return Flow::Break(());
+        }
+        self.stack.push(Frame { begin: span, anchor, size: 1, tree, key: None });
+        Flow::Continue(())
+    }
+
+    fn key(&mut self, name: String, span: Span) {
+        if let Some(Frame { tree: Tree::Map(map), key, .. }) = self.stack.last_mut() {
+            if let Some(first) = map.get(&name) {
+                let found = Diagnostic::error(format!("the key `{name}` is given twice"))
+                    .at(span.clone(), "again here")
+                    .see(first.key.clone(), "first here");
+                self.found.push(found.hint("keep one of them"));
+            }
+            *key = Some((name, span));
+        }
+    }
+
+    /// Puts a finished node where it belongs.
+    fn finish(&mut self, node: Node, anchor: usize, size: usize) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+        let Some(frame) = self.stack.last_mut() else {
+            self.root = Some(node);
+            return;
+        };
+        frame.size = frame.size.saturating_add(size);
+        match &mut frame.tree {
+            Tree::List(items) => items.push(node),
+            Tree::Map(map) => {
+                if let Some((name, key)) = frame.key.take()
+                    && let Slot::Vacant(slot) = map.entry(name)
+                {
+                    slot.insert(Entry { key, node });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, span: &Span) -> Flow {
+        if self.wants_key() {
+            self.found.push(Diagnostic::error("a key must be a text").at(span.clone(), "this is an alias"));
+            return Flow::Break(());
+        }
+        let Some((node, size)) = self.anchors.get(&anchor) else {
+            self.found.push(Diagnostic::error("an alias stands inside the value it names").at(span.clone(), "here"));
+            return Flow::Break(());
+        };
+        self.alias_nodes = self.alias_nodes.saturating_add(*size);
+        if self.alias_nodes > ALIAS_BUDGET {
+            let message = format!("the aliases of this file stand for more than {ALIAS_BUDGET} values");
+            self.found.push(Diagnostic::error(message).at(span.clone(), "one too many").hint("use `vars` instead"));
+            return Flow::Break(());
+        }
+        let (node, size) = (node.clone(), *size);
+        self.finish(node, 0, size);
+        Flow::Continue(())
+    }
+
+    fn tag(&mut self, span: &Span) {
+        let found = Diagnostic::error("tags are not part of the manifest language").at(span.first_line(), "tagged");
+        self.found.push(found.hint("remove the `!…`"));
+    }
+
+    fn syntax(&mut self, info: &str, at: usize) {
+        let byte = self.bytes.range(at..at).start;
+        let text = self.source.text();
+        // At the end of the text point at its last visible character, not at an empty line after it.
+        let byte = if byte >= text.len() { text.trim_end().len().saturating_sub(1) } else { byte };
+        let span = self.source.span(byte..byte + 1);
+        let line_start = self.source.line_start(span.line());
+        let rest = text.get(line_start..).unwrap_or("");
+        let indent = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+        let hint = if rest.get(..indent).is_some_and(|indent| indent.contains('\t')) {
+            Some("YAML is indented with spaces, not with tabs".to_owned())
+        } else if rest.lines().next().is_some_and(|line| line.contains(": {{")) {
+            Some("a value that begins with `{{` needs quotes: \"{{ … }}\"".to_owned())
+        } else {
+            None
+        };
+        self.found.push(Diagnostic::error("this is not valid YAML").at(span, info.to_owned()).maybe_hint(hint));
+    }
+}
+
+/// saphyr-parser counts characters, sources count bytes. Empty for ASCII, where both are the same.
+struct CharToByte(Vec<u32>, usize);
+
+impl CharToByte {
+    fn new(text: &str) -> Self {
+        if text.is_ascii() {
+            return Self(Vec::new(), text.len());
+        }
+        Self(text.char_indices().map(|(byte, _)| byte as u32).collect(), text.len())
+    }
+
+    fn range(&self, chars: Range<usize>) -> Range<usize> {
+        let byte = |at: usize| {
+            if self.0.is_empty() { at.min(self.1) } else { self.0.get(at).map_or(self.1, |byte| *byte as usize) }
+        };
+        byte(chars.start)..byte(chars.end)
+    }
+}

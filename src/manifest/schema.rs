@@ -1,0 +1,89 @@
+//! The published JSON Schema: what schemars says of the types, plus what serde cannot say.
+//!
+//! Inside `stages` a `{{ expression }}` may stand for anything; a stage has exactly one action, a param exactly one kind.
+
+use serde_json::{Map, Value, json};
+
+use super::model::{Action, Document, PARAM_KINDS};
+
+/// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(Document).to_value();
+    let template = json!({
+        "type": "string",
+        "pattern": r"\{\{|\{%",
+        "description": "An expression: {{ … }}"
+    });
+    if let Some(definitions) = schema["$defs"].as_object_mut() {
+        // Everything that a stage is made of; params and their rules hold no expressions.
+        for (name, definition) in definitions.iter_mut() {
+            if !matches!(name.as_str(), "Param" | "Bounds" | "ListRule" | "PathNeed") {
+                below(definition);
+            }
+        }
+        exactly_one(definitions, "Stage", &Action::KEYS);
+        exactly_one(definitions, "Param", &PARAM_KINDS);
+        definitions.insert("expression".to_owned(), template);
+    }
+    if let Some(stages) = schema.pointer_mut("/properties/stages/additionalProperties") {
+        let stage = stages.take();
+        *stages = stage;
+    }
+    let file = json!({ "$id": "https://regatta.dev/schemas/manifest.json", "title": "Regatta manifest" });
+    if let (Some(schema), Some(file)) = (schema.as_object_mut(), file.as_object()) {
+        schema.extend(file.clone());
+        // A catalog or an included file is a part of a manifest and need not say the version.
+        schema.remove("$id");
+    }
+    schema
+}
+
+fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) {
+    let choices: Vec<Value> = keys.iter().map(|key| json!({ "required": [key] })).collect();
+    if let Some(definition) = definitions.get_mut(name).and_then(Value::as_object_mut) {
+        definition.insert("oneOf".to_owned(), Value::Array(choices));
+    }
+}
+
+/// Allows an expression at every position below a definition, but not in place of the definition itself.
+fn below(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    for key in ["properties"] {
+        for field in object.get_mut(key).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+            or_expression(field);
+        }
+    }
+    for key in ["additionalProperties", "items"] {
+        if let Some(field) = object.get_mut(key) {
+            or_expression(field);
+        }
+    }
+    for key in ["oneOf", "anyOf"] {
+        for branch in object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            below(branch);
+        }
+    }
+}
+
+/// Lets an expression stand for this position, unless any text may stand there already.
+fn or_expression(schema: &mut Value) {
+    below(schema);
+    let Some(object) = schema.as_object_mut() else { return };
+    let is_text = match &object.get("type") {
+        Some(Value::String(one)) => one == "string" && !object.contains_key("enum"),
+        Some(Value::Array(types)) => types.iter().any(|one| one == "string"),
+        _ => object.is_empty(),
+    };
+    if is_text {
+        return;
+    }
+    let mut outer = Map::new();
+    for key in ["description", "default"] {
+        if let Some(value) = object.remove(key) {
+            outer.insert(key.to_owned(), value);
+        }
+    }
+    let inner = schema.take();
+    outer.insert("anyOf".to_owned(), json!([inner, { "$ref": "#/$defs/expression" }]));
+    *schema = Value::Object(outer);
+}
