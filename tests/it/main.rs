@@ -1,1 +1,3 @@
 //! One test binary: the manual by example. Each file is a chapter.
+
+mod diagnostics;
