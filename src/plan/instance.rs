@@ -104,7 +104,7 @@ fn product(
         let Tree::List(items) = &rendered.tree else {
             if !rendered.has_template() {
                 let place = entry.node.place(&["foreach", variable]);
-                found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is none"));
+                found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is not a list"));
             }
             return Vec::new();
         };

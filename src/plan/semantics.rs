@@ -47,7 +47,12 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn say(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
-        let message = format!("`stages.{}.{}` {what}", self.name, path.join("."));
+        let mut message = format!("`stages.{}", self.name);
+        for step in path {
+            let index = step.bytes().all(|byte| byte.is_ascii_digit());
+            message.push_str(&if index { format!("[{step}]") } else { format!(".{step}") });
+        }
+        message = format!("{message}` {what}");
         self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
     }
 
@@ -82,6 +87,8 @@ impl Look<'_> {
                 let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
                 if path.is_empty() {
                     self.say(place, "is empty", "no path", None);
+                } else if Reference::all_in(path).iter().any(|one| matches!(one, Reference::Input(_))) {
+                    self.say(place, "refers to an input", "inputs cannot be made of inputs", None);
                 } else if !path.starts_with('/') && !path.contains('⟦') && leaves(path) {
                     let hint = Some("give an absolute path to something outside of it".to_owned());
                     self.say(place, "leaves the project folder", "outside", hint);
@@ -127,7 +134,9 @@ impl Look<'_> {
     fn bench(&mut self, bench: &Bench) {
         if bench.scenario == Scenario::Server && bench.rate.is_none() {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
-            self.say(&["bench", "scenario"], "`server` needs a `rate`", "requests arrive at a rate", hint);
+            let message = format!("`stages.{}.bench` needs a `rate`", self.name);
+            let place = self.node.place(&["bench", "scenario"]);
+            self.found.push(Diagnostic::error(message).at(place, "here requests arrive at a rate").maybe_hint(hint));
         }
         if let Some(rate) = bench.rate
             && !(rate > 0.0 && rate.is_finite())

@@ -60,5 +60,11 @@ fn a_manifest_that_does_not_exist_is_suggested() {
     fs::create_dir(project.path().join("manifests")).expect("a folder");
     fs::write(project.path().join("manifests/llama.yaml"), "regatta: 1\n").expect("a file");
     let found = load(&Library::new(project.path()), "lama", &Given::default()).expect_err("no such manifest");
-    insta::assert_snapshot!(found.render(false), @"");
+    insta::assert_snapshot!(found.render(false), @r"
+    error: there is no manifest `lama`
+     |
+     = help: did you mean `llama`?
+
+    1 error
+    ");
 }
