@@ -142,7 +142,8 @@ impl Reader<'_> {
         }
         if self.wants_key() {
             let found = Diagnostic::error("a key must be a text").at(span.first_line(), "this is a list or a map");
-            let hint = span.text().starts_with('{').then(|| "a value that begins with `{{` needs quotes: \"{{ … }}\"".into());
+            let hint =
+                span.text().starts_with('{').then(|| "a value that begins with `{{` needs quotes: \"{{ … }}\"".into());
             self.found.push(found.maybe_hint(hint));
             return Flow::Break(());
         }

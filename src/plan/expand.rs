@@ -17,6 +17,9 @@ use crate::manifest::expression::Expressions;
 use crate::manifest::order::order;
 use crate::manifest::{Manifest, shown};
 
+/// How much of a long circle is shown at either end.
+const SHOWN: usize = 6;
+
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
@@ -91,8 +94,16 @@ fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> D
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
     path.push(name(first));
+    // Nobody reads a circle of thousands: its beginning and its end are enough to cut it.
+    let long = circle.len() > 2 * SHOWN;
+    if long {
+        path.splice(SHOWN..path.len() - SHOWN, ["…"]);
+    }
     let mut diagnostic = Diagnostic::error(format!("stages need each other in a circle: {}", path.join(" → ")));
     for (at, index) in circle.iter().enumerate() {
+        if long && (SHOWN..circle.len() - SHOWN).contains(&at) {
+            continue;
+        }
         let next = circle.get(at + 1).copied().unwrap_or(first);
         let edge = built.get(*index).and_then(Option::as_ref).and_then(|built| built.needs.get(&next));
         let Some(edge) = edge else { continue };

@@ -12,6 +12,15 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Longer snapshots live beside the manifests that they are of.
+fn golden() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../golden/good");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
 fn given(pairs: &[(&str, &str)]) -> Given {
     let params = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Given { params, ..Given::default() }
@@ -54,7 +63,8 @@ fn told(plan: &Plan) -> String {
             format!("{dash}{}", plan.tasks[need.task as usize].id)
         };
         let needs: Vec<String> = task.needs.iter().map(name).collect();
-        let _ = writeln!(out, "{} <- [{}] {}", task.id, needs.join(", "), task.skipped.as_deref().unwrap_or(&task.action));
+        let _ =
+            writeln!(out, "{} <- [{}] {}", task.id, needs.join(", "), task.skipped.as_deref().unwrap_or(&task.action));
     }
     out
 }
@@ -62,7 +72,7 @@ fn told(plan: &Plan) -> String {
 #[test]
 fn the_whole_language_becomes_a_plan() {
     let plan = expand(&whole(&Given::default())).unwrap_or_else(|found| panic!("{found}"));
-    insta::assert_snapshot!("whole_plan", told(&plan));
+    golden().bind(|| insta::assert_snapshot!("whole_plan", told(&plan)));
     let pack = plan.tasks.iter().find(|task| task.stage == "pack").expect("pack is there");
     assert_eq!(pack.env["TOTAL"], "2", "numbers become texts in texts");
     assert_eq!(pack.inputs["all"][1], "⟦out:clone⟧/README.md");
@@ -78,7 +88,7 @@ fn every_value_says_where_it_came_from() {
     let manifest = whole(&given);
     let shown: Vec<String> =
         manifest.values().iter().map(|one| format!("{} = {}  # {}", one.path, one.value, one.origin)).collect();
-    insta::assert_snapshot!("whole_values", shown.join("\n"));
+    golden().bind(|| insta::assert_snapshot!("whole_values", shown.join("\n")));
     let names: Vec<&str> = manifest.sources().iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["whole.yaml", "parts/versions.yaml", "systems/large.yaml"]);
     assert_eq!(manifest.environment()["SCENARIOS"].as_deref(), Some("server"));
@@ -105,7 +115,16 @@ stages:
   c: { foreach: { y: [u, v], x: [2] }, shell: '{{ stages.a.out }} {{ stages.b.outs[0] }}' }
 ",
     );
-    insta::assert_snapshot!(told(&plan), @"");
+    insta::assert_snapshot!(told(&plan), @r##"
+    a/1/u <- [] {"shell":"a"}
+    a/1/v <- [] {"shell":"a"}
+    a/2/u <- [] {"shell":"a"}
+    a/2/v <- [] {"shell":"a"}
+    b/1 <- [a/1/u, a/1/v] {"shell":"⟦out:a/1/u⟧ ⟦out:a/1/v⟧"}
+    b/2 <- [a/2/u, a/2/v] {"shell":"⟦out:a/2/u⟧ ⟦out:a/2/v⟧"}
+    c/u/2 <- [a/2/u, b/2] {"shell":"⟦out:a/2/u⟧ ⟦out:b/2⟧"}
+    c/v/2 <- [a/2/v, b/2] {"shell":"⟦out:a/2/v⟧ ⟦out:b/2⟧"}
+    "##);
 }
 
 #[test]
@@ -142,7 +161,10 @@ stages:
   b: { shell: 'ask {{ stages.s }}' }
 ",
     );
-    insta::assert_snapshot!(told(&plan), @"");
+    insta::assert_snapshot!(told(&plan), @r##"
+    s <- [] {"serve":{"command":{"ready":{"by":"kserve","timeout":"30m"},"words":["x"]}}}
+    b <- [s] {"shell":"ask ⟦service:s⟧"}
+    "##);
 }
 
 #[test]
@@ -154,7 +176,14 @@ fn includes_merge_deeply_and_the_later_wins() {
     let manifest = load(&library, "m", &Given::default()).unwrap_or_else(|found| panic!("{found}"));
     let shown: Vec<String> =
         manifest.values().iter().map(|one| format!("{} = {}  # {}", one.path, one.value, one.origin)).collect();
-    insta::assert_snapshot!(shown.join("\n"), @"");
+    insta::assert_snapshot!(shown.join("\n"), @r##"
+    vars.a = 1  # manifests/one.yaml:1
+    vars.b.x = 1  # manifests/one.yaml:1
+    vars.b.y = [3]  # manifests/two.yaml:2
+    vars.c = mine  # manifests/m.yaml:3
+    stages.s.shell = one  # manifests/one.yaml:2
+    stages.s.cache = false  # manifests/two.yaml:3
+    "##);
 }
 
 #[test]
@@ -169,15 +198,26 @@ fn the_catalogue_lists_broken_ones_with_their_first_error() {
         .filter(|one| one.location != "shipped")
         .map(|one| format!("{} | {:?} | {} | {:?}", one.name, one.about, one.location, one.broken))
         .collect();
-    insta::assert_snapshot!(lines.join("\n"), @"");
+    insta::assert_snapshot!(lines.join("\n"), @r##"
+    bad | Some("fails") | manifests/bad.yaml | Some("unknown key `stage` (manifests/bad.yaml:3)")
+    deep | None | manifests/deep/pipeline.yaml | None
+    m | Some("works") | manifests/m.yaml | None
+    "##);
 }
 
 #[test]
 fn ten_thousand_stages_in_a_chain() {
     let mut text = String::from("regatta: 1\nstages:\n");
     for n in 0..10_000 {
-        let before = |back: usize| if n >= back { format!("'{{{{ stages.s{}.out }}}}'", n - back) } else { "x".to_owned() };
-        let _ = write!(text, "  s{n}:\n    inputs: {{ a: {}, b: {}, c: {} }}\n    shell: run {n}\n", before(1), before(2), before(3));
+        let before =
+            |back: usize| if n >= back { format!("'{{{{ stages.s{}.out }}}}'", n - back) } else { "x".to_owned() };
+        let _ = write!(
+            text,
+            "  s{n}:\n    inputs: {{ a: {}, b: {}, c: {} }}\n    shell: run {n}\n",
+            before(1),
+            before(2),
+            before(3)
+        );
     }
     let plan = plan_of(&text);
     assert_eq!(plan.tasks.len(), 10_000);
@@ -228,11 +268,25 @@ fn an_independent_validator_agrees_with_the_schema() {
         let value = read(&file);
         // Catalog files and files to include are parts of manifests and have no version.
         if value.get("regatta").is_some() {
-            let errors: Vec<String> = validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+            let errors: Vec<String> =
+                validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert!(errors.is_empty(), "{}: {errors:#?}", file.display());
         }
     }
-    let broken = ["unknown-key", "unknown-action", "unknown-top", "wrong-types", "missing-keys", "two-actions", "no-action", "bench", "words", "version", "params-kinds", "merge-key"];
+    let broken = [
+        "unknown-key",
+        "unknown-action",
+        "unknown-top",
+        "wrong-types",
+        "missing-keys",
+        "two-actions",
+        "no-action",
+        "bench",
+        "words",
+        "version",
+        "params-kinds",
+        "merge-key",
+    ];
     for name in broken {
         let value = read(&root().join(format!("tests/golden/broken/{name}.yaml")));
         assert!(!validator.is_valid(&value), "the schema allows {name}.yaml");
@@ -251,11 +305,50 @@ fn every_shipped_manifest_loads_and_expands() {
 /// Pieces that manifests are made of, in any order: most of it is wrong in some way.
 fn rubble() -> impl Strategy<Value = String> {
     const PIECES: [&str; 44] = [
-        "regatta: 1\n", "stages:\n", "  a:\n", "  b:\n", "    shell: x\n", "    shell: '{{ stages.a.out }}'\n", "params:\n",
-        "vars:\n", "  x: 1\n", "  y: '{{ x }}'\n", "  z: '{{ y }}{{ z }}'\n", "{{ ", " }}", "{% if x %}", "{% endif %}", "'",
-        "\"", "- ", "? ", ": ", "[", "]", "{", "}", "&a ", "*a", "!t ", "|\n", ">\n", "\t", "\r\n", "---\n", "# c\n", "é", "日",
-        "    foreach: { x: [1, 2] }\n", "    when: '{{ x }}'\n", "    needs: [a, b]\n", "include: [m.yaml]\n", "\0", "\u{feff}",
-        "    gpus: '{{ x * 1.5 }}'\n", "  p: { int: {}, default: 3 }\n", "  p: { catalog: ., default: m }\n",
+        "regatta: 1\n",
+        "stages:\n",
+        "  a:\n",
+        "  b:\n",
+        "    shell: x\n",
+        "    shell: '{{ stages.a.out }}'\n",
+        "params:\n",
+        "vars:\n",
+        "  x: 1\n",
+        "  y: '{{ x }}'\n",
+        "  z: '{{ y }}{{ z }}'\n",
+        "{{ ",
+        " }}",
+        "{% if x %}",
+        "{% endif %}",
+        "'",
+        "\"",
+        "- ",
+        "? ",
+        ": ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "&a ",
+        "*a",
+        "!t ",
+        "|\n",
+        ">\n",
+        "\t",
+        "\r\n",
+        "---\n",
+        "# c\n",
+        "é",
+        "日",
+        "    foreach: { x: [1, 2] }\n",
+        "    when: '{{ x }}'\n",
+        "    needs: [a, b]\n",
+        "include: [m.yaml]\n",
+        "\0",
+        "\u{feff}",
+        "    gpus: '{{ x * 1.5 }}'\n",
+        "  p: { int: {}, default: 3 }\n",
+        "  p: { catalog: ., default: m }\n",
     ];
     prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..24).prop_map(|pieces| pieces.concat())
 }
