@@ -59,8 +59,14 @@ impl Window {
         let end = source.line_start(source.line_of(last) + 1);
         // Same length in bytes, so that ranges stay right; control characters must not reach a terminal.
         let text = source.text().get(start..end).unwrap_or("");
-        let text = text.chars().map(|c| if c.is_ascii_control() && !matches!(c, '\n' | '\t') { ' ' } else { c });
-        Self { text: text.collect(), start, line }
+        let bytes = text.as_bytes();
+        let shown = text.char_indices().map(|(at, c)| match c {
+            '\n' | '\t' => c,
+            '\r' if bytes.get(at + 1) == Some(&b'\n') => c,
+            c if c.is_ascii_control() => ' ',
+            c => c,
+        });
+        Self { text: shown.collect(), start, line }
     }
 
     fn within(&self, byte: usize) -> usize {
@@ -71,7 +77,9 @@ impl Window {
 /// Names from a file may hold control characters; a message shows them escaped.
 fn visible(text: &str) -> String {
     if text.chars().any(|c| c.is_control() && c != '\n') {
-        text.chars().map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() }).collect()
+        text.chars()
+            .map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() })
+            .collect()
     } else {
         text.to_owned()
     }
@@ -102,7 +110,9 @@ mod tests {
     fn looks_like_a_compiler() {
         let source = Source::new("x.yaml", "a: 1\nb:\n  wehn: true\n");
         let mut all = Diagnostics::new();
-        all.push(Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"));
+        all.push(
+            Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"),
+        );
         all.push(Diagnostic::error("no such file"));
         insta::assert_snapshot!(all.render(false), @r"
         error: no such file

@@ -18,6 +18,9 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
 
+/// Begins the detail of an error that already says all there is to say: why, a line break, a hint.
+const BARE: char = '\u{1}';
+
 /// Evaluates texts against scopes.
 pub struct Expressions {
     env: Environment<'static>,
@@ -107,7 +110,7 @@ impl Expressions {
                 return Err(Error::new(ErrorKind::InvalidOperation, why));
             }
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err(Error::new(ErrorKind::InvalidOperation, format!("{}; {}", bare.why, bare.hint)));
+                return Err(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{}\n{}", bare.why, bare.hint)));
             }
             minijinja::escape_formatter(out, state, value)
         });
@@ -163,7 +166,10 @@ impl Expressions {
                         Ok(_) => {
                             let names = expression.undeclared_variables(true).into_iter().collect();
                             Err(self.undefined(names, scope, span).unwrap_or_else(|| {
-                                vec![Diagnostic::error("this expression has no value").at(span.first_line(), "undefined")]
+                                vec![
+                                    Diagnostic::error("this expression has no value")
+                                        .at(span.first_line(), "undefined"),
+                                ]
                             }))
                         }
                         Err(error) => {
@@ -201,12 +207,18 @@ impl Expressions {
         let place = error.range().and_then(|range| within(span, text, range)).unwrap_or_else(|| span.first_line());
         let (message, hint) = match error.kind() {
             ErrorKind::SyntaxError => ("this expression is not well formed".to_owned(), None),
-            ErrorKind::OutOfFuel => ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned())),
+            ErrorKind::OutOfFuel => {
+                ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))
+            }
             ErrorKind::UnknownFilter => {
-                let name = place.text().trim_start_matches(['|', ' ']);
-                let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                let known: Vec<&str> = FILTERS.to_vec();
-                ("unknown filter".to_owned(), did_you_mean(&name, known))
+                let name = detail.strip_prefix("filter ").and_then(|rest| rest.strip_suffix(" is unknown"));
+                let name = name.unwrap_or_default();
+                let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
+                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
+            }
+            _ if detail.starts_with(BARE) => {
+                let (why, hint) = detail.trim_start_matches(BARE).split_once('\n').unwrap_or((&detail, ""));
+                return vec![Diagnostic::error(why).at(place, "").hint(hint)];
             }
             _ if detail.contains("`none`") => {
                 let hint = "give it a value, or choose one: {{ a or b }}".to_owned();
@@ -284,9 +296,42 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
 
 /// Filters that people use in manifests: for suggestions only.
 const FILTERS: &[&str] = &[
-    "abs", "batch", "bool", "default", "dictsort", "first", "float", "groupby", "indent", "int", "items", "join", "last",
-    "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round", "select",
-    "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper",
+    "abs",
+    "batch",
+    "bool",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
 ];
 
 /// A plain dotted path, resolved without compiling anything. `None`: let minijinja do it, and complain if it must.
@@ -342,12 +387,10 @@ fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
 
 /// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Diagnostic> {
-    tree_of(value, span, 0)
-        .map(|tree| Node::new(span.clone(), tree))
-        .map_err(|(why, hint)| {
-            let found = Diagnostic::error(why).at(span.first_line(), "");
-            if hint.is_empty() { found } else { found.hint(hint) }
-        })
+    tree_of(value, span, 0).map(|tree| Node::new(span.clone(), tree)).map_err(|(why, hint)| {
+        let found = Diagnostic::error(why).at(span.first_line(), "");
+        if hint.is_empty() { found } else { found.hint(hint) }
+    })
 }
 
 fn tree_of(value: &Value, span: &Span, depth: usize) -> Result<Tree, (String, String)> {
