@@ -71,7 +71,9 @@ impl Window {
 /// Names from a file may hold control characters; a message shows them escaped.
 fn visible(text: &str) -> String {
     if text.chars().any(|c| c.is_control() && c != '\n') {
-        text.chars().map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() }).collect()
+        text.chars()
+            .map(|c| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() })
+            .collect()
     } else {
         text.to_owned()
     }
@@ -102,7 +104,9 @@ mod tests {
     fn looks_like_a_compiler() {
         let source = Source::new("x.yaml", "a: 1\nb:\n  wehn: true\n");
         let mut all = Diagnostics::new();
-        all.push(Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"));
+        all.push(
+            Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"),
+        );
         all.push(Diagnostic::error("no such file"));
         insta::assert_snapshot!(all.render(false), @r"
         error: no such file

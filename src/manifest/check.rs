@@ -60,12 +60,10 @@ impl Walk<'_> {
             (Shape::Object(object), Tree::Map(map)) => self.object(map, object, path, key),
             // `stages:` with nothing behind it is an empty map.
             (Shape::Map(_), Tree::Null) if !path.contains('.') => {}
-            (Shape::Either(shapes), _) => {
-                match shapes.iter().find(|shape| same_kind(shape, &node.tree)) {
-                    Some(shape) => self.value(node, shape, path, key),
-                    None => self.wrong(node, shape, path, key),
-                }
-            }
+            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| same_kind(shape, &node.tree)) {
+                Some(shape) => self.value(node, shape, path, key),
+                None => self.wrong(node, shape, path, key),
+            },
             _ => self.wrong(node, shape, path, key),
         }
     }
@@ -169,7 +167,8 @@ impl Walk<'_> {
             hint = Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str))));
         }
         let message = format!("{path} must be {}", shape.describe());
-        self.found.push(Diagnostic::error(message).at(place, format!("this is {}", kind_of(&node.tree))).maybe_hint(hint));
+        self.found
+            .push(Diagnostic::error(message).at(place, format!("this is {}", kind_of(&node.tree))).maybe_hint(hint));
     }
 
     fn range(&mut self, number: Option<f64>, range: Range, node: &Node, path: &str) {

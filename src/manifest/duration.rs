@@ -19,7 +19,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         let number: f64 = number.parse().map_err(|_| wrong())?;
-        let place = UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next).ok_or_else(wrong)?;
+        let place =
+            UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next).ok_or_else(wrong)?;
         next = place + 1;
         seconds += number * UNITS.get(place).map_or(0.0, |(_, factor)| *factor);
         rest = tail;

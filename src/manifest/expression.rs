@@ -163,7 +163,10 @@ impl Expressions {
                         Ok(_) => {
                             let names = expression.undeclared_variables(true).into_iter().collect();
                             Err(self.undefined(names, scope, span).unwrap_or_else(|| {
-                                vec![Diagnostic::error("this expression has no value").at(span.first_line(), "undefined")]
+                                vec![
+                                    Diagnostic::error("this expression has no value")
+                                        .at(span.first_line(), "undefined"),
+                                ]
                             }))
                         }
                         Err(error) => {
@@ -201,7 +204,9 @@ impl Expressions {
         let place = error.range().and_then(|range| within(span, text, range)).unwrap_or_else(|| span.first_line());
         let (message, hint) = match error.kind() {
             ErrorKind::SyntaxError => ("this expression is not well formed".to_owned(), None),
-            ErrorKind::OutOfFuel => ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned())),
+            ErrorKind::OutOfFuel => {
+                ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))
+            }
             ErrorKind::UnknownFilter => {
                 let name = place.text().trim_start_matches(['|', ' ']);
                 let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
@@ -284,9 +289,42 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
 
 /// Filters that people use in manifests: for suggestions only.
 const FILTERS: &[&str] = &[
-    "abs", "batch", "bool", "default", "dictsort", "first", "float", "groupby", "indent", "int", "items", "join", "last",
-    "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round", "select",
-    "selectattr", "slice", "sort", "split", "string", "sum", "title", "tojson", "trim", "unique", "upper",
+    "abs",
+    "batch",
+    "bool",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
 ];
 
 /// A plain dotted path, resolved without compiling anything. `None`: let minijinja do it, and complain if it must.
@@ -342,12 +380,10 @@ fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
 
 /// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Diagnostic> {
-    tree_of(value, span, 0)
-        .map(|tree| Node::new(span.clone(), tree))
-        .map_err(|(why, hint)| {
-            let found = Diagnostic::error(why).at(span.first_line(), "");
-            if hint.is_empty() { found } else { found.hint(hint) }
-        })
+    tree_of(value, span, 0).map(|tree| Node::new(span.clone(), tree)).map_err(|(why, hint)| {
+        let found = Diagnostic::error(why).at(span.first_line(), "");
+        if hint.is_empty() { found } else { found.hint(hint) }
+    })
 }
 
 fn tree_of(value: &Value, span: &Span, depth: usize) -> Result<Tree, (String, String)> {

@@ -73,7 +73,9 @@ impl Loader {
         let expressions = Expressions::new();
         let globals = params
             .iter()
-            .map(|(name, chosen): (&String, &Chosen)| (name.clone(), value_of(&Node::of_json(&chosen.declared, &chosen.value))))
+            .map(|(name, chosen): (&String, &Chosen)| {
+                (name.clone(), value_of(&Node::of_json(&chosen.declared, &chosen.value)))
+            })
             .collect();
         let (globals, vars) = vars::resolve(&section("vars"), &expressions, globals, &mut self.found);
         let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
@@ -148,8 +150,10 @@ impl Loader {
         let Tree::Map(mut map) = node.tree else {
             let empty = node.tree == Tree::Null;
             let what = super::check::kind_of(&node.tree);
-            let message = if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
-            let found = Diagnostic::error(message).at(node.span.first_line(), if empty { "nothing in here" } else { "" });
+            let message =
+                if empty { "the file is empty".to_owned() } else { format!("a manifest is a map, this is {what}") };
+            let found =
+                Diagnostic::error(message).at(node.span.first_line(), if empty { "nothing in here" } else { "" });
             self.found.push(found.hint("begin the file with `regatta: 1`, then `stages:`"));
             return None;
         };
@@ -180,7 +184,8 @@ impl Loader {
         let mut nodes = Vec::new();
         for item in items {
             let Some(path) = item.text().filter(|path| !super::node::is_template(path)) else {
-                let found = Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
+                let found =
+                    Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
                 self.found.push(found);
                 self.broken = true;
                 continue;
@@ -188,7 +193,8 @@ impl Loader {
             let Some(target) = file.beside(path) else {
                 let found = Diagnostic::error(format!("`{path}` leaves the project folder"));
                 let found = chain_of(found.at(item.span.clone(), "outside"), chain);
-                self.found.push(found.hint("paths are relative to the including file; copy that file into the project"));
+                self.found
+                    .push(found.hint("paths are relative to the including file; copy that file into the project"));
                 self.broken = true;
                 continue;
             };
@@ -241,7 +247,8 @@ impl Loader {
                 }
                 let folder = self.folder(entry);
                 let is_catalog = entry.node.get("catalog").is_some();
-                let catalog = folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
+                let catalog =
+                    folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
                 if is_catalog && folder.is_none() {
                     let place = entry.node.place(&["catalog"]);
                     self.found.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
@@ -298,7 +305,8 @@ impl Loader {
         }
         for (name, entry) in section("stages").unwrap_or(&empty) {
             self.name("stage", name, &entry.key);
-            for (variable, entry) in entry.node.get("foreach").and_then(|entry| entry.node.map()).into_iter().flatten() {
+            for (variable, entry) in entry.node.get("foreach").and_then(|entry| entry.node.map()).into_iter().flatten()
+            {
                 self.name("foreach variable", variable, &entry.key);
             }
         }
@@ -312,8 +320,27 @@ impl Loader {
             let suggestion: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
             let found = found.at(key.clone(), "letters, digits and `_`, not beginning with a digit");
-            self.found.push(found.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))));
-        } else if what != "stage" && matches!(name, "stages" | "inputs" | "true" | "false" | "none" | "not" | "and" | "or" | "if" | "else" | "in" | "is" | "loop") {
+            self.found.push(
+                found.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))),
+            );
+        } else if what != "stage"
+            && matches!(
+                name,
+                "stages"
+                    | "inputs"
+                    | "true"
+                    | "false"
+                    | "none"
+                    | "not"
+                    | "and"
+                    | "or"
+                    | "if"
+                    | "else"
+                    | "in"
+                    | "is"
+                    | "loop"
+            )
+        {
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
             self.found.push(found.at(key.clone(), "a word of the language"));
         }
@@ -327,7 +354,11 @@ fn has_catalog(root: &Node) -> bool {
 
 fn chain_of(mut found: Diagnostic, chain: &Chain) -> Diagnostic {
     for (_, place) in chain.iter().rev() {
-        if found.primary.as_ref().is_none_or(|label| label.span.range() != place.range() || !label.span.source().is(place.source())) {
+        if found
+            .primary
+            .as_ref()
+            .is_none_or(|label| label.span.range() != place.range() || !label.span.source().is(place.source()))
+        {
             found = found.see(place.clone(), "included from here");
         }
     }

@@ -127,7 +127,8 @@ pub fn catalogue(library: &Library) -> Vec<Listed> {
     names
         .map(|(name, file, shipped)| {
             let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
-            let text = file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
+            let text =
+                file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
             let (about, broken) = match text {
                 Err(why) => (None, Some(why)),
                 Ok(text) => match read::read(&Source::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {

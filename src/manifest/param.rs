@@ -117,7 +117,8 @@ impl Chooser<'_> {
                 Ok(number.into())
             }
             "number" => {
-                let number = text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
+                let number =
+                    text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
                 let (number, json) = number.ok_or_else(|| Wrong::new(format!("`{text}` is not a number")))?;
                 bounded(number, rule.number.as_ref(), "it")?;
                 Ok(text.parse::<i64>().map_or(Value::Number(json), Value::from))

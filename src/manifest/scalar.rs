@@ -35,10 +35,7 @@ fn may_be_special(text: &str) -> bool {
         Some(first) if text.len() <= 128 => {
             first.is_ascii_digit()
                 || matches!(first, b'+' | b'-' | b'.' | b'~')
-                || matches!(
-                    text,
-                    "null" | "Null" | "NULL" | "true" | "True" | "TRUE" | "false" | "False" | "FALSE"
-                )
+                || matches!(text, "null" | "Null" | "NULL" | "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
         }
         Some(_) => false,
     }

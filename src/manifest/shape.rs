@@ -123,9 +123,7 @@ impl Compiler<'_> {
                 };
                 Shape::Int(Range { min: schema["minimum"].as_f64().or(low), max: schema["maximum"].as_f64().or(high) })
             }
-            "number" => {
-                Shape::Number(Range { min: schema["minimum"].as_f64(), max: schema["maximum"].as_f64() })
-            }
+            "number" => Shape::Number(Range { min: schema["minimum"].as_f64(), max: schema["maximum"].as_f64() }),
             "array" => Shape::List(self.compile(&schema["items"], name)),
             "object" => match schema["properties"].as_object() {
                 Some(fields) => self.object(fields, schema, name),
@@ -151,7 +149,9 @@ impl Compiler<'_> {
         let shapes: Vec<Arc<Shape>> = branches.iter().map(|branch| self.compile(branch, name)).collect();
         let is_words = |shape: &Arc<Shape>| matches!(**shape, Shape::Words(_));
         if shapes.iter().all(is_words) {
-            let words = shapes.iter().flat_map(|shape| if let Shape::Words(words) = &**shape { words.clone() } else { Vec::new() });
+            let words = shapes
+                .iter()
+                .flat_map(|shape| if let Shape::Words(words) = &**shape { words.clone() } else { Vec::new() });
             return Shape::Words(words.collect());
         }
         // An externally tagged enum: objects of exactly one required key each.
@@ -206,8 +206,11 @@ impl Shape {
             Self::Object(_) => "a map".to_owned(),
             Self::Words(words) => format!("one of {}", crate::diag::list_of(words.iter().map(String::as_str))),
             Self::Either(shapes) => {
-                let parts: Vec<String> =
-                    shapes.iter().filter(|shape| !matches!(***shape, Self::Null)).map(|shape| shape.describe()).collect();
+                let parts: Vec<String> = shapes
+                    .iter()
+                    .filter(|shape| !matches!(***shape, Self::Null))
+                    .map(|shape| shape.describe())
+                    .collect();
                 parts.join(" or ")
             }
         }

@@ -59,11 +59,8 @@ fn explain(vars: &Map, circle: &[usize]) -> Diagnostic {
         let Some((_, entry)) = vars.get_index(*index) else { continue };
         let next = names.get(at + 1).copied().unwrap_or(first);
         let label = format!("needs `{next}`");
-        diagnostic = if at == 0 {
-            diagnostic.at(entry.key.clone(), label)
-        } else {
-            diagnostic.see(entry.key.clone(), label)
-        };
+        diagnostic =
+            if at == 0 { diagnostic.at(entry.key.clone(), label) } else { diagnostic.see(entry.key.clone(), label) };
     }
     diagnostic.hint("give one of them a value of its own")
 }

@@ -4,6 +4,7 @@
 //! tasks or of when it runs.
 
 mod errand;
+mod git;
 mod shell;
 
 use std::path::PathBuf;
@@ -37,12 +38,8 @@ impl Work for Stages {
         let errand = Errand::new(lease, &self.home, &self.run);
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
-            Action::Git(_)
-            | Action::Template(_)
-            | Action::Engine(_)
-            | Action::Repository(_)
-            | Action::Serve(_)
-            | Action::Bench(_) => {
+            Action::Git(git) => git::perform(errand, &git).await,
+            Action::Template(_) | Action::Engine(_) | Action::Repository(_) | Action::Serve(_) | Action::Bench(_) => {
                 Err(Failure::new(FailureKind::Refused, "this kind of stage is not part of this build"))
             }
         }

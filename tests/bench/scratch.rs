@@ -1,10 +1,10 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
 use regatta::event::*;
 use regatta::plan::*;
 use regatta::runner::*;
 use regatta::store::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 fn main() {
     let dir = std::path::PathBuf::from(std::env::args().nth(1).unwrap());
     let n: usize = std::env::args().nth(2).unwrap().parse().unwrap();
@@ -18,17 +18,44 @@ fn main() {
         let mut reads = String::new();
         if layer == 0 {
             let f = dir.join(format!("src/{i}.txt"));
-            if !f.exists() { std::fs::write(f, format!("{i}\n")).unwrap(); }
+            if !f.exists() {
+                std::fs::write(f, format!("{i}\n")).unwrap();
+            }
             inputs.insert("src".to_string(), vec![format!("src/{i}.txt")]);
             reads = Reference::Input("src".into()).token();
         } else {
             let mut d = vec![];
-            for k in 0..3 { d.push(((layer - 1) * per + (i * 7 + k * 13) % per) as u32); }
-            d.sort(); d.dedup();
-            for x in d { needs.push(Need { task: x, data: true }); reads += &format!("{}/o ", Reference::Out(TaskId::new(format!("t{x}"))).token()); }
+            for k in 0..3 {
+                d.push(((layer - 1) * per + (i * 7 + k * 13) % per) as u32);
+            }
+            d.sort();
+            d.dedup();
+            for x in d {
+                needs.push(Need { task: x, data: true });
+                reads += &format!("{}/o ", Reference::Out(TaskId::new(format!("t{x}"))).token());
+            }
         }
         let action = serde_json::json!({"shell": format!("cat {reads} > o")}).to_string();
-        tasks.push(Task { id: TaskId::new(format!("t{i}")), stage: format!("t{i}"), about: None, lifetime: Lifetime::Step, skipped: None, kind: ActionKind::Shell, action, needs, inputs, outputs: vec![], env: BTreeMap::new(), secrets: vec![], gpus: 0, cpus: Some(1), timeout: None, retry: None, cache: true, resume: false });
+        tasks.push(Task {
+            id: TaskId::new(format!("t{i}")),
+            stage: format!("t{i}"),
+            about: None,
+            lifetime: Lifetime::Step,
+            skipped: None,
+            kind: ActionKind::Shell,
+            action,
+            needs,
+            inputs,
+            outputs: vec![],
+            env: BTreeMap::new(),
+            secrets: vec![],
+            gpus: 0,
+            cpus: Some(1),
+            timeout: None,
+            retry: None,
+            cache: true,
+            resume: false,
+        });
     }
     let plan = Arc::new(Plan { name: "x".into(), params: BTreeMap::new(), tasks });
     let t = Instant::now();
@@ -44,7 +71,21 @@ fn main() {
     let rt = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let opts = Options { jobs: 2, gpus: vec![], keep_going: false, parts: vec![Part::Run; n], forced: vec![false; n] };
     let work = Arc::new(regatta::stage::Stages::new(home.state(), id.clone()));
-    let s = rt.block_on(async { let (w, sh, dg) = (work, shelf.clone(), digests.clone()); tokio::spawn(run(plan.clone(), w, sh, dg, opts, id, Stop::new(), Arc::new(move |e| journal.lock().unwrap().append(&e).unwrap()))).await.unwrap() });
+    let s = rt.block_on(async {
+        let (w, sh, dg) = (work, shelf.clone(), digests.clone());
+        tokio::spawn(run(
+            plan.clone(),
+            w,
+            sh,
+            dg,
+            opts,
+            id,
+            Stop::new(),
+            Arc::new(move |e| journal.lock().unwrap().append(&e).unwrap()),
+        ))
+        .await
+        .unwrap()
+    });
     eprintln!("ran {:?} {:?} {:?}", t.elapsed(), s.tally, s.failures.first());
     shelf.sync().unwrap();
     digests.save(&home).unwrap();
