@@ -3,15 +3,18 @@
 //! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod engine;
 mod errand;
 mod git;
 mod shell;
+mod template;
 
 use std::path::PathBuf;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
 use crate::runner::{Lease, Work};
+pub use engine::engine_commands;
 use errand::Errand;
 
 /// Performs every kind of task on this machine.
