@@ -91,6 +91,10 @@ impl Diagnostics {
         self.list.extend(other.list);
     }
 
+    pub fn into_list(self) -> Vec<Diagnostic> {
+        self.list
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -59,8 +59,14 @@ impl Window {
         let end = source.line_start(source.line_of(last) + 1);
         // Same length in bytes, so that ranges stay right; control characters must not reach a terminal.
         let text = source.text().get(start..end).unwrap_or("");
-        let text = text.chars().map(|c| if c.is_ascii_control() && !matches!(c, '\n' | '\t') { ' ' } else { c });
-        Self { text: text.collect(), start, line }
+        let bytes = text.as_bytes();
+        let shown = text.char_indices().map(|(at, c)| match c {
+            '\n' | '\t' => c,
+            '\r' if bytes.get(at + 1) == Some(&b'\n') => c,
+            c if c.is_ascii_control() => ' ',
+            c => c,
+        });
+        Self { text: shown.collect(), start, line }
     }
 
     fn within(&self, byte: usize) -> usize {

@@ -1,1 +1,48 @@
-//! harness
+//! Makes requests arrive on schedule and measures the answers; ends in a verdict.
+//!
+//! Three parts are composed: when requests arrive (`arrival`), when the schedule ends (`spec::Until`), what they carry
+//! (`payload`); one driver (`drive`, `worker`) serves every combination. Open loop: arrivals are absolute, nothing is
+//! re-anchored or dropped, and latency counts from the *intended* time, so a stalled server cannot hide.
+//!
+//! ```text
+//!  Spec ─plan→ Schedule ─run→ records and pools ─summarise→ RunResult ─judge→ verdict
+//! ```
+//!
+//! Never starts a server, never prints, never decides what a verdict means for the pipeline.
+
+mod arrival;
+mod clock;
+mod collect;
+mod drive;
+mod error;
+mod exchange;
+mod files;
+mod headline;
+mod judge;
+mod link;
+mod metric;
+mod pacer;
+mod payload;
+mod plan;
+mod record;
+mod result;
+mod selfcheck;
+mod spec;
+mod summary;
+mod wire;
+mod worker;
+
+#[cfg(test)]
+mod golden;
+
+pub use drive::{Progress, run};
+pub use error::HarnessError;
+pub use files::{read_result, result_schema, write};
+pub use metric::{Interval, Metric};
+pub use plan::{Planned, Schedule, plan};
+pub use record::{Class, Ended, Record};
+pub use result::{
+    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, Reason, RunResult, Severity, Slice,
+    Tokens, Versions,
+};
+pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};

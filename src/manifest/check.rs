@@ -87,16 +87,23 @@ impl Walk<'_> {
             self.templates = before;
         }
         let label = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
-        for name in object.required.iter().filter(|name| !map.contains_key(name.as_str())) {
-            let missing = Diagnostic::error(format!("{label} needs `{name}`"));
-            let missing = missing.at(key.first_line(), format!("`{name}` is missing"));
-            let hint = match (path, name.as_str()) {
-                ("", "regatta") => Some("begin the file with `regatta: 1`".to_owned()),
-                _ => object.fields.get(name).map(|shape| format!("add `{name}: …`, {}", shape.describe())),
-            };
-            self.found.push(missing.maybe_hint(hint));
-        }
+        self.required(map, object, &label, key);
         self.one_of(map, object, &label, key);
+    }
+
+    fn required(&mut self, map: &Map, object: &Object, label: &str, key: &Span) {
+        let missing: Vec<&str> =
+            object.required.iter().map(String::as_str).filter(|name| !map.contains_key(*name)).collect();
+        let (Some(first), names) = (missing.first(), list_of(missing.iter().copied())) else { return };
+        let verb = if missing.len() == 1 { "is" } else { "are" };
+        let found = Diagnostic::error(format!("{label} needs {names}"));
+        let found = found.at(key.first_line(), format!("{names} {verb} missing"));
+        let hint = match (object.fields.get(*first), missing.len()) {
+            _ if *first == "regatta" => Some("begin the file with `regatta: 1`".to_owned()),
+            (Some(shape), 1) => Some(format!("add `{first}: …`, {}", shape.describe())),
+            _ => None,
+        };
+        self.found.push(found.maybe_hint(hint));
     }
 
     fn one_of(&mut self, map: &Map, object: &Object, label: &str, key: &Span) {
@@ -110,8 +117,12 @@ impl Walk<'_> {
             // A misspelled key was reported already and is most likely the one that is missing.
             [] if map.keys().any(|name| !object.fields.contains_key(name)) => {}
             [] => {
-                let what = if object.name == "stage" { "says nothing to do" } else { "says nothing" };
-                let found = Diagnostic::error(format!("{label} {what}")).at(key.first_line(), "no such key in here");
+                let what = match object.name.as_str() {
+                    "stage" => "has no action",
+                    "param" => "does not say what it may be",
+                    _ => "is empty",
+                };
+                let found = Diagnostic::error(format!("{label} {what}")).at(key.first_line(), "in here");
                 self.found.push(found.hint(format!("give exactly one of {}", keys())));
             }
             [first, second, rest @ ..] => {
@@ -148,9 +159,15 @@ impl Walk<'_> {
         let numeric = |shape: &Shape| matches!(shape, Shape::Int(_) | Shape::Number(_));
         match &node.tree {
             Tree::Number(_) | Tree::Bool(_) if wants(|shape| matches!(shape, Shape::Text)) => {
-                hint = Some(format!("put it into quotes: \"{}\"", node.span.text()));
+                let number = node.span.text();
+                hint = Some(match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
+                    "timeout" | "delay" | "duration" | "stall_timeout" | "ttft_p99" | "tpot_p99" => {
+                        format!("a duration has a unit: {number}s")
+                    }
+                    _ => format!("put it into quotes: \"{number}\""),
+                });
             }
-            Tree::Text(text) if wants(numeric) && text.parse::<f64>().is_ok() => {
+            Tree::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {
                 hint = Some(format!("remove the quotes: {text}"));
             }
             Tree::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => {

@@ -18,6 +18,9 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
 
+/// Begins the detail of an error that already says all there is to say: why, a line break, a hint.
+const BARE: char = '\u{1}';
+
 /// Evaluates texts against scopes.
 pub struct Expressions {
     env: Environment<'static>,
@@ -107,7 +110,7 @@ impl Expressions {
                 return Err(Error::new(ErrorKind::InvalidOperation, why));
             }
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err(Error::new(ErrorKind::InvalidOperation, format!("{}; {}", bare.why, bare.hint)));
+                return Err(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{}\n{}", bare.why, bare.hint)));
             }
             minijinja::escape_formatter(out, state, value)
         });
@@ -208,10 +211,14 @@ impl Expressions {
                 ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))
             }
             ErrorKind::UnknownFilter => {
-                let name = place.text().trim_start_matches(['|', ' ']);
-                let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                let known: Vec<&str> = FILTERS.to_vec();
-                ("unknown filter".to_owned(), did_you_mean(&name, known))
+                let name = detail.strip_prefix("filter ").and_then(|rest| rest.strip_suffix(" is unknown"));
+                let name = name.unwrap_or_default();
+                let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
+                return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
+            }
+            _ if detail.starts_with(BARE) => {
+                let (why, hint) = detail.trim_start_matches(BARE).split_once('\n').unwrap_or((&detail, ""));
+                return vec![Diagnostic::error(why).at(place, "").hint(hint)];
             }
             _ if detail.contains("`none`") => {
                 let hint = "give it a value, or choose one: {{ a or b }}".to_owned();

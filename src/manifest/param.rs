@@ -73,7 +73,8 @@ impl Chooser<'_> {
                 Ok(value) => Some((value, Origin::Default(default.node.span.clone()))),
                 Err(why) => {
                     let message = format!("the default of `{name}`: {}", why.what);
-                    found.push(why.on(Diagnostic::error(message)).at(default.node.span.first_line(), ""));
+                    let place = why.place.as_ref().unwrap_or(&default.node.span);
+                    found.push(why.on(Diagnostic::error(message)).at(place.first_line(), ""));
                     None
                 }
             };
@@ -148,7 +149,8 @@ impl Chooser<'_> {
             ("choice", _) => Err(must("one of the choices")),
             ("list", Tree::List(items)) => {
                 let items = items.iter().map(|item| match &rule.list {
-                    Some(ListRule::Of(_)) => list_item(&shown(&item.json()), rule.list.as_ref()),
+                    Some(ListRule::Of(_)) => list_item(&shown(&item.json()), rule.list.as_ref())
+                        .map_err(|why| Wrong { place: Some(item.span.clone()), ..why }),
                     _ => Ok(item.json()),
                 });
                 items.collect::<Result<_, _>>().map(Value::Array)
@@ -189,11 +191,13 @@ impl Chooser<'_> {
 struct Wrong {
     what: String,
     hint: Option<String>,
+    /// The part of the value that is wrong, if it has a place of its own.
+    place: Option<Span>,
 }
 
 impl Wrong {
     fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None }
+        Self { what: what.into(), hint: None, place: None }
     }
 
     fn hint(self, hint: impl Into<String>) -> Self {

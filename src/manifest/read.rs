@@ -142,7 +142,9 @@ impl Reader<'_> {
         }
         if self.wants_key() {
             let found = Diagnostic::error("a key must be a text").at(span.first_line(), "this is a list or a map");
-            self.found.push(found.hint("a value that begins with `{{` needs quotes: \"{{ … }}\""));
+            let hint =
+                span.text().starts_with('{').then(|| "a value that begins with `{{` needs quotes: \"{{ … }}\"".into());
+            self.found.push(found.maybe_hint(hint));
             return Flow::Break(());
         }
         if self.stack.len() >= MAX_DEPTH {

@@ -25,15 +25,8 @@ pub fn schema() -> Value {
         exactly_one(definitions, "Param", &PARAM_KINDS);
         definitions.insert("expression".to_owned(), template);
     }
-    if let Some(stages) = schema.pointer_mut("/properties/stages/additionalProperties") {
-        let stage = stages.take();
-        *stages = stage;
-    }
-    let file = json!({ "$id": "https://regatta.dev/schemas/manifest.json", "title": "Regatta manifest" });
-    if let (Some(schema), Some(file)) = (schema.as_object_mut(), file.as_object()) {
-        schema.extend(file.clone());
-        // A catalog or an included file is a part of a manifest and need not say the version.
-        schema.remove("$id");
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("title".to_owned(), json!("Regatta manifest"));
     }
     schema
 }
@@ -48,10 +41,8 @@ fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) 
 /// Allows an expression at every position below a definition, but not in place of the definition itself.
 fn below(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
-    for key in ["properties"] {
-        for field in object.get_mut(key).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-            or_expression(field);
-        }
+    for field in object.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        or_expression(field);
     }
     for key in ["additionalProperties", "items"] {
         if let Some(field) = object.get_mut(key) {

@@ -4,8 +4,16 @@
 //! a reference such as `{{ stages.engine.out }}` becomes a [`Reference`] in the text of the action; the runner
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 
+mod build;
+mod draw;
+mod expand;
+mod instance;
 mod reference;
+mod select;
+mod semantics;
+mod stages;
 mod task;
 
+pub use expand::expand;
 pub use reference::Reference;
 pub use task::{ActionKind, Lifetime, Need, Plan, RetryRule, Task};

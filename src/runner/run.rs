@@ -11,7 +11,7 @@ use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, own_patterns, reasons};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
-use crate::event::{Endpoint, Event, Failure, FailureKind, RunId, Stop, Tally, TaskId};
+use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, Tally, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
 
@@ -48,8 +48,10 @@ pub struct Summary {
     pub tally: Tally,
     pub failures: Vec<(TaskId, Failure)>,
     pub interrupted: bool,
-    /// The output folder of every step that is done.
-    pub outputs: Vec<(TaskId, PathBuf)>,
+    /// Every step that is done: what it said, and its output folder.
+    pub done: Vec<(TaskId, Done, PathBuf)>,
+    /// What was skipped, and why.
+    pub skipped: Vec<(TaskId, String)>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub rest: Option<Vec<(PathBuf, Stamp)>>,
 }
@@ -212,6 +214,7 @@ impl<W: Work> Runner<W> {
         for (ix, task) in self.plan.tasks.iter().enumerate() {
             if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == Part::Out) {
                 self.summary.tally.skipped += 1;
+                self.summary.skipped.push((task.id.clone(), why.clone()));
                 (self.emit)(Event::TaskSkipped { task: task.id.clone(), why: why.clone() });
             }
         }
@@ -269,7 +272,7 @@ impl<W: Work> Runner<W> {
                     out: Some(folder.clone()),
                 });
                 self.summary.tally.cached += 1;
-                self.summary.outputs.push((task.id.clone(), folder));
+                self.summary.done.push((task.id.clone(), record.done.clone(), folder));
                 self.made[ix as usize] = Some(Made::Output(record));
                 self.schedule.over(ix, Over::Cached);
             }
@@ -389,7 +392,7 @@ impl<W: Work> Runner<W> {
                     seconds,
                 });
                 self.summary.tally.ran += 1;
-                self.summary.outputs.push((task.id.clone(), folder));
+                self.summary.done.push((task.id.clone(), record.done.clone(), folder));
                 self.made[ix as usize] = Some(Made::Output(record));
                 self.schedule.over(ix, Over::Done);
             }

@@ -57,7 +57,7 @@ pub(super) fn replace_cache(path: &Path, bytes: &[u8]) -> Result<(), PathError> 
 
 /// Points a symbolic link at `target`, atomically; does nothing if it already does.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
-pub(super) fn point(link: &Path, target: &Path) -> Result<(), PathError> {
+pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     match fs::read_link(link) {
         Ok(now) if now == target => return Ok(()),
         Ok(_) => {}

@@ -42,6 +42,30 @@ pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec
     found
 }
 
+/// Output folders of tries that a crash cut off: no record names them, nobody was shown them, nothing continues in them.
+pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
+    let named = shelf.named_folders();
+    let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .collect();
+    let mut found: Vec<PathBuf> = fs::read_dir(home.outputs())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|item| {
+            let name = item.file_name().to_string_lossy().into_owned();
+            let folder = name.strip_suffix(".files").unwrap_or(&name);
+            !named.contains(folder) && !folder.ends_with("-resume") && !shown.contains(&item.path())
+        })
+        .map(|item| item.path())
+        .collect();
+    found.sort();
+    found
+}
+
 /// The folders of each task's newest `keep` outputs.
 fn kept_folders(shelf: &Shelf, keep: usize) -> HashSet<String> {
     let mut by_task: BTreeMap<TaskId, Vec<(String, String)>> = BTreeMap::new();

@@ -96,6 +96,14 @@ pub fn last_run(home: &Home) -> Option<RunId> {
     runs(home).pop()
 }
 
+/// Whether the last run came to its own end, whatever end that was. `false` after a crash or a `kill -9`.
+pub fn ended_well(home: &Home) -> bool {
+    let Some(run) = last_run(home) else { return true };
+    let Ok(bytes) = fs::read(home.run(&run).join("journal.jsonl")) else { return false };
+    let last = bytes.strip_suffix(b"\n").and_then(|b| b.rsplit(|b| *b == b'\n').next()).and_then(unseal);
+    matches!(last.and_then(|json| serde_json::from_slice(json).ok()), Some(Event::RunFinished { .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

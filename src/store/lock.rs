@@ -60,6 +60,19 @@ impl Lock {
         Ok(Taken::Yes(Self { file, unprotected }))
     }
 
+    /// Who holds the lock now, if anybody does. Takes it for an instant if it is free.
+    pub fn holder(home: &Home) -> Option<Held> {
+        let mut file = File::open(home.lock()).ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text).ok()?;
+                serde_json::from_str(&text).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// A second handle on the same open file: whoever has it holds the lock too.
     pub fn share(&self) -> std::io::Result<File> {
         self.file.try_clone()

@@ -9,7 +9,7 @@
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   failed/<task>        → the output folder of the last failed try
-//!   plans/<id>.plan      a manifest compiled to a plan, and what it was compiled from
+//!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
 //! latest/<task id>       → the output folder of each task
@@ -47,15 +47,15 @@ mod shelf;
 mod stamp;
 
 pub use digests::{Digests, InputError, InputState};
-pub use durable::PathError;
+pub use durable::{PathError, point};
 pub use explain::explain;
-pub use gc::{Garbage, garbage, remove};
+pub use gc::{Garbage, garbage, remove, unfinished};
 pub use home::Home;
-pub use journal::{Journal, ReadJournal, last_run, read_journal, runs};
+pub use journal::{Journal, ReadJournal, ended_well, last_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
 pub use lock::{Held, Lock, Taken};
 pub use outputs::{Sealed, seal_folder};
-pub use plans::{Compiled, Compiler, Rest};
+pub use plans::{Compiler, Origins, Rest};
 pub use record::Record;
 pub use shelf::{Look, Shelf};
 pub use stamp::Stamp;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, replace_cache};
 use super::{Home, Stamp};
-use crate::event::{Digest, Hasher, Tally};
+use crate::event::{Digest, Hasher};
 
 /// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.
 #[derive(Clone, Debug)]
@@ -21,21 +21,21 @@ pub struct Compiler {
 }
 
 /// What a plan was made from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Compiled<P> {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Origins {
     /// Files that were read: absolute path, and the digest of the text.
     pub sources: Vec<(PathBuf, Digest)>,
     /// Files that would have been read first, had they been there.
     pub absent: Vec<PathBuf>,
     /// Environment variables that were asked for.
     pub env: Vec<(String, Option<String>)>,
-    pub plan: P,
 }
 
 /// All that has to be unchanged for a whole run to be a no-op.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rest {
-    pub tally: Tally,
+    /// The events that tell of it, one JSON object a line: what a run that looks at every task would say.
+    pub told: String,
     pub look_at: Vec<(PathBuf, Stamp)>,
 }
 
@@ -58,20 +58,28 @@ impl Compiler {
         self.folder.join(format!("{}.{suffix}", self.id.short()))
     }
 
-    /// The plan, if everything it was made from is still the same. `env` answers for environment variables.
-    pub fn plan<P: DeserializeOwned>(&self, env: impl Fn(&str) -> Option<String>) -> Option<P> {
-        let compiled: Compiled<P> = read(&self.path("plan"))?;
-        let same = compiled.env.iter().all(|(name, value)| env(name) == *value)
-            && compiled.absent.iter().all(|path| !path.exists())
-            && compiled
+    /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
+    pub fn is_fresh(&self, env: impl Fn(&str) -> Option<String>) -> bool {
+        let Some(origins) = read::<Origins>(&self.path("from")) else { return false };
+        origins.env.iter().all(|(name, value)| env(name) == *value)
+            && origins.absent.iter().all(|path| !path.exists())
+            && origins
                 .sources
                 .iter()
-                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
-        same.then_some(compiled.plan)
+                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest))
     }
 
-    pub fn keep_plan<P: Serialize>(&self, compiled: &Compiled<P>) -> Result<(), PathError> {
-        self.write("plan", compiled)
+    /// The plan as it was kept. Ask [`Self::is_fresh`] first.
+    pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
+        read(&self.path("plan"))
+    }
+
+    /// The origins are written last: a plan without them is not used.
+    pub fn keep_plan<P: Serialize>(&self, origins: &Origins, plan: &P) -> Result<(), PathError> {
+        let _ = fs::remove_file(self.path("from"));
+        self.drop_rest();
+        self.write("plan", plan)?;
+        self.write("from", origins)
     }
 
     /// What the last wholly successful run left to look at.

@@ -1,3 +1,5 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
+mod diagnostics;
+mod language;
 mod processes;

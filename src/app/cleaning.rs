@@ -1,0 +1,82 @@
+//! `regatta gc` and `regatta clean`: what could go; with `--yes`, gone.
+
+use std::fs;
+use std::path::Path;
+
+use super::project::Project;
+use super::{Trouble, say};
+use crate::cli::{Exit, Gc, Global};
+use crate::event::RunId;
+use crate::store::{Garbage, Home, Lock, Shelf, Taken, garbage, remove};
+
+pub(super) fn gc(global: &Global, request: Gc) -> Result<Exit, Trouble> {
+    let home = Project::here(global)?.home;
+    let _lock = if request.yes { lock(&home)? } else { None };
+    let shelf = Shelf::open(&home)?;
+    let found = garbage(&home, &shelf, request.keep, request.keep.max(1));
+    tell(&home, &found, request.yes);
+    if request.yes {
+        remove(&home, &shelf, &found)?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
+    let home = Project::here(global)?.home;
+    let _lock = if yes { lock(&home)? } else { None };
+    let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
+        .into_iter()
+        .filter(|path| path.exists())
+        .map(|path| Garbage { bytes: size(&path), why: "all state of this project".to_owned(), path })
+        .collect();
+    tell(&home, &all, yes);
+    if yes {
+        for item in &all {
+            fs::remove_dir_all(&item.path)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Nothing is removed under a run. `None` where there is no state at all.
+fn lock(home: &Home) -> Result<Option<Lock>, Trouble> {
+    if !home.state().exists() {
+        return Ok(None);
+    }
+    match Lock::try_take(home, &RunId::new("cleaning"))? {
+        Taken::Yes(lock) => Ok(Some(lock)),
+        Taken::No(held) => {
+            let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
+            Err(Trouble::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
+        }
+    }
+}
+
+fn tell(home: &Home, found: &[Garbage], yes: bool) {
+    let base = home.project();
+    for item in found {
+        let path = item.path.strip_prefix(base).unwrap_or(&item.path);
+        say(&format!("{:>10}  {}  {}\n", human(item.bytes), path.display(), item.why));
+    }
+    let total = human(found.iter().map(|item| item.bytes).sum());
+    match (found.len(), yes) {
+        (0, _) => say("nothing to remove\n"),
+        (n, true) => say(&format!("{n} removed, {total}\n")),
+        (n, false) => say(&format!("{n} would go, {total}; `--yes` removes them\n")),
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
+}
+
+fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}

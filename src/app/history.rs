@@ -1,0 +1,158 @@
+//! What happened: `status`, `logs`, `report`, and the page that a run leaves.
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::project::Project;
+use super::{Trouble, say};
+use crate::cli::{self, Exit, Global, Logs, Status};
+use crate::event::{Done, RunId, TaskId};
+use crate::plan::Plan;
+use crate::report::{self, Paint, Story, html};
+use crate::store::{Home, Lock, last_run, point, read_journal, runs};
+
+pub(super) fn status(global: &Global, request: Status) -> Result<Exit, Trouble> {
+    let home = Project::here(global)?.home;
+    let Some(run) = last_run(&home) else { return Err(nothing_ran()) };
+    let story = story_of(&home, &run)?;
+    let alive = story.finished.is_none() && is_held(&home, &run);
+    say(&if request.json {
+        report::tables::status_json(&story, alive)
+    } else {
+        report::tables::status(&story, alive, Paint::chosen(global.color.choice()))
+    });
+    Ok(Exit::Done)
+}
+
+fn nothing_ran() -> Trouble {
+    Trouble::Usage("nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned())
+}
+
+fn story_of(home: &Home, run: &RunId) -> Result<Story, Trouble> {
+    let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
+    let mut story = Story::new();
+    for event in &journal.events {
+        story.fold(event);
+    }
+    Ok(story)
+}
+
+/// Whether that run's process is still there: it holds the lock, and the lock says so.
+fn is_held(home: &Home, run: &RunId) -> bool {
+    if !home.lock().exists() {
+        return false;
+    }
+    Lock::holder(home).is_some_and(|held| held.run == run.as_str())
+}
+
+/// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.
+pub(super) fn logs(global: &Global, request: &Logs) -> Result<Exit, Trouble> {
+    let home = Project::here(global)?.home;
+    let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
+    let Some(wanted) = &request.stage else {
+        for log in logs_in(&home.run(&newest)) {
+            say(&format!("{}\n", name_of(&log)));
+        }
+        return Ok(Exit::Done);
+    };
+    let file = TaskId::new(wanted.as_str()).file_name();
+    for run in runs(&home).iter().rev() {
+        let logs = logs_in(&home.run(run));
+        let exact = logs.iter().find(|log| name_of(log) == file);
+        let instances: Vec<_> = logs.iter().filter(|log| name_of(log).starts_with(&format!("{file}."))).collect();
+        match (exact, instances.as_slice()) {
+            (Some(log), _) => return show(&home, &newest, log, request.follow),
+            (None, [log]) => return show(&home, &newest, log, request.follow),
+            (None, []) => {}
+            (None, several) => {
+                let names: Vec<String> = several.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect();
+                return Err(Trouble::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
+            }
+        }
+    }
+    let known: Vec<String> = logs_in(&home.run(&newest)).iter().map(|log| name_of(log)).collect();
+    let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
+    let hint = hint.map_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned(), |h| h);
+    Err(Trouble::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
+}
+
+fn logs_in(folder: &Path) -> Vec<PathBuf> {
+    let mut logs: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|item| item.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "log"))
+        .collect();
+    logs.sort();
+    logs
+}
+
+fn name_of(log: &Path) -> String {
+    log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<Exit, Trouble> {
+    let mut file = fs::File::open(log)?;
+    loop {
+        // Ask first, read after: what is written before the run ends is then always shown.
+        let going_on = follow && is_held(home, run);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        say(&String::from_utf8_lossy(&bytes));
+        if !going_on {
+            return Ok(Exit::Done);
+        }
+        thread::sleep(Duration::from_millis(100));
+        let at = file.stream_position()?;
+        file.seek(SeekFrom::Start(at))?;
+    }
+}
+
+pub(super) fn report(global: &Global, request: &cli::Report) -> Result<Exit, Trouble> {
+    let home = Project::here(global)?.home;
+    let run = match &request.run {
+        Some(name) => RunId::new(name.as_str()),
+        None => last_run(&home).ok_or_else(nothing_ran)?,
+    };
+    let page = home.run(&run).join("report.html");
+    if !page.is_file() {
+        let known: Vec<String> = runs(&home).iter().map(ToString::to_string).collect();
+        return Err(Trouble::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
+    }
+    say(&format!("{}\n", page.display()));
+    Ok(Exit::Done)
+}
+
+/// The page of a run, with the results of all its benchmarks, cached ones too. Its place.
+pub(super) fn write_report(
+    home: &Home,
+    run: &RunId,
+    story: &Story,
+    plan: &Plan,
+    done: &[(TaskId, Done, PathBuf)],
+) -> Result<PathBuf, Trouble> {
+    let mut results = Vec::new();
+    let failed = story.tasks.iter().filter_map(|(task, chapter)| {
+        Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?))
+    });
+    let outputs = done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed);
+    for (task, out) in outputs {
+        if let Ok(text) = fs::read(out.join("result.json"))
+            && let Ok(result) = serde_json::from_slice(&text)
+        {
+            results.push((task, result));
+        }
+    }
+    results.sort_by(|a: &(TaskId, serde_json::Value), b| a.0.cmp(&b.0));
+    let about = html::About { params: plan.params.clone(), ..html::About::default() };
+    let page = html::render(story, &about, &results, Some(plan));
+    let path = home.run(run).join("report.html");
+    fs::write(&path, page)?;
+    let link = home.latest().join("report.html");
+    point(&link, &path)?;
+    Ok(link)
+}

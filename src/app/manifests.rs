@@ -1,0 +1,94 @@
+//! Commands about manifests as such: `check, show, list, schema, init`.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use super::project::{Project, colored};
+use super::{Trouble, say, say_error};
+use crate::cli::{Check, Exit, Global, Init, List, SchemaOf, Show};
+use crate::manifest::{catalogue, schema as manifest_schema, shipped};
+use crate::plan::expand;
+use crate::report::{self, Paint};
+
+/// Every mistake of every manifest; one line for each good one.
+pub(super) fn check(global: &Global, request: &Check) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let mut exit = Exit::Done;
+    for name in &request.manifests {
+        let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
+        match checked {
+            Ok(plan) => say(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
+            Err(Trouble::Manifest(found)) => {
+                exit = Exit::Usage;
+                say_error(&found.render(colored(global.color.choice())));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(exit)
+}
+
+pub(super) fn show(global: &Global, request: &Show) -> Result<Exit, Trouble> {
+    let manifest = Project::here(global)?.manifest(&request.manifest, &request.settings)?;
+    let values: Vec<report::Shown> = manifest
+        .values()
+        .into_iter()
+        .map(|shown| report::Shown { path: shown.path, value: shown.value, from: shown.origin })
+        .collect();
+    say(&if request.json {
+        report::tables::show_json(&values)
+    } else {
+        report::tables::show(&values, Paint::chosen(global.color.choice()))
+    });
+    Ok(Exit::Done)
+}
+
+pub(super) fn list(global: &Global, request: List) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let all: Vec<report::Listed> = catalogue(&project.library)
+        .into_iter()
+        .map(|listed| report::Listed {
+            name: listed.name,
+            path: listed.location,
+            about: match listed.broken {
+                Some(error) => Some(format!("broken: {error}")),
+                None => listed.about,
+            },
+        })
+        .collect();
+    say(&if request.json {
+        report::tables::list_json(&all)
+    } else {
+        report::tables::list(&all, Paint::chosen(global.color.choice()))
+    });
+    Ok(Exit::Done)
+}
+
+pub(super) fn schema(which: SchemaOf) -> Result<Exit, Trouble> {
+    let schema = match which {
+        SchemaOf::Manifest => manifest_schema(),
+        SchemaOf::Result => crate::harness::result_schema(),
+    };
+    say(&format!("{:#}\n", schema));
+    Ok(Exit::Done)
+}
+
+/// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.
+pub(super) fn init(request: &Init) -> Result<Exit, Trouble> {
+    let (mut written, mut kept) = (0, 0);
+    for (path, bytes) in shipped() {
+        let target = request.folder.join(&path);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match fs::File::create_new(&target).and_then(|mut file| std::io::Write::write_all(&mut file, bytes)) {
+            Ok(()) => written += 1,
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => kept += 1,
+            Err(e) => return Err(anyhow::Error::from(e).context(format!("cannot write {}", target.display())).into()),
+        }
+    }
+    let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
+    say(&format!("{written} files written to {}{kept}\n", request.folder.display()));
+    say("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
+    Ok(Exit::Done)
+}

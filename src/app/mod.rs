@@ -1,0 +1,102 @@
+//! The only place that knows every room: what was asked for → who does it → the exit code.
+
+mod cleaning;
+mod history;
+mod manifests;
+mod planning;
+mod project;
+mod run;
+mod simulate;
+
+use std::io::{Write as _, stdin, stdout};
+use std::process::ExitCode;
+
+use crate::cli::{self, Exit, Job, Request};
+use crate::diag::Diagnostics;
+
+/// Reads the command line and does what it says.
+pub fn main() -> ExitCode {
+    let request = match cli::parse(std::env::args_os()) {
+        Ok(request) => request,
+        Err(refused) => {
+            let _ = refused.print();
+            return refused.exit().into();
+        }
+    };
+    let color = request.global.color.choice();
+    color.write_global();
+    match perform(request) {
+        Ok(exit) => exit.into(),
+        Err(Trouble::Manifest(found)) => {
+            say_error(&found.render(project::colored(color)));
+            Exit::Usage.into()
+        }
+        Err(Trouble::Usage(what)) => {
+            say_error(&format!("error: {what}\n"));
+            Exit::Usage.into()
+        }
+        Err(Trouble::Other(error)) => {
+            say_error(&format!("error: {error:#}\n"));
+            Exit::Failed.into()
+        }
+    }
+}
+
+fn perform(request: Request) -> Result<Exit, Trouble> {
+    let Request { global, job } = request;
+    match job {
+        Job::Run(request) => run::run(&global, &request),
+        Job::Plan(request) => planning::plan(&global, &request),
+        Job::Check(request) => manifests::check(&global, &request),
+        Job::Show(request) => manifests::show(&global, &request),
+        Job::List(request) => manifests::list(&global, request),
+        Job::Schema(which) => manifests::schema(which),
+        Job::Init(request) => manifests::init(&request),
+        Job::Status(request) => history::status(&global, request),
+        Job::Logs(request) => history::logs(&global, &request),
+        Job::Report(request) => history::report(&global, &request),
+        Job::Clean { yes } => cleaning::clean(&global, yes),
+        Job::Gc(request) => cleaning::gc(&global, request),
+        Job::Simulate(request) => simulate::serve(&request),
+        Job::Completions(shell) => {
+            cli::completions(shell, &mut stdout());
+            Ok(Exit::Done)
+        }
+        Job::Warden { run } => {
+            crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// What keeps a command from being done, by its exit code.
+enum Trouble {
+    /// Mistakes with places: 2.
+    Manifest(Diagnostics),
+    /// What was asked for makes no sense here: 2.
+    Usage(String),
+    /// Regatta cannot go on: 1.
+    Other(anyhow::Error),
+}
+
+impl From<Diagnostics> for Trouble {
+    fn from(found: Diagnostics) -> Self {
+        Self::Manifest(found)
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// To stdout; a reader who has gone away is no error of ours.
+fn say(text: &str) {
+    let _ = anstream::stdout().write_all(text.as_bytes());
+    let _ = anstream::stdout().flush();
+}
+
+fn say_error(text: &str) {
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,118 @@
+//! One project folder: its state, its manifests, and a manifest's plan, compiled once.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::Trouble;
+use crate::cli::{Force, Global, Select, Setting};
+use crate::manifest::{Given, Library, Manifest, load};
+use crate::plan::{Plan, expand};
+use crate::runner::{Options, Part, parts};
+use crate::store::{Compiler, Home, Origins};
+
+pub(super) struct Project {
+    pub home: Home,
+    pub library: Library,
+}
+
+impl Project {
+    /// The current folder. Touches nothing.
+    pub(super) fn here(global: &Global) -> Result<Self, Trouble> {
+        let folder = env::current_dir()?;
+        let state = folder.join(&global.home);
+        Ok(Self { library: Library::new(&folder), home: Home::new(folder, state) })
+    }
+
+    /// A manifest with what was given on the command line and in the environment.
+    pub(super) fn manifest(&self, name: &str, settings: &[Setting]) -> Result<Manifest, Trouble> {
+        Ok(load(&self.library, name, &given(settings))?)
+    }
+
+    /// Names one way to compile a manifest.
+    pub(super) fn compiler(&self, name: &str, settings: &[Setting], select: &Select) -> Compiler {
+        let mut words = vec![name.to_owned()];
+        words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
+        words.extend(select.until.iter().map(|s| format!("--until {s}")));
+        words.extend(select.only.iter().map(|s| format!("--only {s}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Compiler::new(&self.home, &words)
+    }
+
+    /// The plan, from what was compiled before if nothing that it was made from has changed. `keep` writes it down.
+    pub(super) fn plan(
+        &self,
+        name: &str,
+        settings: &[Setting],
+        compiler: &Compiler,
+        keep: bool,
+    ) -> Result<Plan, Trouble> {
+        if compiler.is_fresh(|name| env::var(name).ok())
+            && let Some(plan) = compiler.plan()
+        {
+            return Ok(plan);
+        }
+        let manifest = self.manifest(name, settings)?;
+        let plan = expand(&manifest)?;
+        if keep {
+            // Only a cache: a run must not fail because it could not be written.
+            let _ = compiler.keep_plan(&self.origins(name, &manifest), &plan);
+        }
+        Ok(plan)
+    }
+
+    fn origins(&self, name: &str, manifest: &Manifest) -> Origins {
+        let root = self.home.project();
+        let mut sources = Vec::new();
+        let mut absent = Vec::new();
+        for (source, digest) in manifest.sources() {
+            match source.strip_prefix("shipped:") {
+                // A file of the project with that name would hide the shipped one.
+                Some(shipped) => absent.push(root.join(shipped)),
+                None => sources.push((root.join(source), *digest)),
+            }
+        }
+        let first = [PathBuf::from(name), format!("manifests/{name}.yaml").into()];
+        let looked_at = first.into_iter().map(|path| root.join(path)).filter(|path| path.is_absolute());
+        absent.extend(looked_at.filter(|path| !path.exists()));
+        Origins { sources, absent, env: manifest.environment().clone().into_iter().collect() }
+    }
+}
+
+fn given(settings: &[Setting]) -> Given {
+    Given {
+        params: settings.iter().map(|s| (s.key.clone(), s.value.clone())).collect(),
+        env: env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// Which tasks are part of the run, and which run even if they are done.
+pub(super) fn options(plan: &Plan, select: &Select, jobs: u32, gpus: Vec<u32>, keep_going: bool) -> Result<Options, Trouble> {
+    let chosen = plan.select(&select.until, &select.only)?;
+    let parts = parts(plan, &chosen, !select.only.is_empty());
+    let forced = match &select.force {
+        Force::Nothing => vec![false; plan.tasks.len()],
+        Force::All => parts.iter().map(|part| *part == Part::Run).collect(),
+        Force::Stages(names) => plan.select(&[], names)?,
+    };
+    Ok(Options { jobs, gpus, keep_going, parts, forced })
+}
+
+/// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.
+pub(super) fn gpus_here() -> Vec<u32> {
+    if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
+        return list.split(',').filter_map(|id| id.trim().parse().ok()).collect();
+    }
+    (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).collect()
+}
+
+pub(super) fn colored(color: anstream::ColorChoice) -> bool {
+    use std::io::IsTerminal as _;
+    match color {
+        anstream::ColorChoice::Never => false,
+        anstream::ColorChoice::Auto => std::io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),
+        _ => true,
+    }
+}

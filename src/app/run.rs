@@ -1,0 +1,368 @@
+//! `regatta run`: the lock, the journal, the warden, the loop, the story, the exit code.
+
+use std::env;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::project::{Project, gpus_here, options};
+use super::{Trouble, history};
+use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness};
+use crate::event::{Event, RunId, Stop, Tally};
+use crate::plan::Plan;
+use crate::process::{self, Warden};
+use crate::report::{Live, Look, Places};
+use crate::runner::{self, Emit, Options, Summary};
+use crate::stage::Stages;
+use crate::store::{Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, ended_well, unfinished};
+
+pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
+    let begun = Instant::now();
+    let project = Project::here(global)?;
+    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    let look = Look {
+        json_lines: request.events == EventsAs::JsonLines,
+        quiet: global.loudness == Loudness::Quiet,
+        verbose: matches!(global.loudness, Loudness::Verbose(_)),
+        color: global.color.choice(),
+    };
+    if request.select.force == Force::Nothing
+        && compiler.is_fresh(|name| env::var(name).ok())
+        && let Some(rest) = compiler.rest()
+        && rest.holds()
+    {
+        return Ok(nothing_to_do(&rest, look, &project.home, begun));
+    }
+    let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
+    let gpus = match &request.gpus {
+        None => gpus_here(),
+        Some(Gpus::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
+        Some(Gpus::These(ids)) => ids.clone(),
+    };
+    let options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
+    let errand = Errand { project, plan, options, compiler, manifest: request.manifest.clone(), look, begun };
+    errand.go()
+}
+
+/// Everything was looked at, and nothing has changed since the last run.
+fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Exit {
+    let mut live = Live::new(look);
+    for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+        let event = match event {
+            Event::RunFinished { tally, exit, .. } => {
+                Event::RunFinished { tally, exit, seconds: begun.elapsed().as_secs_f64() }
+            }
+            event => event,
+        };
+        live.event(&event);
+    }
+    live.finish(&places(home));
+    Exit::Done
+}
+
+struct Errand {
+    project: Project,
+    plan: Plan,
+    options: Options,
+    compiler: Compiler,
+    manifest: String,
+    look: Look,
+    begun: Instant,
+}
+
+impl Errand {
+    fn go(self) -> Result<Exit, Trouble> {
+        let home = self.project.home.clone();
+        let id = run_id();
+        let stop = Stop::new();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let teller = Teller::start(self.look);
+        let signals = runtime.spawn(heed_signals(stop.clone(), teller.send.clone()));
+        process::adopt_orphans()?;
+        let Some(lock) = take_lock(&home, &id, &stop, &teller)? else {
+            signals.abort();
+            teller.close();
+            return Ok(Exit::Interrupted);
+        };
+        let crashed = !ended_well(&home);
+        let shelf = Arc::new(Shelf::open(&home)?);
+        shelf.begin()?;
+        let digests = Arc::new(Digests::load(&home));
+        let sink = Arc::new(Sink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
+        let emit: Emit = {
+            let sink = Arc::clone(&sink);
+            Arc::new(move |event| sink.take(&event))
+        };
+        emit(Event::RunStarted {
+            run: id.clone(),
+            manifest: self.manifest.clone(),
+            params: self.plan.params.clone(),
+            tasks: self.options.parts.iter().filter(|part| **part != runner::Part::Out).count(),
+            jobs: self.options.jobs as usize,
+            at: jiff::Timestamp::now().to_string(),
+            pid: std::process::id(),
+        });
+        if lock.unprotected {
+            let text = "this filesystem has no locks: two runs of this project at once would not see each other";
+            emit(Event::Notice { task: None, text: text.to_owned() });
+        }
+        if crashed {
+            clear_up_after_crash(&home, &shelf, &emit);
+        }
+        let plan = Arc::new(self.plan);
+        let stages = Arc::new(Stages::new(home.state(), id.clone()));
+        let summary = runtime.block_on(async {
+            let running = runner::run(
+                Arc::clone(&plan),
+                stages,
+                Arc::clone(&shelf),
+                Arc::clone(&digests),
+                self.options,
+                id.clone(),
+                stop.clone(),
+                Arc::clone(&emit),
+            );
+            let summary = tokio::spawn(running).await;
+            for leftover in process::sweep(Duration::from_secs(1)).await {
+                let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
+                emit(Event::Notice { task: None, text });
+            }
+            summary
+        })?;
+        signals.abort();
+        shelf.sync()?;
+        let _ = digests.save(&home);
+        let exit = exit_of(&summary);
+        emit(Event::RunFinished {
+            tally: summary.tally,
+            exit: exit.code(),
+            seconds: self.begun.elapsed().as_secs_f64(),
+        });
+        let broken = sink.finish();
+        let live = teller.close();
+        let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
+        let places = Places { logs: Some(home.run(&id)), report: report.ok(), ..places(&home) };
+        live.finish(&places);
+        if let Some(error) = broken {
+            return Err(anyhow::Error::from(error).context("the run was stopped, because its journal could not be written").into());
+        }
+        keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
+        drop(lock);
+        Ok(exit)
+    }
+}
+
+fn run_id() -> RunId {
+    let now = jiff::Zoned::now();
+    RunId::new(format!("{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id()))
+}
+
+/// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
+fn take_lock(home: &Home, id: &RunId, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
+    let mut said = false;
+    loop {
+        match Lock::try_take(home, id)? {
+            Taken::Yes(lock) => return Ok(Some(lock)),
+            Taken::No(held) => {
+                if !said {
+                    said = true;
+                    let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
+                    let _ = teller.send.send(Some(Event::Waiting { run, pid }));
+                }
+                if stop.is_asked() {
+                    return Ok(None);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Ends what a dead run left running, and removes what its unfinished tries left.
+fn clear_up_after_crash(home: &Home, shelf: &Shelf, emit: &Emit) {
+    for leftover in process::reap(home.state()) {
+        let text = format!("ended {} ({}), which an earlier run left running", leftover.pid, leftover.command);
+        emit(Event::Notice { task: None, text });
+    }
+    for folder in unfinished(home, shelf) {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
+fn exit_of(summary: &Summary) -> Exit {
+    if summary.interrupted {
+        return Exit::Interrupted;
+    }
+    Exit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
+}
+
+fn places(home: &Home) -> Places {
+    let report = home.latest().join("report.html");
+    Places { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+}
+
+/// Writes down what makes the next run a no-op, if this one left everything done.
+fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: &Summary, manifest: &str) {
+    /// With more tasks than this the next run says how many there are, not each.
+    const EACH: usize = 200;
+    let Some(look_at) = summary.rest.clone() else { return compiler.drop_rest() };
+    let cached = summary.tally.ran + summary.tally.cached;
+    let started = Event::RunStarted {
+        run: id.clone(),
+        manifest: manifest.to_owned(),
+        params: plan.params.clone(),
+        tasks: cached + summary.tally.skipped,
+        jobs: 0,
+        at: String::new(),
+        pid: 0,
+    };
+    let mut told = vec![started];
+    if cached <= EACH {
+        told.extend(summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }));
+        told.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
+            task: task.clone(),
+            done: done.clone(),
+            out: Some(out.clone()),
+        }));
+    } else {
+        told.push(Event::AllCached { tasks: cached });
+    }
+    let tally = Tally { cached, skipped: summary.tally.skipped, ..Tally::default() };
+    told.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
+    let told = told.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
+    let _ = compiler.keep_rest(&Rest { told, look_at });
+}
+
+/// Where every event goes: the journal first, then the warden, then the teller.
+struct Sink {
+    inner: Mutex<Inner>,
+    teller: Sender<Option<Event>>,
+    stop: Stop,
+    exe: PathBuf,
+    id: RunId,
+}
+
+struct Inner {
+    journal: Journal,
+    warden: Option<Warden>,
+    hold: Option<std::fs::File>,
+    broken: Option<crate::store::PathError>,
+}
+
+impl Sink {
+    fn new(home: &Home, id: &RunId, lock: &Lock, teller: Sender<Option<Event>>, stop: Stop) -> Result<Self, Trouble> {
+        let inner = Inner {
+            journal: Journal::create(home, id)?,
+            warden: None,
+            hold: Some(lock.share()?),
+            broken: None,
+        };
+        Ok(Self { inner: Mutex::new(inner), teller, stop, exe: env::current_exe()?, id: id.clone() })
+    }
+
+    fn take(&self, event: &Event) {
+        {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = inner.journal.append(event) {
+                // What is not journaled must not go on happening.
+                inner.broken.get_or_insert(error);
+                self.stop.gently();
+            }
+            match event {
+                Event::TaskStarted { .. } => {
+                    if let Some(hold) = inner.hold.take() {
+                        inner.warden = Warden::start(&self.exe, &self.id, hold).ok();
+                    }
+                }
+                Event::ProcessStarted { pgid, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.add(*pgid);
+                    }
+                }
+                Event::ProcessEnded { pgid, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.remove(*pgid);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let _ = self.teller.send(Some(event.clone()));
+    }
+
+    /// The run has ended in order. What the journal could not take, if anything.
+    fn finish(&self) -> Option<crate::store::PathError> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.hold = None;
+        if let Some(warden) = inner.warden.take() {
+            warden.finish();
+        }
+        inner.broken.take()
+    }
+}
+
+/// A thread that tells the story, so that a slow terminal holds nothing up.
+struct Teller {
+    /// `None` is the end: signals may come for as long as the process lives.
+    send: Sender<Option<Event>>,
+    thread: thread::JoinHandle<Live>,
+}
+
+impl Teller {
+    fn start(look: Look) -> Self {
+        let (send, receive) = channel();
+        Self { send, thread: thread::spawn(move || tell(Live::new(look), &receive)) }
+    }
+
+    fn close(self) -> Live {
+        let _ = self.send.send(None);
+        self.thread.join().unwrap_or_else(|_| Live::new(Look::default()))
+    }
+}
+
+fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
+    /// How often clocks move while nothing happens.
+    const TICK: Duration = Duration::from_millis(100);
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(Some(event)) => live.event(&event),
+            Err(RecvTimeoutError::Timeout) => live.tick(),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
+        }
+    }
+}
+
+/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest.
+async fn heed_signals(stop: Stop, teller: Sender<Option<Event>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else { return };
+    for asked in 1.. {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+            _ = hup.recv() => {}
+        }
+        let why = match asked {
+            1 => {
+                stop.gently();
+                "stopping; once more kills what runs"
+            }
+            2 => {
+                stop.now();
+                "killing what runs"
+            }
+            _ => leave(),
+        };
+        let _ = teller.send(Some(Event::Stopping { why: why.to_owned() }));
+    }
+}
+
+#[expect(clippy::exit, reason = "the third request to stop: somebody wants us gone, and the warden ends the rest")]
+fn leave() -> ! {
+    std::process::exit(i32::from(Exit::Interrupted.code()))
+}

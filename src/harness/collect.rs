@@ -1,0 +1,140 @@
+//! Gathers ended requests of one worker: exact records, histograms for token pools, tokens per second.
+
+use hdrhistogram::Histogram;
+
+use super::record::{Chunk, Ended, Record};
+
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3_600 * SECOND;
+const DIGITS: u8 = 3;
+
+/// Many values of one kind: mean, min and max exact, percentiles to 3 digits.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    histogram: Histogram<u64>,
+    /// Weighted sum, ns.
+    sum: f64,
+    count: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Pool {
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, HOUR, DIGITS).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        Self { histogram, sum: 0.0, count: 0, min: u64::MAX, max: 0 }
+    }
+
+    /// `ns`, counted `times` times.
+    pub fn add(&mut self, ns: f64, times: u64) {
+        let whole = ns.round() as u64;
+        self.histogram.saturating_record_n(whole, times);
+        self.sum += ns * times as f64;
+        self.count += times;
+        self.min = self.min.min(whole);
+        self.max = self.max.max(whole);
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        // Equal bounds, so it cannot be out of range.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum += other.sum;
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    pub fn range(&self) -> Option<(u64, u64)> {
+        (self.count > 0).then_some((self.min, self.max))
+    }
+
+    /// The sorted element floor(N·p), to 3 digits.
+    pub fn percentile(&self, p: f64) -> Option<u64> {
+        let rank = ((self.count as f64 * p).floor() as u64).min(self.count.checked_sub(1)?);
+        // The histogram's rank is a count from 1; the half keeps rounding from falling to either side.
+        Some(self.histogram.value_at_quantile((rank as f64 + 0.5) / self.count as f64))
+    }
+}
+
+/// What one worker knows at the end.
+#[derive(Debug)]
+pub(super) struct Collector {
+    pub records: Vec<Record>,
+    /// Each gap over the tokens of the later chunk, that many times; successful requests.
+    pub itl_token: Pool,
+    /// Gaps between chunks; successful requests.
+    pub icl: Pool,
+    /// Time from the socket read to our hands.
+    pub backlog: Pool,
+    /// Tokens of all requests by the second they came in.
+    pub tokens_by_second: Vec<u64>,
+    /// Chunks that shared a socket read with the one before them.
+    pub coalesced: u64,
+    pub chunks: u64,
+}
+
+impl Collector {
+    pub fn new() -> Self {
+        Self {
+            records: Vec::new(),
+            itl_token: Pool::new(),
+            icl: Pool::new(),
+            backlog: Pool::new(),
+            tokens_by_second: Vec::new(),
+            coalesced: 0,
+            chunks: 0,
+        }
+    }
+
+    /// Takes an ended request. The record's token fields are filled from its chunks.
+    pub fn take(&mut self, mut record: Record, chunks: &[Chunk]) {
+        if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
+            record.first_tokens = first.tokens;
+            record.t_first = Some(first.t_read);
+            record.t_last = Some(last.t_read);
+            record.chunks = chunks.len() as u32;
+            record.tokens = chunks.iter().map(|chunk| chunk.tokens).sum();
+        }
+        for chunk in chunks {
+            let second = (chunk.t_read / SECOND) as usize;
+            if self.tokens_by_second.len() <= second {
+                self.tokens_by_second.resize(second + 1, 0);
+            }
+            self.tokens_by_second[second] += u64::from(chunk.tokens);
+        }
+        self.chunks += chunks.len() as u64;
+        for pair in chunks.windows(2) {
+            let gap = pair[1].t_read.saturating_sub(pair[0].t_read);
+            record.max_gap = record.max_gap.max(gap);
+            self.coalesced += u64::from(gap == 0);
+            if record.ended == Ended::Ok {
+                self.icl.add(gap as f64, 1);
+                self.itl_token.add(gap as f64 / f64::from(pair[1].tokens), u64::from(pair[1].tokens));
+            }
+        }
+        self.records.push(record);
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.records.extend(other.records);
+        self.itl_token.merge(&other.itl_token);
+        self.icl.merge(&other.icl);
+        self.backlog.merge(&other.backlog);
+        self.coalesced += other.coalesced;
+        self.chunks += other.chunks;
+        if self.tokens_by_second.len() < other.tokens_by_second.len() {
+            self.tokens_by_second.resize(other.tokens_by_second.len(), 0);
+        }
+        for (sum, more) in self.tokens_by_second.iter_mut().zip(other.tokens_by_second) {
+            *sum += more;
+        }
+    }
+}

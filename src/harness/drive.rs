@@ -1,0 +1,167 @@
+//! The driver: sets workers up, starts them at one instant, watches, gathers, summarises. Written once for every mix.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::clock::Clock;
+use super::result::Measured;
+use super::worker::{Job, Live, Share};
+use super::{HarnessError, Spec, plan, summary};
+use crate::event::Stop;
+
+/// Between "all ready" and the first arrival: time for every worker to reach its timer.
+const RUN_UP: Duration = Duration::from_millis(20);
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub scheduled: u64,
+    pub issued: u64,
+    /// Successful or not.
+    pub ended: u64,
+    pub failed: u64,
+    /// Output tokens of ended requests.
+    pub tokens: u64,
+}
+
+/// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
+///
+/// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
+pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Result<Measured, HarnessError> {
+    let spec = Arc::new(spec.clone());
+    let schedule = Arc::new(plan(&spec)?);
+    let scheduled = schedule.requests.len() as u64;
+    let clock = Clock::start();
+    let started = jiff::Timestamp::now().to_string();
+    let cancel = CancellationToken::new();
+    let _cancel_when_dropped = cancel.clone().drop_guard();
+    let lives: Vec<Arc<Live>> = (0..workers(spec.connections())).map(|_| Arc::default()).collect();
+    let mut crew = Vec::new();
+    for (number, live) in lives.iter().enumerate() {
+        crew.push(Member::start(Job {
+            number,
+            workers: lives.len(),
+            spec: Arc::clone(&spec),
+            schedule: Arc::clone(&schedule),
+            clock,
+            live: Arc::clone(live),
+            stop: cancel.clone(),
+        })?);
+    }
+    for member in &mut crew {
+        tokio::select! {
+            ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker("while it was set up".to_owned()))??,
+            () = stop.asked() => return Err(HarnessError::Stopped),
+        }
+    }
+    let t0 = clock.now() + RUN_UP.as_nanos() as u64;
+    let mut results = Vec::new();
+    for member in crew {
+        // A worker that is gone shows when its share is awaited.
+        let _ = member.go.send(t0);
+        results.push(member.share);
+    }
+    let watch = async {
+        let mut tick = tokio::time::interval(WATCH_EVERY);
+        loop {
+            tick.tick().await;
+            progress(look(&lives, scheduled));
+        }
+    };
+    let gather = async {
+        let mut shares = Vec::new();
+        for share in results {
+            shares.push(share.await.map_err(|_| HarnessError::Worker("while it ran".to_owned()))??);
+        }
+        Ok::<_, HarnessError>(shares)
+    };
+    let obey = async {
+        stop.asked().await;
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let shares: Vec<Share> = tokio::select! {
+        shares = gather => shares?,
+        () = watch => unreachable!("the watch has no end"),
+        () = obey => unreachable!("obedience has no end"),
+    };
+    progress(look(&lives, scheduled));
+    Ok(summary::summarise(&spec, &schedule, shares, started))
+}
+
+/// As many as there are cores, but every worker with equally many connections, so that servers get equal load.
+fn workers(connections: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (1..=cores.min(connections)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
+}
+
+fn look(lives: &[Arc<Live>], scheduled: u64) -> Progress {
+    let sum = |of: fn(&Live) -> u64| lives.iter().map(|live| of(live)).sum();
+    Progress {
+        scheduled,
+        issued: sum(|live| live.issued.load(Ordering::Relaxed)),
+        ended: sum(|live| live.ended.load(Ordering::Relaxed)),
+        failed: sum(|live| live.failed.load(Ordering::Relaxed)),
+        tokens: sum(|live| live.tokens.load(Ordering::Relaxed)),
+    }
+}
+
+/// A worker's thread as the driver sees it. The thread ends when its `go` is dropped or the run is cancelled.
+struct Member {
+    ready: oneshot::Receiver<Result<(), HarnessError>>,
+    go: oneshot::Sender<u64>,
+    share: oneshot::Receiver<Result<Share, HarnessError>>,
+}
+
+impl Member {
+    fn start(job: Job) -> Result<Self, HarnessError> {
+        let (tell_ready, ready) = oneshot::channel();
+        let (go, when) = oneshot::channel();
+        let (tell_share, share) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(format!("load-{}", job.number))
+            .spawn(move || {
+                let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(source) => {
+                        let what = "no runtime for a worker".to_owned();
+                        let _ = tell_ready.send(Err(HarnessError::File { what, source }));
+                        return;
+                    }
+                };
+                runtime.block_on(async {
+                    let stop = job.stop.clone();
+                    let prepared = tokio::select! {
+                        prepared = job.prepare() => prepared,
+                        () = stop.cancelled() => Err(HarnessError::Stopped),
+                    };
+                    match prepared {
+                        Ok(prepared) => {
+                            let _ = tell_ready.send(Ok(()));
+                            if let Ok(t0) = when.await {
+                                let _ = tell_share.send(prepared.race(t0).await);
+                            }
+                        }
+                        Err(error) => drop(tell_ready.send(Err(error))),
+                    }
+                });
+            })
+            .map_err(|source| HarnessError::File { what: "no thread for a worker".to_owned(), source })?;
+        Ok(Self { ready, go, share })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn workers_divide_the_connections() {
+        for connections in 1..50 {
+            assert_eq!(connections % super::workers(connections), 0);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `result.json` and `requests.jsonl`, and the schema of the first.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use super::{HarnessError, Measured, RunResult};
+
+const RESULT: &str = "result.json";
+const REQUESTS: &str = "requests.jsonl";
+
+/// Writes both into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
+pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
+    put(&dir.join(RESULT), |out| {
+        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
+        out.write_all(b"\n")
+    })?;
+    put(&dir.join(REQUESTS), |out| {
+        for record in &measured.requests {
+            serde_json::to_writer(&mut *out, record)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })
+}
+
+fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), HarnessError> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        fill(&mut out)?;
+        out.flush()
+    };
+    write().map_err(|source| HarnessError::File { what: format!("cannot write {}", path.display()), source })
+}
+
+/// Reads a `result.json`.
+pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| HarnessError::File { what: format!("cannot read {}", path.display()), source })?;
+    let wrong = |why: String| HarnessError::Format { path: path.display().to_string(), why };
+    let result: RunResult = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    if result.schema != super::result::SCHEMA {
+        return Err(wrong(format!("schema is {}, known is {}", result.schema, super::result::SCHEMA)));
+    }
+    Ok(result)
+}
+
+/// The JSON Schema of `result.json`.
+pub fn result_schema() -> serde_json::Value {
+    schemars::schema_for!(RunResult).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    /// `UPDATE=1 cargo test` writes it anew.
+    #[test]
+    fn the_schema_in_the_repository_is_that_of_the_types() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/result.json");
+        let now = format!("{:#}\n", super::result_schema());
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &now).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), now, "regenerate with UPDATE=1");
+    }
+}

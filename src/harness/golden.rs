@@ -1,0 +1,139 @@
+//! Hand-made vectors with known answers: every formula, without a network.
+
+use super::collect::Collector;
+use super::exchange::Call;
+use super::record::Chunk;
+use super::worker::Share;
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn spec(requests: u64) -> Spec {
+    Spec {
+        endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+        model: "tensorrt_llm".to_owned(),
+        scenario: Scenario::Server { rate: 100.0 },
+        arrivals: Arrivals::Constant,
+        stop: Until { requests: Some(requests), duration: None },
+        input_len: Length::Fixed(8),
+        output_len: Length::Fixed(1),
+        seed: 0,
+        warmup: 0,
+        frontends: 1,
+        clients: 1,
+        stall_timeout: std::time::Duration::from_secs(60),
+        limits: Limits::default(),
+        vocab_size: 100,
+        end_id: 2,
+    }
+}
+
+/// Times in ms, chunks as (ms, tokens).
+fn ended(
+    collector: &mut Collector,
+    index: u64,
+    (sched, issue, end): (u64, u64, u64),
+    asked: u32,
+    chunks: &[(u64, u32)],
+    ended: Ended,
+) {
+    let chunks: Vec<Chunk> = chunks.iter().map(|(at, tokens)| Chunk { t_read: at * MS, tokens: *tokens }).collect();
+    let record = Record {
+        index,
+        endpoint: 0,
+        input_tokens: 8,
+        asked_tokens: asked,
+        tokens: 0,
+        first_tokens: 0,
+        chunks: 0,
+        final_marker: true,
+        t_sched: sched * MS,
+        t_issue: issue * MS,
+        t_first: None,
+        t_last: None,
+        t_end: end * MS,
+        max_gap: 0,
+        ended,
+    };
+    collector.take(record, &chunks);
+}
+
+fn summarised(spec: &Spec, collector: Collector) -> Measured {
+    let issued = collector.records.len() as u64;
+    let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
+    let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
+    let share = Share {
+        collector,
+        issued,
+        lost: 0,
+        in_flight_at_end: 0,
+        in_flight_area: area,
+        cpu_ns: 0,
+        wait_ns: None,
+        wall_ns,
+        waited_for_stream: 0,
+        max_streams: None,
+        reconnects: 0,
+        call: Call::Stream,
+    };
+    summary::summarise(spec, &plan(spec).unwrap(), vec![share], String::new())
+}
+
+fn close(found: Option<f64>, expected: f64) {
+    let found = found.unwrap();
+    assert!((found - expected).abs() < 0.005, "{found} is not {expected}");
+}
+
+/// Five requests: one with a role chunk before and a usage chunk after its tokens and a chunk of three, one that the
+/// client held back for 500 ms, a one-token answer, one whose first token has empty text, one error.
+#[test]
+fn five_hand_made_requests_give_the_primary_row() {
+    let mut all = Collector::new();
+    ended(&mut all, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], Ended::Ok);
+    let held: Vec<(u64, u32)> = (0..11).map(|i| (710 + 20 * i, 1)).collect();
+    ended(&mut all, 1, (10, 510, 912), 11, &held, Ended::Ok);
+    ended(&mut all, 2, (20, 21, 223), 1, &[(221, 1)], Ended::Ok);
+    ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], Ended::Ok);
+    let failed = Ended::Failed { class: Class::Server, why: "no".to_owned() };
+    ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
+    let result = summarised(&spec(5), all).result;
+    let latency = &result.latency;
+    close(latency.ttft.mean, 315.25);
+    close(latency.tpot.mean, 23.33);
+    close(latency.itl_token.mean, 22.11);
+    close(latency.e2e.mean, 420.25);
+    close(result.rates.requests_full, 4.39);
+    assert_eq!((latency.ttft.n, latency.tpot.n, latency.tpot.excluded), (4, 3, 1));
+    assert_eq!((latency.itl_token.n, latency.icl.n, latency.e2e.n), (19, 17, 4));
+    // The same records, in the way other tools count: from the issue; gaps not divided; LoadGen's window.
+    close(latency.ttft_sent.mean, 189.25);
+    close(latency.icl.mean, 24.71);
+    close(latency.e2e_sent.mean, 294.25);
+    close(result.rates.requests_loadgen_completed, 3.30);
+    assert_eq!(result.counts.failed_by_class[&Class::Server], 1);
+    assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
+    assert!(result.counts.conserved);
+    assert_eq!(result.tokens.output, 23);
+}
+
+/// 100 requests/s for 60 s, 20 ms each, one stall of 2 s: an open loop without a cap sees all of it, from the issue
+/// as from the schedule.
+#[test]
+fn a_stalled_server_cannot_hide() {
+    let (stall_from, stall_to, service) = (30_000, 32_000, 20);
+    let mut all = Collector::new();
+    for index in 0..6_000 {
+        let at = index * 10;
+        let is_stalled = at < stall_to && at + service > stall_from;
+        let done = if is_stalled { stall_to + service } else { at + service };
+        ended(&mut all, index, (at, at, done), 1, &[(done, 1)], Ended::Ok);
+    }
+    let result = summarised(&spec(6_000), all).result;
+    for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
+        assert_eq!((metric.n, metric.p50, metric.p99), (6_000, Some(20.0), Some(1440.0)));
+    }
+    assert_eq!(result.counts.lost, 0);
+    let curve = &result.curves["e2e"];
+    assert_eq!((curve.len(), curve[199]), (200, (2_040.0 - 10.0, 1.0)));
+    assert_eq!(result.slices[31].in_flight, 102);
+}

@@ -1,0 +1,62 @@
+//! One line for tables.
+
+use super::{RunResult, Scenario};
+
+impl RunResult {
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
+    /// Offline has requests/s in place of the latencies.
+    pub fn headline(&self) -> String {
+        let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
+        let middle = match self.asked.scenario {
+            Scenario::Offline => {
+                format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
+            }
+            Scenario::Server { .. } => {
+                format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
+            }
+        };
+        format!(
+            "{}  {tokens} tok/s  {middle} (n={}, from schedule, tokens from {})",
+            self.verdict.as_str(),
+            self.counts.ok,
+            self.tokens.source
+        )
+    }
+}
+
+fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", short(value)))
+}
+
+/// Three digits that matter, at most two behind the point.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 99.95 => grouped(value),
+        _ if value >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Rounded, thousands apart: `1,204`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_grouped() {
+        let texts: Vec<String> = [0.123, 9.84, 99.96, 212.4, 1_204.4, 1_234_567.0].map(short).to_vec();
+        assert_eq!(texts, ["0.12", "9.8", "100", "212", "1,204", "1,234,567"]);
+    }
+}

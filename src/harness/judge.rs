@@ -1,0 +1,211 @@
+//! The verdict: did this run measure the server under the planned load, or something else? Pure.
+//!
+//! | check | bound | else |
+//! |---|---|---|
+//! | failures, no success | 0 | INVALID(server) |
+//! | conservation, in flight at end, Little's law | exact, 0, 2 % | INVALID(client) |
+//! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
+//! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
+//! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
+//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 of < 100 | | warning |
+//!
+//! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
+//! why it warns before it condemns.
+
+use super::result::{Reason, RunResult, Severity};
+use super::{Arrivals, Class, Metric, Scenario, Spec};
+use crate::event::Verdict;
+
+const LITTLE: f64 = 0.02;
+const RATE: f64 = 0.01;
+const CPU: f64 = 0.85;
+const CORE_WAIT: f64 = 0.01;
+const BACKLOG_MS: f64 = 1.0;
+const LAG: Bound = Bound { ms: 1.0, share: 0.01 };
+const LAG_HARD: Bound = Bound { ms: 5.0, share: 0.05 };
+const ENOUGH_FOR_P99: u64 = 100;
+
+/// A time, or a share of another time if that is longer.
+struct Bound {
+    ms: f64,
+    share: f64,
+}
+
+impl Bound {
+    fn of(&self, whole_ms: f64) -> f64 {
+        self.ms.max(self.share * whole_ms)
+    }
+}
+
+pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
+    match reasons.iter().map(|reason| reason.severity).min() {
+        None => Verdict::Valid,
+        Some(Severity::Warning) => Verdict::ValidWithWarnings,
+        Some(Severity::InvalidLoad) => Verdict::InvalidLoad,
+        Some(Severity::InvalidClient) => Verdict::InvalidClient,
+        Some(Severity::InvalidServer) => Verdict::InvalidServer,
+    }
+}
+
+/// Everything that speaks against the run, worst first.
+pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
+    let mut found = Findings(Vec::new());
+    bookkeeping(result, &mut found);
+    load(spec, result, &mut found);
+    client(spec, result, &mut found);
+    limits(spec, result, &mut found);
+    answers(spec, result, &mut found);
+    found.0.sort_by_key(|reason| reason.severity);
+    found.0
+}
+
+struct Findings(Vec<Reason>);
+
+impl Findings {
+    fn add(&mut self, check: &str, severity: Severity, text: String) {
+        self.0.push(Reason { check: check.to_owned(), severity, text });
+    }
+}
+
+fn bookkeeping(result: &RunResult, found: &mut Findings) {
+    let counts = &result.counts;
+    if counts.failed > 0 {
+        let classes: Vec<String> = Class::ALL
+            .iter()
+            .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
+            .collect();
+        let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
+        found.add(
+            "failures",
+            Severity::InvalidServer,
+            format!("{} of {} requests failed: {}; first: {first}", counts.failed, counts.issued, classes.join(", ")),
+        );
+    }
+    if !counts.conserved {
+        let text = format!(
+            "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} lost",
+            counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
+        );
+        found.add("conservation", Severity::InvalidClient, text);
+    }
+    if counts.in_flight_at_end > 0 {
+        let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
+        found.add("in_flight", Severity::InvalidClient, text);
+    }
+    if let Some(error) = result.little.relative_error.filter(|error| *error > LITTLE) {
+        let text = format!("Little's law is off by {:.1} %: the stamps cannot be trusted", error * 100.0);
+        found.add("little", Severity::InvalidClient, text);
+    }
+}
+
+fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
+    let counts = &result.counts;
+    if counts.cancelled + counts.lost > 0 {
+        let text = format!(
+            "stopped before the end: {} requests cancelled, {} of {} never sent",
+            counts.cancelled, counts.lost, counts.scheduled
+        );
+        found.add("stopped", Severity::InvalidLoad, text);
+    }
+    if let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted)
+        && (admitted - offered).abs() > RATE * offered
+    {
+        let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
+        found.add("rate", Severity::InvalidLoad, text);
+    }
+    if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
+        && spec.arrivals == Arrivals::Poisson
+        && distance > critical
+    {
+        let text = format!("the real arrivals are not Poisson: distance {distance:.4}, critical {critical:.4}");
+        found.add("ks", Severity::Warning, text);
+    }
+}
+
+fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
+    let is_server = matches!(spec.scenario, Scenario::Server { .. });
+    if let (true, Some(lag)) = (is_server, result.latency.queue_client.p99) {
+        let ttft = result.latency.ttft.p50.unwrap_or(0.0);
+        let text = || {
+            let bound = LAG.of(ttft);
+            format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
+        };
+        if lag > LAG_HARD.of(ttft) {
+            found.add("lag", Severity::InvalidClient, text());
+        } else if lag > LAG.of(ttft) {
+            found.add("lag", Severity::Warning, text());
+        }
+    }
+    if result.client.cpu_share_max > CPU {
+        let severity = if is_server { Severity::InvalidClient } else { Severity::Warning };
+        let text = format!(
+            "a load worker used {:.0} % of a core (bound {:.0} %): more connections or cores are needed",
+            result.client.cpu_share_max * 100.0,
+            CPU * 100.0
+        );
+        found.add("cpu", severity, text);
+    }
+    if let Some(wait) = result.client.core_wait_share_max.filter(|wait| *wait > CORE_WAIT) {
+        found.add(
+            "core_wait",
+            Severity::Warning,
+            format!("a load worker waited {:.1} % of the time for a core", wait * 100.0),
+        );
+    }
+    if let Some(backlog) = result.client.backlog_p99_ms.filter(|backlog| *backlog > BACKLOG_MS) {
+        let text = format!("answers waited {backlog:.2} ms (p99) inside the client after they were read");
+        found.add("backlog", Severity::Warning, text);
+    }
+    if is_server && result.connections.waited_for_stream > 0 {
+        let text = format!(
+            "{} requests waited for a free stream; each connection allows {}: raise triton_num_clients_per_frontend",
+            result.connections.waited_for_stream,
+            result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
+        );
+        found.add("streams", Severity::Warning, text);
+    }
+    if result.connections.reconnects > 0 {
+        found.add("reconnects", Severity::Warning, format!("{} connections were lost", result.connections.reconnects));
+    }
+}
+
+fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
+    let metrics = [
+        ("TTFT", &result.latency.ttft, spec.limits.ttft_p99, "ttft_p99"),
+        ("TPOT", &result.latency.tpot, spec.limits.tpot_p99, "tpot_p99"),
+    ];
+    for (name, metric, limit, key) in metrics {
+        let Some(limit) = limit else { continue };
+        let limit = limit.as_secs_f64() * 1e3;
+        match metric.p99 {
+            Some(p99) if p99 <= limit => {}
+            Some(p99) => {
+                let text = format!("{name} p99 is {p99:.1} ms, the limit {key} is {limit:.1} ms");
+                found.add("limits", Severity::InvalidLoad, text);
+            }
+            None => {
+                let text = format!("there is no {name} to hold against the limit {key} of {limit:.1} ms");
+                found.add("limits", Severity::InvalidLoad, text);
+            }
+        }
+    }
+    let Metric { n, .. } = result.latency.ttft;
+    if (1..ENOUGH_FOR_P99).contains(&n) {
+        found.add("samples", Severity::Warning, format!("p99 of {n} requests is their maximum"));
+    }
+}
+
+fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
+    let tokens = &result.tokens;
+    if tokens.shorter + tokens.longer > 0 {
+        let text = format!(
+            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked",
+            tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
+        );
+        found.add("lengths", Severity::Warning, text);
+    }
+    if matches!(spec.scenario, Scenario::Server { .. }) && result.client.call == "unary" {
+        let text = "the model does not stream, so TTFT is the time of the whole answer".to_owned();
+        found.add("unary", Severity::Warning, text);
+    }
+}

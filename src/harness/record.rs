@@ -1,0 +1,90 @@
+//! What is known about one request afterwards. Stamps are ns from the schedule's start.
+
+use serde::{Deserialize, Serialize};
+
+/// One request that was issued.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub index: u64,
+    /// Position in `Spec::endpoints`.
+    pub endpoint: u32,
+    /// Prompt tokens.
+    pub input_tokens: u32,
+    /// Output tokens asked for.
+    pub asked_tokens: u32,
+    /// Output tokens received, from `output_ids`.
+    pub tokens: u32,
+    /// Tokens in the first chunk that had any.
+    pub first_tokens: u32,
+    /// Chunks with at least one token.
+    pub chunks: u32,
+    /// A final marker came.
+    pub final_marker: bool,
+    /// Intended arrival.
+    pub t_sched: u64,
+    /// Handed to its connection.
+    pub t_issue: u64,
+    /// Socket read of the first chunk with a token.
+    pub t_first: Option<u64>,
+    /// Socket read of the last chunk with a token.
+    pub t_last: Option<u64>,
+    /// End of the stream, or of our patience.
+    pub t_end: u64,
+    /// Largest gap between chunks, ns.
+    pub max_gap: u64,
+    pub ended: Ended,
+}
+
+/// How a request left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    Ok,
+    Failed {
+        class: Class,
+        why: String,
+    },
+    /// We were asked to stop.
+    Cancelled,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// No connection, or it broke before any answer.
+    Connect,
+    /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM).
+    Refused,
+    /// The stream broke after it had begun, or was not understood.
+    Stream,
+    /// The server answered with an error.
+    Server,
+    /// No token for the stall time-out.
+    Stall,
+    /// Fewer tokens than asked, and neither a final marker nor an end token to justify it; or none at all.
+    Short,
+}
+
+impl Class {
+    pub const ALL: [Self; 6] = [Self::Connect, Self::Refused, Self::Stream, Self::Server, Self::Stall, Self::Short];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Refused => "refused",
+            Self::Stream => "stream",
+            Self::Server => "server",
+            Self::Stall => "stall",
+            Self::Short => "short",
+        }
+    }
+}
+
+/// One token-bearing chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// Time of the socket read that completed it, ns.
+    pub t_read: u64,
+    pub tokens: u32,
+}

@@ -1,0 +1,267 @@
+//! What a run leaves behind: `result.json`, version 1. Every number carries what it means.
+//!
+//! Times are ms, rates per second, unless a name says otherwise.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Arrivals, Class, Length, Metric, Record, Scenario, Spec};
+use crate::event::Verdict;
+
+/// The version of `result.json`.
+pub(super) const SCHEMA: u32 = 1;
+
+/// A run's result and the requests it was computed from.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub result: RunResult,
+    /// By index. Lost arrivals have none.
+    pub requests: Vec<Record>,
+}
+
+/// The result of one benchmark run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunResult {
+    /// The version of this format. Always 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub schema: u32,
+    pub verdict: Verdict,
+    /// Why the verdict is not VALID, worst first.
+    pub reasons: Vec<Reason>,
+    pub asked: Asked,
+    /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
+    pub schedule_digest: String,
+    /// How random numbers are drawn from the seed.
+    pub generator: String,
+    /// Start of set-up, RFC 3339, UTC.
+    pub started: String,
+    pub counts: Counts,
+    pub tokens: Tokens,
+    pub rates: Rates,
+    pub latency: Latency,
+    pub little: Little,
+    pub client: Client,
+    pub connections: Connections,
+    /// One for each second from the start.
+    pub slices: Vec<Slice>,
+    /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
+    pub curves: BTreeMap<String, Vec<(f64, f64)>>,
+    pub versions: Versions,
+}
+
+/// One finding of the verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// Which check: `failures`, `lag`, `rate`, `limits`, …
+    pub check: String,
+    pub severity: Severity,
+    pub text: String,
+}
+
+/// What a finding makes of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    InvalidServer,
+    InvalidClient,
+    InvalidLoad,
+    Warning,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// `host:port` of each server.
+    pub endpoints: Vec<String>,
+    pub model: String,
+    pub scenario: Scenario,
+    pub arrivals: Arrivals,
+    pub stop_requests: Option<u64>,
+    pub stop_duration_ms: Option<f64>,
+    pub input_len: Length,
+    pub output_len: Length,
+    pub seed: u64,
+    pub warmup: u32,
+    pub frontends: u32,
+    pub clients: u32,
+    pub stall_timeout_ms: f64,
+    pub ttft_p99_limit_ms: Option<f64>,
+    pub tpot_p99_limit_ms: Option<f64>,
+    pub vocab_size: u32,
+    pub end_id: i32,
+}
+
+impl Asked {
+    pub(super) fn of(spec: &Spec) -> Self {
+        let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        Self {
+            endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
+            model: spec.model.clone(),
+            scenario: spec.scenario,
+            arrivals: spec.arrivals,
+            stop_requests: spec.stop.requests,
+            stop_duration_ms: spec.stop.duration.map(ms),
+            input_len: spec.input_len,
+            output_len: spec.output_len,
+            seed: spec.seed,
+            warmup: spec.warmup,
+            frontends: spec.frontends,
+            clients: spec.clients,
+            stall_timeout_ms: ms(spec.stall_timeout),
+            ttft_p99_limit_ms: spec.limits.ttft_p99.map(ms),
+            tpot_p99_limit_ms: spec.limits.tpot_p99.map(ms),
+            vocab_size: spec.vocab_size,
+            end_id: spec.end_id,
+        }
+    }
+}
+
+/// `scheduled = ok + failed + cancelled + in_flight_at_end + lost`, exactly, or the run is invalid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Counts {
+    pub scheduled: u64,
+    pub issued: u64,
+    pub ok: u64,
+    pub failed: u64,
+    /// Failed ones by class.
+    pub failed_by_class: BTreeMap<Class, u64>,
+    /// The first failures in each class, as the server or the connection told them.
+    pub failures: Vec<Failed>,
+    /// Ended by us, because the run was stopped.
+    pub cancelled: u64,
+    pub in_flight_at_end: u64,
+    /// Never issued, because the run was stopped.
+    pub lost: u64,
+    pub conserved: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Failed {
+    pub class: Class,
+    pub request: u64,
+    pub why: String,
+}
+
+/// Tokens of successful requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tokens {
+    /// Where output counts come from. Always `output_ids`.
+    pub source: String,
+    pub input: u64,
+    pub output: u64,
+    /// What the schedule asked of the same requests.
+    pub output_asked: u64,
+    /// Requests with fewer tokens than asked (an end token).
+    pub shorter: u64,
+    /// Requests with more.
+    pub longer: u64,
+    /// Mean tokens of the first chunk that had any.
+    pub mean_first_chunk: Option<f64>,
+    /// Share of chunks that came in one socket read with the one before.
+    pub coalesced_share: Option<f64>,
+    /// Successful streams without a final marker.
+    pub without_final_marker: u64,
+}
+
+/// Per second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// From the schedule's start to the end of the last successful request.
+    pub window_s: f64,
+    /// (N − 1) / time between first and last intended arrival; null for Offline.
+    pub offered: Option<f64>,
+    /// The same for real issues.
+    pub admitted: Option<f64>,
+    /// Successful requests / window.
+    pub requests_full: Option<f64>,
+    /// (ok − 1) / (end of the last-issued successful request − first issue).
+    pub requests_loadgen_completed: Option<f64>,
+    /// Output tokens of successful requests / window.
+    pub output_tokens: Option<f64>,
+}
+
+/// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// First token − intended arrival.
+    pub ttft: Metric,
+    /// First token − issue.
+    pub ttft_sent: Metric,
+    /// (last − first token chunk) / (tokens − tokens of the first chunk).
+    pub tpot: Metric,
+    /// Gap between chunks over tokens of the later one, that many times.
+    pub itl_token: Metric,
+    /// Gap between chunks.
+    pub icl: Metric,
+    /// Last token − intended arrival.
+    pub e2e: Metric,
+    /// Last token − issue.
+    pub e2e_sent: Metric,
+    /// Largest gap within each request.
+    pub max_stall: Metric,
+    /// Issue − intended arrival: the client's own lateness. Of every issued request.
+    pub queue_client: Metric,
+}
+
+/// Little's law: requests in flight (a running gauge) against rate × time (the records).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Little {
+    pub in_flight_mean: f64,
+    pub rate: f64,
+    pub time_s: f64,
+    pub relative_error: Option<f64>,
+}
+
+/// The load generator itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Client {
+    pub workers: u64,
+    pub cores: u64,
+    /// `stream` or `unary`.
+    pub call: String,
+    pub pacing: String,
+    /// Busiest worker's share of one core.
+    pub cpu_share_max: f64,
+    /// CPU of all workers per 1,000 chunks, ms.
+    pub cpu_ms_per_1000_chunks: Option<f64>,
+    /// Largest share of time that a worker was runnable and had no core.
+    pub core_wait_share_max: Option<f64>,
+    /// From socket read to our hands, p99, ms.
+    pub backlog_p99_ms: Option<f64>,
+    /// Largest distance of the real gaps from the exponential law; null unless Poisson.
+    pub ks_distance: Option<f64>,
+    pub ks_critical: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Connections {
+    pub count: u64,
+    /// The smallest limit on concurrent streams that a server told; null without one.
+    pub max_streams: Option<u64>,
+    /// Requests that waited because every connection was full.
+    pub waited_for_stream: u64,
+    pub reconnects: u64,
+}
+
+/// One second of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Slice {
+    pub second: u64,
+    /// Output tokens that came in it, from all requests.
+    pub tokens: u64,
+    /// In flight when it began.
+    pub in_flight: u64,
+    /// First tokens that came in it.
+    pub first_tokens: u64,
+    /// Their mean TTFT.
+    pub ttft_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Versions {
+    pub regatta: String,
+    pub os: String,
+    pub arch: String,
+}

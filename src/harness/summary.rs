@@ -1,0 +1,278 @@
+//! From records to numbers. Pure: the same records give the same result.
+
+use std::collections::BTreeMap;
+
+use super::collect::Collector;
+use super::exchange::Call;
+use super::metric::Label;
+use super::result::{
+    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, RunResult, SCHEMA, Slice, Tokens,
+    Versions,
+};
+use super::selfcheck::{ks_critical, ks_distance_to_exponential};
+use super::worker::Share;
+use super::{Arrivals, Class, Ended, Metric, Record, Scenario, Schedule, Spec, judge, pacer, payload};
+use crate::event::Verdict;
+
+const NS: f64 = 1e9;
+const SECOND: u64 = 1_000_000_000;
+const POINTS: usize = 200;
+const FAILURES_SHOWN_PER_CLASS: u64 = 3;
+
+pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, started: String) -> Measured {
+    let client = client(&shares);
+    let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
+    let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
+    let totals = |of: fn(&Share) -> u64| shares.iter().map(of).sum::<u64>();
+    let (issued, lost, in_flight) =
+        (totals(|share| share.issued), totals(|share| share.lost), totals(|share| share.in_flight_at_end));
+    let connections = Connections {
+        count: spec.connections() as u64,
+        max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
+        waited_for_stream: totals(|share| share.waited_for_stream),
+        reconnects: totals(|share| u64::from(share.reconnects)),
+    };
+    let mut all = Collector::new();
+    for share in shares {
+        all.merge(share.collector);
+    }
+    all.records.sort_by_key(|record| record.index);
+    let records = &all.records;
+    let rates = rates(spec, schedule, records);
+    let mut result = RunResult {
+        schema: SCHEMA,
+        verdict: Verdict::Valid,
+        reasons: Vec::new(),
+        asked: Asked::of(spec),
+        schedule_digest: schedule.digest.to_string(),
+        generator: payload::GENERATOR.to_owned(),
+        started,
+        counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
+        tokens: tokens(&all),
+        latency: latency(&all),
+        little: little(little_area, wall_ns, records),
+        client: Client { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
+        connections,
+        slices: slices(&all),
+        curves: curves(records),
+        rates,
+        versions: Versions {
+            regatta: env!("CARGO_PKG_VERSION").to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+        },
+    };
+    if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
+        // Kept as a sum until here.
+        result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);
+    } else {
+        result.client.cpu_ms_per_1000_chunks = None;
+    }
+    if let (Scenario::Server { rate }, Arrivals::Poisson) = (spec.scenario, spec.arrivals) {
+        let mut at: Vec<u64> = records.iter().map(|record| record.t_issue).collect();
+        at.sort_unstable();
+        result.client.ks_distance = ks_distance_to_exponential(&at, rate);
+        result.client.ks_critical = (at.len() > 1).then(|| ks_critical(at.len() - 1));
+    }
+    result.reasons = judge::reasons(spec, &result);
+    result.verdict = judge::verdict(&result.reasons);
+    Measured { result, requests: all.records }
+}
+
+fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
+    records.iter().filter(|record| record.ended == Ended::Ok)
+}
+
+fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[Record]) -> Counts {
+    let mut counts = Counts { scheduled, issued, lost, in_flight_at_end, ..Counts::default() };
+    for record in records {
+        match &record.ended {
+            Ended::Ok => counts.ok += 1,
+            Ended::Cancelled => counts.cancelled += 1,
+            Ended::Failed { class, why } => {
+                counts.failed += 1;
+                let so_far = counts.failed_by_class.entry(*class).or_default();
+                *so_far += 1;
+                if *so_far <= FAILURES_SHOWN_PER_CLASS {
+                    counts.failures.push(Failed { class: *class, request: record.index, why: why.clone() });
+                }
+            }
+        }
+    }
+    let ended = counts.ok + counts.failed + counts.cancelled + in_flight_at_end;
+    counts.conserved = scheduled == ended + lost && issued == ended;
+    debug_assert!(counts.failed_by_class.keys().all(|class| Class::ALL.contains(class)));
+    counts
+}
+
+fn tokens(all: &Collector) -> Tokens {
+    let mut tokens = Tokens { source: "output_ids".to_owned(), ..Tokens::default() };
+    let (mut requests, mut first) = (0u64, 0u64);
+    for record in ok(&all.records) {
+        requests += 1;
+        first += u64::from(record.first_tokens);
+        tokens.input += u64::from(record.input_tokens);
+        tokens.output += u64::from(record.tokens);
+        tokens.output_asked += u64::from(record.asked_tokens);
+        tokens.shorter += u64::from(record.tokens < record.asked_tokens);
+        tokens.longer += u64::from(record.tokens > record.asked_tokens);
+        tokens.without_final_marker += u64::from(!record.final_marker);
+    }
+    tokens.mean_first_chunk = (requests > 0).then(|| first as f64 / requests as f64);
+    tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
+    tokens
+}
+
+/// End of the last successful request, ns from the start.
+fn window(records: &[Record]) -> u64 {
+    ok(records).map(|record| record.t_end).max().unwrap_or(0)
+}
+
+fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
+    let window_s = window(records) as f64 / NS;
+    let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
+    let count = ok(records).count();
+    let gaps_over = |count: usize, ns: u64| (count > 1 && ns > 0).then(|| (count - 1) as f64 / (ns as f64 / NS));
+    let is_timed = matches!(spec.scenario, Scenario::Server { .. });
+    let issue = |records: &mut dyn Iterator<Item = u64>| {
+        records.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)))
+    };
+    let (first_issue, last_issue) = issue(&mut records.iter().map(|record| record.t_issue));
+    let last_query_end = ok(records).max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
+    Rates {
+        window_s,
+        offered: is_timed.then(|| gaps_over(schedule.requests.len(), schedule.span_ns())).flatten(),
+        admitted: is_timed.then(|| gaps_over(records.len(), last_issue.saturating_sub(first_issue))).flatten(),
+        requests_full: per_window(count as f64),
+        requests_loadgen_completed: gaps_over(count, last_query_end.saturating_sub(first_issue)),
+        output_tokens: per_window(ok(records).map(|record| f64::from(record.tokens)).sum()),
+    }
+}
+
+fn ttft(record: &Record) -> Option<f64> {
+    Some(record.t_first?.saturating_sub(record.t_sched) as f64)
+}
+
+fn tpot(record: &Record) -> Option<f64> {
+    let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
+    Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
+}
+
+fn e2e(record: &Record) -> Option<f64> {
+    Some(record.t_last?.saturating_sub(record.t_sched) as f64)
+}
+
+const FULL: &str = "full: schedule start to the end of the last successful request";
+
+fn latency(all: &Collector) -> Latency {
+    let records = &all.records;
+    let requests = ok(records).count() as u64;
+    let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
+        let mut ns: Vec<f64> = ok(records).filter_map(value).collect();
+        let excluded = requests - ns.len() as u64;
+        Metric::exact(&Label { population, zero_point, window: FULL }, &mut ns, excluded)
+    };
+    let single = ok(records).filter(|record| record.chunks < 2).count() as u64;
+    let pooled = |population, pool| {
+        let label = Label { population, zero_point: "previous_chunk", window: FULL };
+        Metric::pooled(&label, pool, single)
+    };
+    let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
+    let issued = Label { population: "issued requests, whatever became of them", zero_point: "schedule", window: FULL };
+    Latency {
+        ttft: of("successful requests", "schedule", &ttft),
+        ttft_sent: of("successful requests", "issue", &|record| {
+            Some(record.t_first?.saturating_sub(record.t_issue) as f64)
+        }),
+        tpot: of("successful requests with more tokens than their first chunk has", "first_chunk", &tpot),
+        itl_token: pooled("tokens after the first chunk of successful requests", &all.itl_token),
+        icl: pooled("chunks after the first of successful requests", &all.icl),
+        e2e: of("successful requests", "schedule", &e2e),
+        e2e_sent: of("successful requests", "issue", &|record| {
+            Some(record.t_last?.saturating_sub(record.t_issue) as f64)
+        }),
+        max_stall: of("successful requests with at least two chunks", "previous_chunk", &|record| {
+            (record.chunks > 1).then_some(record.max_gap as f64)
+        }),
+        queue_client: Metric::exact(&issued, &mut lag, 0),
+    }
+}
+
+fn little(area: f64, wall_ns: u64, records: &[Record]) -> Little {
+    if wall_ns == 0 || records.is_empty() {
+        return Little::default();
+    }
+    let total: f64 = records.iter().map(|record| record.t_end.saturating_sub(record.t_issue) as f64).sum();
+    let wall_s = wall_ns as f64 / NS;
+    let in_flight_mean = area / wall_ns as f64;
+    let rate = records.len() as f64 / wall_s;
+    let time_s = total / records.len() as f64 / NS;
+    let relative_error = (in_flight_mean > 0.0).then(|| (in_flight_mean - rate * time_s).abs() / in_flight_mean);
+    Little { in_flight_mean, rate, time_s, relative_error }
+}
+
+fn client(shares: &[Share]) -> Client {
+    let share_of = |ns: u64, wall: u64| ns as f64 / wall.max(1) as f64;
+    let call = match shares.first().map(|share| share.call) {
+        Some(Call::Unary) => "unary",
+        _ => "stream",
+    };
+    let waits = shares.iter().filter_map(|share| Some(share_of(share.wait_ns?, share.wall_ns)));
+    Client {
+        workers: shares.len() as u64,
+        cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        call: call.to_owned(),
+        pacing: pacer::KIND.to_owned(),
+        cpu_share_max: shares.iter().map(|share| share_of(share.cpu_ns, share.wall_ns)).fold(0.0, f64::max),
+        cpu_ms_per_1000_chunks: Some(shares.iter().map(|share| share.cpu_ns as f64 / 1e6).sum()),
+        core_wait_share_max: waits.max_by(f64::total_cmp),
+        ..Client::default()
+    }
+}
+
+fn slices(all: &Collector) -> Vec<Slice> {
+    let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
+    let mut slices: Vec<Slice> = (0..seconds as u64).map(|second| Slice { second, ..Slice::default() }).collect();
+    for (slice, tokens) in slices.iter_mut().zip(&all.tokens_by_second) {
+        slice.tokens = *tokens;
+    }
+    let mut change = vec![0i64; seconds + 1];
+    let mut sums = vec![0.0; seconds];
+    for record in &all.records {
+        // A second that begins at or after the issue, and before the end, counts it.
+        change[(record.t_issue.div_ceil(SECOND) as usize).min(seconds)] += 1;
+        change[(record.t_end.div_ceil(SECOND) as usize).min(seconds)] -= 1;
+        if let (Some(first), Some(ttft)) = (record.t_first, ttft(record))
+            && let Some(slice) = slices.get_mut((first / SECOND) as usize)
+        {
+            slice.first_tokens += 1;
+            sums[slice.second as usize] += ttft / 1e6;
+        }
+    }
+    let mut in_flight = 0;
+    for (slice, sum) in slices.iter_mut().zip(sums) {
+        in_flight += change[slice.second as usize];
+        slice.in_flight = u64::try_from(in_flight).unwrap_or(0);
+        slice.ttft_ms = (slice.first_tokens > 0).then(|| sum / slice.first_tokens as f64);
+    }
+    slices
+}
+
+fn curves(records: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let curve = |value: fn(&Record) -> Option<f64>| {
+        let mut values: Vec<f64> = ok(records).filter_map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        let points = n.min(POINTS);
+        (1..=points)
+            .map(|point| {
+                let upto = (point * n).div_ceil(points);
+                (values[upto - 1] / 1e6, upto as f64 / n as f64)
+            })
+            .collect::<Vec<_>>()
+    };
+    [("ttft", curve(ttft)), ("tpot", curve(tpot)), ("e2e", curve(e2e))]
+        .into_iter()
+        .map(|(name, points)| (name.to_owned(), points))
+        .collect()
+}

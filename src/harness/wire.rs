@@ -1,0 +1,342 @@
+//! Bytes in and out: whole request frames ahead of time, and a scan by tag of responses that copies nothing.
+//!
+//! gRPC frames are one flag byte, a 32-bit big-endian length, and the message. Field numbers are those of
+//! `proto/grpc_service.proto`. The scan finds only what a measurement needs: error, tokens, final flag.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
+
+const FRAME_HEAD: usize = 5;
+/// Far above any answer; a larger length is a stream out of step, not a message.
+const LONGEST_MESSAGE: usize = 64 << 20;
+
+/// A message with its gRPC frame head.
+pub(super) fn frame(message: &impl Message) -> Bytes {
+    let len = message.encoded_len();
+    let mut bytes = BytesMut::with_capacity(FRAME_HEAD + len);
+    bytes.put_u8(0);
+    bytes.put_u32(len as u32);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
+
+/// A request in the tensors of TensorRT-LLM's Triton backend, batch of 1, all raw.
+pub(super) fn request(
+    model: &str,
+    index: u64,
+    prompt: &[i32],
+    output_len: u32,
+    end_id: i32,
+    streaming: bool,
+) -> ModelInferRequest {
+    let mut inputs = Vec::with_capacity(7);
+    let mut raw = Vec::with_capacity(7);
+    let mut put = |name: &str, datatype: &str, len: i64, bytes: Bytes| {
+        inputs.push(InferInputTensor {
+            name: name.to_owned(),
+            datatype: datatype.to_owned(),
+            shape: vec![1, len],
+            ..InferInputTensor::default()
+        });
+        raw.push(bytes);
+    };
+    let mut ids = BytesMut::with_capacity(prompt.len() * 4);
+    for token in prompt {
+        ids.put_i32_le(*token);
+    }
+    put("input_ids", "INT32", prompt.len() as i64, ids.freeze());
+    for (name, value) in [
+        ("input_lengths", prompt.len() as i32),
+        ("request_output_len", output_len as i32),
+        ("beam_width", 1),
+        ("end_id", end_id),
+        ("pad_id", end_id),
+    ] {
+        put(name, "INT32", 1, Bytes::copy_from_slice(&value.to_le_bytes()));
+    }
+    put("streaming", "BOOL", 1, Bytes::copy_from_slice(&[u8::from(streaming)]));
+    let mut request = ModelInferRequest {
+        model_name: model.to_owned(),
+        id: index.to_string(),
+        inputs,
+        outputs: ["output_ids", "sequence_length"]
+            .map(|name| InferRequestedOutputTensor { name: name.to_owned(), ..InferRequestedOutputTensor::default() })
+            .to_vec(),
+        raw_input_contents: raw,
+        ..ModelInferRequest::default()
+    };
+    if streaming {
+        request.parameters.insert(
+            "triton_enable_empty_final_response".to_owned(),
+            InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) },
+        );
+    }
+    request
+}
+
+/// Cuts DATA frames into messages. Whole messages are slices of what was read.
+#[derive(Default)]
+pub(super) struct Frames {
+    rest: Bytes,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer is not a gRPC stream: {0}")]
+pub(super) struct Malformed(pub &'static str);
+
+impl Frames {
+    pub fn push(&mut self, data: Bytes) {
+        if self.rest.is_empty() {
+            self.rest = data;
+        } else {
+            let mut joined = BytesMut::with_capacity(self.rest.len() + data.len());
+            joined.extend_from_slice(&self.rest);
+            joined.extend_from_slice(&data);
+            self.rest = joined.freeze();
+        }
+    }
+
+    /// The next whole message, if there is one.
+    pub fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+        if self.rest.len() < FRAME_HEAD {
+            return Ok(None);
+        }
+        if self.rest[0] != 0 {
+            return Err(Malformed("a message is compressed, and none was asked for"));
+        }
+        let len = u32::from_be_bytes([self.rest[1], self.rest[2], self.rest[3], self.rest[4]]) as usize;
+        if len > LONGEST_MESSAGE {
+            return Err(Malformed("a message is longer than 64 MiB"));
+        }
+        if self.rest.len() < FRAME_HEAD + len {
+            return Ok(None);
+        }
+        self.rest.advance(FRAME_HEAD);
+        Ok(Some(self.rest.split_to(len)))
+    }
+}
+
+/// What one response says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen<'a> {
+    pub error: Option<&'a str>,
+    /// Elements of `output_ids`.
+    pub tokens: u32,
+    pub last_token: Option<i32>,
+    /// `triton_final_response` is true.
+    pub is_final: bool,
+}
+
+/// Scans a `ModelStreamInferResponse`.
+pub(super) fn scan_stream(message: &[u8]) -> Result<Seen<'_>, Malformed> {
+    let mut seen = Seen::default();
+    let mut error = None;
+    each_field(message, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(text)) if !text.is_empty() => error = Some(text),
+            (2, Value::Bytes(response)) => seen = scan_response(response)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    seen.error =
+        error.map(|text| std::str::from_utf8(text).map_err(|_| Malformed("error text is not UTF-8"))).transpose()?;
+    Ok(seen)
+}
+
+/// Scans a `ModelInferResponse`.
+pub(super) fn scan_response(message: &[u8]) -> Result<Seen<'_>, Malformed> {
+    let mut seen = Seen::default();
+    let (mut outputs, mut raws) = (0usize, 0usize);
+    let mut ids_at = None;
+    let mut ids_elements = 0u64;
+    let mut raw_ids: Option<&[u8]> = None;
+    // Raw contents come after all outputs in field order, so the position of `output_ids` is known by then.
+    each_field(message, |field, value| {
+        match (field, value) {
+            (4, Value::Bytes(entry)) => {
+                if let Some(flag) = final_flag(entry)? {
+                    seen.is_final = flag;
+                }
+            }
+            (5, Value::Bytes(tensor)) => {
+                if let Some(elements) = output_ids(tensor)? {
+                    ids_at = Some(outputs);
+                    ids_elements = elements;
+                }
+                outputs += 1;
+            }
+            (6, Value::Bytes(raw)) => {
+                if ids_at == Some(raws) {
+                    raw_ids = Some(raw);
+                }
+                raws += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if let Some(raw) = raw_ids {
+        seen.tokens = (raw.len() / 4) as u32;
+        seen.last_token = raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
+    } else if raws == 0 {
+        seen.tokens = u32::try_from(ids_elements).unwrap_or(u32::MAX);
+    }
+    Ok(seen)
+}
+
+/// Of a parameters entry: the flag, when it is the one.
+fn final_flag(entry: &[u8]) -> Result<Option<bool>, Malformed> {
+    let (mut is_it, mut flag) = (false, false);
+    each_field(entry, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(key)) => is_it = key == b"triton_final_response",
+            (2, Value::Bytes(parameter)) => each_field(parameter, |field, value| {
+                if let (1, Value::Varint(number)) = (field, value) {
+                    flag = number != 0;
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(is_it.then_some(flag))
+}
+
+/// Of an output tensor: the product of its shape, when it is `output_ids`.
+fn output_ids(tensor: &[u8]) -> Result<Option<u64>, Malformed> {
+    let mut is_it = false;
+    let mut elements = 1u64;
+    each_field(tensor, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(name)) => is_it = name == b"output_ids",
+            (3, Value::Varint(dim)) => elements = elements.saturating_mul(dim),
+            (3, Value::Bytes(mut dims)) => {
+                while dims.has_remaining() {
+                    let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is cut short"))?;
+                    elements = elements.saturating_mul(dim);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(is_it.then_some(elements))
+}
+
+enum Value<'a> {
+    Bytes(&'a [u8]),
+    Varint(u64),
+}
+
+fn each_field<'a>(
+    mut message: &'a [u8],
+    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let broken = |_| Malformed("a field is cut short");
+    while message.has_remaining() {
+        let (field, wire_type) = decode_key(&mut message).map_err(broken)?;
+        match wire_type {
+            WireType::LengthDelimited => {
+                let len = decode_varint(&mut message).map_err(broken)? as usize;
+                let Some((value, rest)) = message.split_at_checked(len) else {
+                    return Err(Malformed("a field is longer than its message"));
+                };
+                message = rest;
+                visit(field, Value::Bytes(value))?;
+            }
+            WireType::Varint => {
+                let number = decode_varint(&mut message).map_err(broken)?;
+                visit(field, Value::Varint(number))?;
+            }
+            other => skip_field(other, field, &mut message, DecodeContext::default()).map_err(broken)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
+    use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
+
+    fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
+        let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        let tensor = |name: &str, len: usize| InferOutputTensor {
+            name: name.to_owned(),
+            datatype: "INT32".to_owned(),
+            shape: vec![1, 1, len as i64],
+            ..InferOutputTensor::default()
+        };
+        ModelStreamInferResponse {
+            error_message: error.to_owned(),
+            infer_response: Some(ModelInferResponse {
+                model_name: "m".to_owned(),
+                parameters: [(
+                    "triton_final_response".to_owned(),
+                    InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) },
+                )]
+                .into(),
+                outputs: vec![tensor("sequence_length", 1), tensor("output_ids", tokens.len())],
+                raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), ids.into()],
+                ..ModelInferResponse::default()
+            }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
+            let bytes = response(&tokens, fin, &error).encode_to_vec();
+            let seen = scan_stream(&bytes).unwrap();
+            let error = (!error.is_empty()).then_some(error.as_str());
+            prop_assert_eq!(seen, Seen { error, tokens: tokens.len() as u32, last_token: tokens.last().copied(), is_final: fin });
+        }
+
+        #[test]
+        fn no_bytes_make_the_scan_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = scan_stream(&bytes);
+        }
+
+        #[test]
+        fn frames_survive_any_cut(sizes in prop::collection::vec(0usize..40, 1..10), step in 1usize..17) {
+            let messages: Vec<ModelStreamInferResponse> = sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
+            let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
+            let mut frames = Frames::default();
+            let mut seen = Vec::new();
+            for piece in whole.chunks(step) {
+                frames.push(Bytes::copy_from_slice(piece));
+                while let Some(message) = frames.next().unwrap() {
+                    seen.push(scan_stream(&message).unwrap().tokens as usize);
+                }
+            }
+            prop_assert_eq!(seen, sizes);
+        }
+    }
+
+    #[test]
+    fn an_empty_final_has_no_token() {
+        let message = ModelStreamInferResponse {
+            infer_response: Some(ModelInferResponse {
+                parameters: [(
+                    "triton_final_response".to_owned(),
+                    InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) },
+                )]
+                .into(),
+                ..ModelInferResponse::default()
+            }),
+            ..ModelStreamInferResponse::default()
+        };
+        let bytes = message.encode_to_vec();
+        assert_eq!(scan_stream(&bytes).unwrap(), Seen { is_final: true, ..Seen::default() });
+    }
+}

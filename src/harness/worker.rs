@@ -1,0 +1,395 @@
+//! One load worker: its own thread, reactor, connections and share of the arrivals. Shares nothing on the hot path.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, LocalSet};
+use tokio_util::sync::CancellationToken;
+
+use super::clock::Clock;
+use super::collect::Collector;
+use super::exchange::{Answer, Call, Exchange, ask, code};
+use super::link::Link;
+use super::pacer::Pacer;
+use super::record::{Ended, Record};
+use super::{HarnessError, Planned, Scenario, Schedule, Spec, wire};
+use crate::triton::proto::inference::{
+    ModelConfigRequest, ModelConfigResponse, ModelReadyRequest, ModelReadyResponse, ServerReadyRequest,
+};
+
+/// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
+const PREBUILT_BYTES: usize = 256 << 20;
+
+/// What others may watch while it runs.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub issued: AtomicU64,
+    pub ended: AtomicU64,
+    pub failed: AtomicU64,
+    pub tokens: AtomicU64,
+}
+
+pub(super) struct Job {
+    pub number: usize,
+    pub workers: usize,
+    pub spec: Arc<Spec>,
+    pub schedule: Arc<Schedule>,
+    pub clock: Clock,
+    pub live: Arc<Live>,
+    pub stop: CancellationToken,
+}
+
+/// What a worker brings back.
+pub(super) struct Share {
+    pub collector: Collector,
+    pub issued: u64,
+    pub lost: u64,
+    pub in_flight_at_end: u64,
+    /// In-flight integral, request·ns, from a running gauge (not from records).
+    pub in_flight_area: f64,
+    /// CPU of this thread between start and end, ns.
+    pub cpu_ns: u64,
+    /// Time this thread waited for a core, ns; absent where the kernel does not tell.
+    pub wait_ns: Option<u64>,
+    pub wall_ns: u64,
+    /// Requests that waited because all connections were full.
+    pub waited_for_stream: u64,
+    pub max_streams: Option<u64>,
+    pub reconnects: u32,
+    pub call: Call,
+}
+
+/// Requests in flight, integrated over time.
+struct Gauge {
+    clock: Clock,
+    now: Cell<u64>,
+    since: Cell<u64>,
+    area: Cell<f64>,
+}
+
+impl Gauge {
+    const fn new(clock: Clock) -> Self {
+        Self { clock, now: Cell::new(0), since: Cell::new(0), area: Cell::new(0.0) }
+    }
+
+    fn change(&self, by: i64) {
+        let at = self.clock.now();
+        self.area.set(self.area.get() + self.now.get() as f64 * (at.saturating_sub(self.since.get())) as f64);
+        self.since.set(at);
+        self.now.set(self.now.get().saturating_add_signed(by));
+    }
+}
+
+/// Connected and warmed up, waiting for the start.
+pub(super) struct Prepared {
+    job: Job,
+    links: Vec<Rc<Link>>,
+    call: Call,
+    pacer: Pacer,
+    bodies: VecDeque<Bytes>,
+}
+
+impl Job {
+    fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
+        let endpoints = self.spec.endpoints.len();
+        (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
+    }
+
+    fn mine(&self) -> impl Iterator<Item = (u64, Planned)> + use<'_> {
+        let all = self.schedule.requests.iter().enumerate().skip(self.number).step_by(self.workers);
+        all.map(|(index, planned)| (index as u64, *planned))
+    }
+
+    fn body(&self, index: u64, planned: Planned, call: Call) -> Bytes {
+        let prompt = self.schedule.prompt(index, planned.input_len);
+        let Spec { model, end_id, .. } = &*self.spec;
+        wire::frame(&wire::request(model, index, &prompt, planned.output_len, *end_id, call == Call::Stream))
+    }
+
+    /// Connects, asks what the model is, serialises bodies, warms up.
+    pub async fn prepare(self) -> Result<Prepared, HarnessError> {
+        let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
+        let links: Vec<_> = self
+            .spec_connections()
+            .map(|at| Rc::new(Link::new(at as u32, &self.spec.endpoints[at], self.clock, Rc::clone(&heard[at]))))
+            .collect();
+        let mut call = None;
+        for link in &links {
+            let found = self.greet(link).await?;
+            if *call.get_or_insert(found) != found {
+                let model = self.spec.model.clone();
+                let why = "it streams on one server and not on another".to_owned();
+                return Err(HarnessError::Model { endpoint: link.authority(), model, why });
+            }
+        }
+        let call = call.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?;
+        let mut bodies = VecDeque::new();
+        let mut bytes = 0;
+        for (index, planned) in self.mine() {
+            if bytes >= PREBUILT_BYTES / self.workers {
+                break;
+            }
+            let body = self.body(index, planned, call);
+            bytes += body.len();
+            bodies.push_back(body);
+        }
+        if self.number == 0 {
+            self.warm_up(&links, call).await?;
+        }
+        let pacer = Pacer::new().map_err(|source| HarnessError::File { what: "no timerfd".to_owned(), source })?;
+        Ok(Prepared { job: self, links, call, pacer, bodies })
+    }
+
+    /// After two calls the server's stream limit has arrived. A server without ModelConfig is taken by scenario.
+    async fn greet(&self, link: &Link) -> Result<Call, HarnessError> {
+        let endpoint = link.authority();
+        link.sender().await.map_err(|why| HarnessError::Connect { endpoint: endpoint.clone(), why })?;
+        let refuse =
+            |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: self.spec.model.clone(), why };
+        let patience = self.spec.stall_timeout;
+        let timed = |method, frame| async move {
+            match tokio::time::timeout(patience, ask(link, method, frame)).await {
+                Ok(result) => result,
+                Err(_) => Err((None, format!("{method} was not answered within {:.1} s", patience.as_secs_f64()))),
+            }
+        };
+        match timed("ServerReady", wire::frame(&ServerReadyRequest {})).await {
+            Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
+            Err((_, why)) => return Err(HarnessError::Connect { endpoint: endpoint.clone(), why }),
+        }
+        let ready = ModelReadyRequest { name: self.spec.model.clone(), ..ModelReadyRequest::default() };
+        match timed("ModelReady", wire::frame(&ready)).await {
+            Ok(answer) if ModelReadyResponse::decode(answer.clone()).is_ok_and(|answer| !answer.ready) => {
+                return Err(refuse("it is not ready".to_owned()));
+            }
+            Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
+            Err((_, why)) => return Err(refuse(why)),
+        }
+        let config = ModelConfigRequest { name: self.spec.model.clone(), ..ModelConfigRequest::default() };
+        match timed("ModelConfig", wire::frame(&config)).await {
+            Ok(answer) => {
+                let answer = ModelConfigResponse::decode(answer).map_err(|e| refuse(e.to_string()))?;
+                let policy = answer.config.and_then(|config| config.model_transaction_policy);
+                Ok(if policy.is_some_and(|policy| policy.decoupled) { Call::Stream } else { Call::Unary })
+            }
+            Err((Some(code::UNIMPLEMENTED), _)) => Ok(match self.spec.scenario {
+                Scenario::Server { .. } => Call::Stream,
+                Scenario::Offline => Call::Unary,
+            }),
+            Err((_, why)) => Err(refuse(why)),
+        }
+    }
+
+    async fn warm_up(&self, links: &[Rc<Link>], call: Call) -> Result<(), HarnessError> {
+        let all = &self.schedule.requests;
+        for number in 0..self.spec.warmup {
+            let planned = all[number as usize % all.len()];
+            let index = all.len() as u64 + u64::from(number);
+            let link = &links[number as usize % links.len()];
+            let answer = Exchange {
+                link,
+                call,
+                frame: self.body(index, planned, call),
+                asked_tokens: planned.output_len,
+                end_id: self.spec.end_id,
+                clock: self.clock,
+                stall: self.spec.stall_timeout,
+                t_issue: self.clock.now(),
+            }
+            .perform(&self.stop, &mut Vec::new(), |_| {})
+            .await;
+            match answer.ended {
+                Ended::Ok => {}
+                Ended::Cancelled => return Err(HarnessError::Stopped),
+                Ended::Failed { class, why } => {
+                    let why = format!("{}: {why}", class.as_str());
+                    return Err(HarnessError::Warmup { number: number + 1, why });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Prepared {
+    /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
+    pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
+        let Self { job, links, call, pacer, mut bodies } = self;
+        let collector = Rc::new(RefCell::new(Collector::new()));
+        let gauge = Rc::new(Gauge::new(job.clock));
+        let freed = Rc::new(Notify::new());
+        let connected_before: u32 = links.iter().map(|link| link.connects.get()).sum();
+        let (cpu, wait) = (thread_cpu(), run_queue_wait());
+        let (mut issued, mut lost, mut waited_for_stream) = (0u64, 0u64, 0u64);
+        let mut turn = 0;
+        let local = LocalSet::new();
+        let mut running: JoinSet<()> = JoinSet::new();
+        let outcome: std::io::Result<()> = local
+            .run_until(async {
+                for (index, planned) in job.mine() {
+                    let frame = bodies.pop_front().unwrap_or_else(|| job.body(index, planned, call));
+                    let is_waiting_for_arrival = tokio::select! {
+                        biased;
+                        () = job.stop.cancelled() => false,
+                        waited = pacer.until(job.clock.instant(t0 + planned.at_ns)) => { waited?; true }
+                    };
+                    if !is_waiting_for_arrival {
+                        lost += 1;
+                        continue;
+                    }
+                    let mut has_waited = false;
+                    let link = loop {
+                        turn += 1;
+                        if let Some(link) = least_busy(&links, turn) {
+                            break Some(link);
+                        }
+                        has_waited = true;
+                        tokio::select! {
+                            biased;
+                            () = job.stop.cancelled() => break None,
+                            () = freed.notified() => {}
+                        }
+                    };
+                    let Some(link) = link else {
+                        lost += 1;
+                        continue;
+                    };
+                    waited_for_stream += u64::from(has_waited);
+                    issued += 1;
+                    job.live.issued.fetch_add(1, Ordering::Relaxed);
+                    link.in_flight.set(link.in_flight.get() + 1);
+                    gauge.change(1);
+                    let request = One {
+                        link,
+                        index,
+                        planned,
+                        frame,
+                        call,
+                        t0,
+                        collector: Rc::clone(&collector),
+                        gauge: Rc::clone(&gauge),
+                        freed: Rc::clone(&freed),
+                        spec: Arc::clone(&job.spec),
+                        live: Arc::clone(&job.live),
+                        clock: job.clock,
+                        stop: job.stop.clone(),
+                        t_issue: job.clock.now(),
+                    };
+                    running.spawn_local(request.go());
+                    while running.try_join_next().is_some() {}
+                    // At a standing backlog the loop never waits; let answers be read.
+                    tokio::task::yield_now().await;
+                }
+                while running.join_next().await.is_some() {}
+                Ok(())
+            })
+            .await;
+        outcome.map_err(|source| HarnessError::File { what: "timerfd".to_owned(), source })?;
+        gauge.change(0);
+        let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
+        let collector = collector.replace(Collector::new());
+        Ok(Share {
+            issued,
+            lost,
+            in_flight_at_end: gauge.now.get(),
+            in_flight_area: gauge.area.get(),
+            cpu_ns: thread_cpu().saturating_sub(cpu),
+            wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
+            wall_ns: job.clock.now().saturating_sub(t0),
+            waited_for_stream,
+            max_streams: max_streams.map(|max| max as u64),
+            reconnects: links.iter().map(|link| link.connects.get()).sum::<u32>() - connected_before,
+            call,
+            collector,
+        })
+    }
+}
+
+/// The link with the fewest requests in flight that has room; ties go round.
+fn least_busy(links: &[Rc<Link>], turn: usize) -> Option<Rc<Link>> {
+    let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
+    rotated.filter(|link| link.in_flight.get() < link.max_streams()).min_by_key(|link| link.in_flight.get()).cloned()
+}
+
+/// One request on its way.
+struct One {
+    link: Rc<Link>,
+    index: u64,
+    planned: Planned,
+    frame: Bytes,
+    call: Call,
+    t0: u64,
+    collector: Rc<RefCell<Collector>>,
+    gauge: Rc<Gauge>,
+    freed: Rc<Notify>,
+    spec: Arc<Spec>,
+    live: Arc<Live>,
+    clock: Clock,
+    stop: CancellationToken,
+    t_issue: u64,
+}
+
+impl One {
+    async fn go(self) {
+        let mut chunks = Vec::with_capacity(self.planned.output_len.min(4096) as usize);
+        let Answer { ended, final_marker, t_end } = Exchange {
+            link: &self.link,
+            call: self.call,
+            frame: self.frame,
+            asked_tokens: self.planned.output_len,
+            end_id: self.spec.end_id,
+            clock: self.clock,
+            stall: self.spec.stall_timeout,
+            t_issue: self.t_issue,
+        }
+        .perform(&self.stop, &mut chunks, |ns| self.collector.borrow_mut().backlog.add(ns as f64, 1))
+        .await;
+        self.gauge.change(-1);
+        self.link.in_flight.set(self.link.in_flight.get() - 1);
+        self.freed.notify_one();
+        for chunk in &mut chunks {
+            chunk.t_read = chunk.t_read.saturating_sub(self.t0);
+        }
+        let tokens = chunks.iter().map(|chunk| u64::from(chunk.tokens)).sum();
+        self.live.tokens.fetch_add(tokens, Ordering::Relaxed);
+        self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
+        self.live.ended.fetch_add(1, Ordering::Relaxed);
+        let record = Record {
+            index: self.index,
+            endpoint: self.link.endpoint,
+            input_tokens: self.planned.input_len,
+            asked_tokens: self.planned.output_len,
+            tokens: 0,
+            first_tokens: 0,
+            chunks: 0,
+            final_marker,
+            t_sched: self.planned.at_ns,
+            t_issue: self.t_issue.saturating_sub(self.t0),
+            t_first: None,
+            t_last: None,
+            t_end: t_end.saturating_sub(self.t0),
+            max_gap: 0,
+            ended,
+        };
+        self.collector.borrow_mut().take(record, &chunks);
+    }
+}
+
+fn thread_cpu() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
+}
+
+/// Second number of schedstat: ns spent runnable but not running.
+fn run_queue_wait() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,316 @@
+//! Phase two: one instance → one task. Renders its stage, remembers what it referred to, and checks the result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+
+use super::instance::{Instance, Instances, StageOf};
+use super::semantics;
+use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
+use super::task::{ActionKind, Lifetime, RetryRule, Task};
+use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
+use crate::event::TaskId;
+use crate::manifest::expression::{Expressions, Scope};
+use crate::manifest::model::{Action, InputPaths, Stage};
+use crate::manifest::{Entry, Manifest, Map, Node, Templates, Tree, check, coerce, duration, is_template, stage_shape};
+
+/// A task whose needs are still indices of instances.
+pub struct Built {
+    pub task: Task,
+    pub needs: BTreeMap<usize, Edge>,
+}
+
+/// Why one task needs another.
+pub struct Edge {
+    pub data: bool,
+    /// The text that says so.
+    pub place: Span,
+}
+
+pub struct Builder<'a> {
+    manifest: &'a Manifest,
+    expressions: &'a Expressions,
+    made: &'a Instances<'a>,
+    directory: Arc<Directory>,
+}
+
+/// What rendering one instance has found.
+struct Rendering<'a> {
+    expressions: &'a Expressions,
+    scope: Arc<Scope>,
+    seen: Arc<Seen>,
+    needs: BTreeMap<usize, Edge>,
+    /// Places where a skipped stage was asked for, and which.
+    skipped: Vec<(Span, TaskId, String)>,
+}
+
+impl<'a> Builder<'a> {
+    pub const fn new(
+        manifest: &'a Manifest,
+        expressions: &'a Expressions,
+        made: &'a Instances<'a>,
+        directory: Arc<Directory>,
+    ) -> Self {
+        Self { manifest, expressions, made, directory }
+    }
+
+    /// The task, or `None` with something in `found`.
+    pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<Built> {
+        let stage = self.made.stages.get(one.stage)?;
+        if one.skipped.is_some() {
+            return Some(Built { task: skipped_task(stage, one), needs: BTreeMap::new() });
+        }
+        let map = stage.entry.node.map()?;
+        let before = found.len();
+        let mut rendering = self.rendering(one, map);
+        let mut node = rendering.stage(map, &stage.entry.node, found);
+        if found.len() == before && rendering.rendered_anything(map) {
+            coerce(&mut node, stage_shape());
+            check_rendered(&node, stage, &rendering.skipped, found);
+        }
+        self.needs(stage, one, &node, &mut rendering.needs, found);
+        if found.len() > before {
+            return None;
+        }
+        let json = node.json();
+        let typed = match Stage::deserialize(&json) {
+            Ok(typed) => typed,
+            Err(_) => {
+                found.push(untyped(&json, stage, &node));
+                return None;
+            }
+        };
+        semantics::check(&typed, &node, stage.name, found);
+        let task = (found.len() == before).then(|| task(stage, one, typed))??;
+        Some(Built { task, needs: rendering.needs })
+    }
+
+    fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
+        let seen = Arc::new(Seen::default());
+        let mut local = one.coordinates.clone();
+        let stages = Stages {
+            directory: Arc::clone(&self.directory),
+            coordinates: Arc::new(one.coordinates.clone()),
+            seen: Arc::clone(&seen),
+        };
+        local.push(("stages".to_owned(), minijinja::Value::from_object(stages)));
+        let names = map.get("inputs").and_then(|entry| entry.node.map()).into_iter().flat_map(Map::keys);
+        local.push(("inputs".to_owned(), inputs(names)));
+        Rendering {
+            expressions: self.expressions,
+            scope: Arc::new(Scope { globals: Arc::clone(&self.manifest.globals), local }),
+            seen,
+            needs: BTreeMap::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Adds the edges of `needs:`, which carry no data.
+    fn needs(
+        &self,
+        stage: &StageOf<'_>,
+        one: &Instance,
+        node: &Node,
+        needs: &mut BTreeMap<usize, Edge>,
+        found: &mut Diagnostics,
+    ) {
+        let Some(Tree::List(list)) = node.get("needs").map(|entry| &entry.node.tree) else { return };
+        for item in list {
+            let Some(name) = item.text() else { continue };
+            let Some(target) = self.made.by_name.get(name).and_then(|index| self.made.stages.get(*index)) else {
+                let known = self.made.stages.iter().map(|stage| stage.name);
+                let hint = did_you_mean(name, known);
+                let message = format!("unknown stage `{name}` in `stages.{}.needs`", stage.name);
+                let unknown = Diagnostic::error(message).at(item.span.first_line(), "there is no such stage");
+                found.push(unknown.maybe_hint(hint));
+                continue;
+            };
+            for index in target.instances.clone() {
+                if let Some(other) = self.made.all.get(index)
+                    && other.skipped.is_none()
+                    && agree(&other.coordinates, &one.coordinates)
+                {
+                    needs.entry(index).or_insert_with(|| Edge { data: false, place: item.span.clone() });
+                }
+            }
+        }
+    }
+}
+
+impl Rendering<'_> {
+    /// The stage with everything rendered, without what phase one dealt with.
+    fn stage(&mut self, map: &Map, node: &Node, found: &mut Diagnostics) -> Node {
+        let mut out = Map::with_capacity(map.len());
+        for (name, entry) in map {
+            if name == "foreach" || name == "when" {
+                continue;
+            }
+            let node = self.node(&entry.node, found);
+            out.insert(name.clone(), Entry { key: entry.key.clone(), node });
+        }
+        Node::new(node.span.clone(), Tree::Map(out))
+    }
+
+    fn node(&mut self, node: &Node, found: &mut Diagnostics) -> Node {
+        let tree = match &node.tree {
+            Tree::Text(text) if is_template(text) => return self.text(text, node, found),
+            Tree::List(items) => Tree::List(items.iter().map(|item| self.node(item, found)).collect()),
+            Tree::Map(map) => Tree::Map(
+                map.iter()
+                    .map(|(name, entry)| {
+                        (name.clone(), Entry { key: entry.key.clone(), node: self.node(&entry.node, found) })
+                    })
+                    .collect(),
+            ),
+            other => other.clone(),
+        };
+        Node::new(node.span.clone(), tree)
+    }
+
+    fn text(&mut self, text: &str, node: &Node, found: &mut Diagnostics) -> Node {
+        let result = self.expressions.text(text, &self.scope, &node.span);
+        let mut skipped = None;
+        for touched in self.seen.take() {
+            match touched {
+                Touched::Edge(index) => {
+                    let edge = Edge { data: true, place: node.span.clone() };
+                    self.needs.entry(index).or_insert(edge);
+                }
+                Touched::Skipped(id, why) => {
+                    self.skipped.push((node.span.clone(), id.clone(), why.clone()));
+                    skipped = Some((id, why));
+                }
+            }
+        }
+        match result {
+            Ok(rendered) => rendered,
+            Err(faults) => {
+                for mut fault in faults {
+                    if let (Some((id, why)), true) = (&skipped, fault.message == "a value is missing in this text") {
+                        fault = cannot_do_without(node.span.first_line(), id, why);
+                    }
+                    found.push(fault);
+                }
+                node.clone()
+            }
+        }
+    }
+
+    fn rendered_anything(&self, map: &Map) -> bool {
+        map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template())
+    }
+}
+
+fn cannot_do_without(place: Span, id: &TaskId, why: &str) -> Diagnostic {
+    Diagnostic::error(format!("`{id}` is skipped, but this stage cannot do without it"))
+        .at(place, why.to_owned())
+        .hint("skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}")
+}
+
+fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, String)], found: &mut Diagnostics) {
+    let path = format!("stages.{}", stage.name);
+    let mut wrong = Diagnostics::new();
+    check(node, stage_shape(), &path, &stage.entry.key, Templates::Done, &mut wrong);
+    for one in wrong.into_list() {
+        let place = one.primary.as_ref().map(|label| label.span.range());
+        // `none` where a value must be, because a skipped stage was asked for it: say that instead.
+        let because = skipped.iter().find(|(span, ..)| {
+            place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
+        });
+        found.push(match because {
+            Some((span, id, why)) => cannot_do_without(span.first_line(), id, why),
+            None => one,
+        });
+    }
+}
+
+/// serde's own complaint, for what the walk over the schema cannot see.
+fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
+    let (path, message) = match serde_path_to_error::deserialize::<_, Stage>(json) {
+        Err(error) => (error.path().to_string(), error.inner().to_string()),
+        Ok(_) => (String::new(), "cannot be read".to_owned()),
+    };
+    let steps: Vec<&str> = path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
+    let place = if steps.is_empty() { stage.entry.key.clone() } else { node.place(&steps) };
+    Diagnostic::error(format!("`stages.{}.{path}`: {message}", stage.name)).at(place, "")
+}
+
+fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
+    let about = stage.entry.node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
+    Task {
+        id: one.id.clone(),
+        stage: stage.name.to_owned(),
+        about: about.filter(|about| !is_template(about)),
+        lifetime: lifetime(stage.kind),
+        skipped: one.skipped.clone(),
+        kind: stage.kind,
+        action: String::new(),
+        needs: Vec::new(),
+        inputs: BTreeMap::new(),
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        secrets: Vec::new(),
+        gpus: 0,
+        cpus: Some(0),
+        timeout: None,
+        retry: None,
+        cache: true,
+        resume: false,
+    }
+}
+
+const fn lifetime(kind: ActionKind) -> Lifetime {
+    if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
+}
+
+fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
+    let action = action(&typed)?;
+    let paths = |paths: InputPaths| match paths {
+        InputPaths::One(path) => vec![path],
+        InputPaths::Many(paths) => paths,
+    };
+    let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });
+    Some(Task {
+        id: one.id.clone(),
+        stage: stage.name.to_owned(),
+        about: typed.about,
+        lifetime: lifetime(stage.kind),
+        skipped: None,
+        kind: stage.kind,
+        action: canonical(&action)?,
+        needs: Vec::new(),
+        inputs: typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect(),
+        outputs: typed.outputs,
+        env: typed.env.into_iter().collect(),
+        secrets: typed.secrets,
+        gpus: typed.gpus,
+        cpus,
+        timeout: typed.timeout.and_then(|text| duration(&text).ok()),
+        retry: typed.retry.map(|retry| RetryRule {
+            times: retry.times,
+            delay: retry.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
+        }),
+        cache: typed.cache,
+        resume: typed.resume,
+    })
+}
+
+fn action(typed: &Stage) -> Option<Action> {
+    let Stage { shell, git, template, engine, repository, serve, bench, .. } = typed.clone();
+    shell
+        .map(Action::Shell)
+        .or(git.map(Action::Git))
+        .or(template.map(Action::Template))
+        .or(engine.map(Action::Engine))
+        .or(repository.map(Action::Repository))
+        .or(serve.map(Action::Serve))
+        .or(bench.map(Action::Bench))
+}
+
+/// JSON in which the order of free keys does not depend on how the YAML was written.
+fn canonical(action: &Action) -> Option<String> {
+    let mut value = serde_json::to_value(action).ok()?;
+    value.sort_all_objects();
+    serde_json::to_string(&value).ok()
+}

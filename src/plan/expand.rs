@@ -1,0 +1,118 @@
+//! The door: a manifest → a plan, or every mistake that only shows once expressions are computed.
+//!
+//! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
+//! they could run (here). Nothing recurses over the graph.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::build::{Builder, Built};
+use super::instance::{Instance, Instances, instances};
+use super::stages::{Directory, Known, KnownInstance};
+use super::task::{Need, Plan, Task};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::manifest::expression::Expressions;
+use crate::manifest::order::order;
+use crate::manifest::{Manifest, shown};
+
+/// How much of a long circle is shown at either end.
+const SHOWN: usize = 6;
+
+/// Expands a manifest into its task graph.
+///
+/// # Errors
+/// Every mistake of every stage at once, each with its place in the YAML.
+pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
+    let mut found = Diagnostics::new();
+    let expressions = Expressions::new();
+    let made = instances(manifest, &expressions, &mut found);
+    if found.has_errors() {
+        return Err(found.unique());
+    }
+    let mut builder = Builder::new(manifest, &expressions, &made, directory(&made));
+    let built: Vec<Option<Built>> = made.all.iter().map(|one| builder.build(one, &mut found)).collect();
+    let needs: Vec<Vec<usize>> = built
+        .iter()
+        .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.keys().copied().collect()))
+        .collect();
+    let mut sorted = Vec::with_capacity(needs.len());
+    for one in order(&needs) {
+        match one {
+            Ok(index) => sorted.push(index),
+            Err(circle) => found.push(explain(&circle, &made, &built)),
+        }
+    }
+    if found.has_errors() {
+        return Err(found.unique());
+    }
+    Ok(Plan { name: manifest.name.clone(), params: params(manifest), tasks: tasks(built, &sorted) })
+}
+
+fn params(manifest: &Manifest) -> BTreeMap<String, String> {
+    manifest.params.iter().map(|(name, chosen)| (name.clone(), shown(&chosen.value))).collect()
+}
+
+fn directory(made: &Instances<'_>) -> Arc<Directory> {
+    let known = |one: &Instance, index: usize| KnownInstance {
+        index,
+        id: one.id.clone(),
+        coordinates: one.coordinates.clone(),
+        skipped: one.skipped.clone(),
+    };
+    let names: IndexMap<String, Known> = made
+        .stages
+        .iter()
+        .map(|stage| {
+            let instances = stage.instances.clone();
+            let instances = instances.filter_map(|index| made.all.get(index).map(|one| known(one, index))).collect();
+            (stage.name.to_owned(), Known { kind: stage.kind, instances })
+        })
+        .collect();
+    Arc::new(Directory { names: Arc::new(names) })
+}
+
+/// The tasks in order, their needs pointing to places in that order.
+fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
+    let mut place = vec![0_u32; built.len()];
+    for (at, index) in sorted.iter().enumerate() {
+        place[*index] = at as u32;
+    }
+    let mut tasks = Vec::with_capacity(sorted.len());
+    for index in sorted {
+        let Some(Built { mut task, needs }) = built.get_mut(*index).and_then(Option::take) else { continue };
+        task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
+        task.needs.sort();
+        tasks.push(task);
+    }
+    tasks
+}
+
+fn explain(circle: &[usize], made: &Instances<'_>, built: &[Option<Built>]) -> Diagnostic {
+    let name = |index: usize| made.all.get(index).map_or("", |one| one.id.as_str());
+    let first = circle.first().copied().unwrap_or_default();
+    let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
+    path.push(name(first));
+    // Nobody reads a circle of thousands: its beginning and its end are enough to cut it.
+    let long = circle.len() > 2 * SHOWN;
+    if long {
+        path.splice(SHOWN..path.len() - SHOWN, ["…"]);
+    }
+    let mut diagnostic = Diagnostic::error(format!("stages need each other in a circle: {}", path.join(" → ")));
+    for (at, index) in circle.iter().enumerate() {
+        if long && (SHOWN..circle.len() - SHOWN).contains(&at) {
+            continue;
+        }
+        let next = circle.get(at + 1).copied().unwrap_or(first);
+        let edge = built.get(*index).and_then(Option::as_ref).and_then(|built| built.needs.get(&next));
+        let Some(edge) = edge else { continue };
+        let label = format!("`{}` needs `{}`", name(*index), name(next));
+        diagnostic = if diagnostic.primary.is_none() {
+            diagnostic.at(edge.place.first_line(), label)
+        } else {
+            diagnostic.see(edge.place.first_line(), label)
+        };
+    }
+    diagnostic.hint("remove one of these references")
+}

@@ -1,0 +1,204 @@
+//! Phase one: which tasks there are. `foreach` makes instances, `when` skips them; no reference is looked at yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use minijinja::Value;
+
+use super::task::ActionKind;
+use crate::diag::{Diagnostic, Diagnostics, Span};
+use crate::event::TaskId;
+use crate::manifest::expression::{Expressions, Scope, value_of};
+use crate::manifest::model::Action;
+use crate::manifest::{Entry, Manifest, Node, Tree, shown};
+
+/// More tasks than this are a mistake in a `foreach`.
+const MAX_TASKS: usize = 100_000;
+
+/// One task to be.
+pub struct Instance {
+    pub id: TaskId,
+    /// Index of its stage.
+    pub stage: usize,
+    /// Its place in each `foreach`: the variable and its value.
+    pub coordinates: Vec<(String, Value)>,
+    pub skipped: Option<String>,
+}
+
+/// Every stage with the range of its instances.
+pub struct Instances<'a> {
+    pub all: Vec<Instance>,
+    pub stages: Vec<StageOf<'a>>,
+    pub by_name: HashMap<&'a str, usize>,
+}
+
+/// A stage in its manifest.
+pub struct StageOf<'a> {
+    pub name: &'a str,
+    pub entry: &'a Entry,
+    pub kind: ActionKind,
+    pub instances: std::ops::Range<usize>,
+}
+
+/// Makes the instances of all stages, in manifest order.
+pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> Instances<'a> {
+    let mut made = Instances { all: Vec::new(), stages: Vec::new(), by_name: HashMap::new() };
+    for (name, entry) in &manifest.stages {
+        let begin = made.all.len();
+        let coordinates = product(manifest, name, entry, expressions, MAX_TASKS - begin, found);
+        let mut ids: HashMap<TaskId, usize> = HashMap::new();
+        for coordinates in coordinates {
+            let id = id_of(name, &coordinates);
+            let skipped = when(manifest, name, entry, &coordinates, expressions, found);
+            if !coordinates.is_empty()
+                && let Some(_first) = ids.insert(id.clone(), made.all.len())
+            {
+                let place = entry.node.place(&["foreach"]);
+                let collision = Diagnostic::error(format!("two tasks would be called `{id}`"));
+                found.push(collision.at(place, "two values here make the same name").hint("remove the repeated value"));
+            }
+            made.all.push(Instance { id, stage: made.stages.len(), coordinates, skipped });
+        }
+        made.by_name.insert(name, made.stages.len());
+        let instances = begin..made.all.len();
+        made.stages.push(StageOf { name, entry, kind: kind_of(entry), instances });
+    }
+    made
+}
+
+fn kind_of(entry: &Entry) -> ActionKind {
+    let key = Action::KEYS.into_iter().find(|key| entry.node.get(key).is_some());
+    match key.unwrap_or_default() {
+        "git" => ActionKind::Git,
+        "template" => ActionKind::Template,
+        "engine" => ActionKind::Engine,
+        "repository" => ActionKind::Repository,
+        "serve" => ActionKind::Serve,
+        "bench" => ActionKind::Bench,
+        _ => ActionKind::Shell,
+    }
+}
+
+type Coordinates = Vec<(String, Value)>;
+
+fn product(
+    manifest: &Manifest,
+    stage: &str,
+    entry: &Entry,
+    expressions: &Expressions,
+    room: usize,
+    found: &mut Diagnostics,
+) -> Vec<Coordinates> {
+    let Some(foreach) = entry.node.get("foreach").filter(|foreach| foreach.node.tree != Tree::Null) else {
+        return vec![Vec::new()];
+    };
+    let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: Vec::new() });
+    let mut all: Vec<Coordinates> = vec![Vec::new()];
+    for (variable, list) in foreach.node.map().into_iter().flatten() {
+        if let Some(place) = uses(&list.node, "stages", expressions) {
+            found.push(too_early(place, "foreach"));
+            return Vec::new();
+        }
+        let rendered = expressions.render(&list.node, &scope, found);
+        let path = format!("stages.{stage}.foreach.{variable}");
+        let Tree::List(items) = &rendered.tree else {
+            if !rendered.has_template() {
+                let place = entry.node.place(&["foreach", variable]);
+                found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is not a list"));
+            }
+            return Vec::new();
+        };
+        let mut values = Vec::new();
+        for item in items {
+            if matches!(item.tree, Tree::List(_) | Tree::Map(_) | Tree::Null) {
+                let message = format!("the values of `{path}` must be texts, numbers or switches");
+                found.push(Diagnostic::error(message).at(item.span.first_line(), ""));
+                return Vec::new();
+            }
+            values.push(value_of(item));
+        }
+        if all.len().saturating_mul(values.len()) > room {
+            let message = format!("more than {MAX_TASKS} tasks");
+            found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes them too many"));
+            return Vec::new();
+        }
+        all = all
+            .iter()
+            .flat_map(|before| {
+                values.iter().map(move |value| {
+                    let mut coordinates = before.clone();
+                    coordinates.push((variable.clone(), value.clone()));
+                    coordinates
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// `stage/value/value`, with everything that could trouble a file name replaced.
+fn id_of(stage: &str, coordinates: &Coordinates) -> TaskId {
+    let mut id = stage.to_owned();
+    for (_, value) in coordinates {
+        id.push('/');
+        let text = value.to_string();
+        let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+        let part: String = text.chars().take(80).map(safe).collect();
+        let hidden = part.trim_start_matches('.');
+        id.push_str(if hidden.is_empty() { "_" } else { hidden });
+    }
+    TaskId::new(id)
+}
+
+/// Why this instance is skipped, if its `when` is false.
+fn when(
+    manifest: &Manifest,
+    stage: &str,
+    entry: &Entry,
+    coordinates: &Coordinates,
+    expressions: &Expressions,
+    found: &mut Diagnostics,
+) -> Option<String> {
+    let when = &entry.node.get("when")?.node;
+    if let Some(place) = uses(when, "stages", expressions) {
+        found.push(too_early(place, "when"));
+        return None;
+    }
+    let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: coordinates.clone() });
+    let before = found.len();
+    let rendered = expressions.render(when, &scope, found);
+    match rendered.tree {
+        Tree::Bool(true) | Tree::Null => None,
+        Tree::Bool(false) => Some(match when.text() {
+            Some(text) => {
+                let bare = text.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
+                format!("when is false: {bare}")
+            }
+            None => "when is false".to_owned(),
+        }),
+        _ if found.len() > before => None,
+        _ => {
+            let value = shown(&rendered.json());
+            let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
+            let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
+            found.push(found_here.hint("compare it: {{ x == \"…\" }}, or ask: {{ x is true }}"));
+            None
+        }
+    }
+}
+
+fn uses(node: &Node, name: &str, expressions: &Expressions) -> Option<Span> {
+    match &node.tree {
+        Tree::Text(text) if text.contains(name) => {
+            expressions.names_in(text).iter().any(|used| used == name).then(|| node.span.first_line())
+        }
+        Tree::List(items) => items.iter().find_map(|item| uses(item, name, expressions)),
+        _ => None,
+    }
+}
+
+fn too_early(place: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(format!("`stages` cannot be used in `{what}`"))
+        .at(place, "this is decided before any stage runs")
+        .hint("use params and vars here")
+}

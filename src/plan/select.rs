@@ -1,0 +1,45 @@
+//! `--until` and `--only`: which tasks of a plan are wanted.
+
+use super::task::Plan;
+use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
+
+impl Plan {
+    /// For each task whether it is wanted. `until`: these and all they need; `only`: just these; neither: all.
+    /// A name is a stage (all its tasks) or one task.
+    ///
+    /// # Errors
+    /// Every name that is neither, with a suggestion.
+    pub fn select(&self, until: &[String], only: &[String]) -> Result<Vec<bool>, Diagnostics> {
+        let mut found = Diagnostics::new();
+        let mut wanted = vec![until.is_empty() && only.is_empty(); self.tasks.len()];
+        for name in until.iter().chain(only) {
+            let mut any = false;
+            for (task, wanted) in self.tasks.iter().zip(&mut wanted) {
+                if task.stage == *name || task.id.as_str() == name {
+                    *wanted = true;
+                    any = true;
+                }
+            }
+            if !any {
+                let mut known: Vec<&str> = self.tasks.iter().map(|task| task.stage.as_str()).collect();
+                known.dedup();
+                known.extend(self.tasks.iter().map(|task| task.id.as_str()).filter(|id| id.contains('/')));
+                let unknown = Diagnostic::error(format!("there is no stage or task `{name}`"));
+                found.push(unknown.maybe_hint(did_you_mean(name, known.iter().copied())));
+            }
+        }
+        if only.is_empty() {
+            // Needs point backwards, so one sweep from the end reaches everything.
+            for at in (0..self.tasks.len()).rev() {
+                if wanted.get(at) == Some(&true) {
+                    for need in self.tasks.get(at).into_iter().flat_map(|task| &task.needs) {
+                        if let Some(wanted) = wanted.get_mut(need.task as usize) {
+                            *wanted = true;
+                        }
+                    }
+                }
+            }
+        }
+        found.or(wanted)
+    }
+}

@@ -1,0 +1,224 @@
+//! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
+
+use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
+use crate::event::Endpoint;
+use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Serve, Stage};
+use crate::manifest::{Node, duration};
+
+use super::Reference;
+
+const PRECISIONS: [&str; 4] = ["fp16", "bf16", "fp8", "fp4"];
+const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+const READY_BY: [&str; 2] = ["kserve", "port"];
+
+/// Reports everything wrong with one stage, at its places.
+pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
+    let mut look = Look { node, name, found };
+    look.common(stage);
+    if let Some(engine) = &stage.engine {
+        look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
+    }
+    if let Some(repository) = &stage.repository {
+        for (index, model) in repository.models.iter().enumerate() {
+            look.word(&["repository", "models", &index.to_string()], model, &MODELS);
+        }
+    }
+    match &stage.serve {
+        Some(Serve::Simulator(server)) => look.ready("simulator", &server.ready.by, &server.ready.timeout),
+        Some(Serve::Triton(server)) => look.ready("triton", &server.ready.by, &server.ready.timeout),
+        Some(Serve::Command(server)) => {
+            look.ready("command", &server.ready.by, &server.ready.timeout);
+            if server.words.is_empty() {
+                look.say(&["serve", "command", "words"], "needs a program", "it is empty", None);
+            }
+        }
+        None => {}
+    }
+    if let Some(bench) = &stage.bench {
+        look.bench(bench);
+    }
+}
+
+struct Look<'a> {
+    node: &'a Node,
+    name: &'a str,
+    found: &'a mut Diagnostics,
+}
+
+impl Look<'_> {
+    fn say(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+        let mut message = format!("`stages.{}", self.name);
+        for step in path {
+            let index = step.bytes().all(|byte| byte.is_ascii_digit());
+            message.push_str(&if index { format!("[{step}]") } else { format!(".{step}") });
+        }
+        message = format!("{message}` {what}");
+        self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
+    }
+
+    fn common(&mut self, stage: &Stage) {
+        if let Some(text) = &stage.timeout {
+            self.duration(&["timeout"], text);
+        }
+        if let Some(text) = stage.retry.as_ref().and_then(|retry| retry.delay.as_ref()) {
+            self.duration(&["retry", "delay"], text);
+        }
+        for name in stage.env.keys() {
+            self.variable(&["env", name], name);
+        }
+        for (index, name) in stage.secrets.iter().enumerate() {
+            self.variable(&["secrets", &index.to_string()], name);
+        }
+        for (index, path) in stage.outputs.iter().enumerate() {
+            let index = index.to_string();
+            if path.is_empty() || path.starts_with('/') || leaves(path) {
+                let hint = Some("it is relative to the output folder, $OUT".to_owned());
+                self.say(&["outputs", &index], "must lie in the output folder", "outside", hint);
+            }
+        }
+        for (name, paths) in &stage.inputs {
+            let list = match paths {
+                InputPaths::One(path) => std::slice::from_ref(path),
+                InputPaths::Many(paths) => paths.as_slice(),
+            };
+            for (index, path) in list.iter().enumerate() {
+                let index = index.to_string();
+                let many = matches!(paths, InputPaths::Many(_));
+                let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
+                if path.is_empty() {
+                    self.say(place, "is empty", "no path", None);
+                } else if Reference::all_in(path).iter().any(|one| matches!(one, Reference::Input(_))) {
+                    self.say(place, "refers to an input", "inputs cannot be made of inputs", None);
+                } else if !path.starts_with('/') && !path.contains('⟦') && leaves(path) {
+                    let hint = Some("give an absolute path to something outside of it".to_owned());
+                    self.say(place, "leaves the project folder", "outside", hint);
+                }
+            }
+        }
+    }
+
+    fn duration(&mut self, path: &[&str], text: &str) {
+        if let Err(why) = duration(text) {
+            let hint = Some("for example `90s`, `30m`, `1h30m` or `250ms`".to_owned());
+            self.say(path, "must be a duration", &why, hint);
+        }
+    }
+
+    fn variable(&mut self, path: &[&str], name: &str) {
+        let fine = name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !fine {
+            let message = format!("`{name}` cannot be the name of an environment variable");
+            let place = match path {
+                ["env", name] => self.node.get("env").and_then(|env| env.node.get(name)).map(|entry| entry.key.clone()),
+                _ => None,
+            };
+            let place = place.unwrap_or_else(|| self.node.place(path));
+            self.found
+                .push(Diagnostic::error(message).at(place, "letters, digits and `_`, not beginning with a digit"));
+        }
+    }
+
+    fn word(&mut self, path: &[&str], word: &str, known: &[&str]) {
+        if !known.contains(&word) {
+            let hint = did_you_mean(word, known.iter().copied());
+            self.say(path, &format!("cannot be `{word}`"), "not known", hint);
+        }
+    }
+
+    fn ready(&mut self, server: &str, by: &str, timeout: &str) {
+        self.word(&["serve", server, "ready", "by"], by, &READY_BY);
+        self.duration(&["serve", server, "ready", "timeout"], timeout);
+    }
+
+    fn bench(&mut self, bench: &Bench) {
+        if bench.scenario == Scenario::Server && bench.rate.is_none() {
+            let hint = Some("add `rate: 10`: requests per second".to_owned());
+            let message = format!("`stages.{}.bench` needs a `rate`", self.name);
+            let place = self.node.place(&["bench", "scenario"]);
+            self.found.push(Diagnostic::error(message).at(place, "here requests arrive at a rate").maybe_hint(hint));
+        }
+        if let Some(rate) = bench.rate
+            && !(rate > 0.0 && rate.is_finite())
+        {
+            self.say(&["bench", "rate"], "must be greater than 0", "requests per second", None);
+        }
+        if bench.stop.requests.is_none() && bench.stop.duration.is_none() {
+            let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
+            self.say(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
+        }
+        if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
+            let hint = Some("give `requests: 1000`".to_owned());
+            self.say(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
+        }
+        if let Some(text) = &bench.stop.duration {
+            self.duration(&["bench", "stop", "duration"], text);
+        }
+        self.duration(&["bench", "stall_timeout"], &bench.stall_timeout);
+        if let Some(limits) = &bench.limits {
+            for (key, limit) in [("ttft_p99", &limits.ttft_p99), ("tpot_p99", &limits.tpot_p99)] {
+                if let Some(text) = limit {
+                    self.duration(&["bench", "limits", key], text);
+                }
+            }
+        }
+        self.length("input_tokens", &bench.input_tokens);
+        self.length("output_tokens", &bench.output_tokens);
+        self.target(&bench.target);
+    }
+
+    fn length(&mut self, key: &str, length: &Length) {
+        match length {
+            Length::Fixed(0) => self.say(&["bench", key, "fixed"], "must be at least 1", "no tokens", None),
+            Length::Uniform { min, max } | Length::Normal { min, max, .. } if min > max => {
+                let kind = if matches!(length, Length::Uniform { .. }) { "uniform" } else { "normal" };
+                let label = format!("{min} is greater than {max}");
+                self.say(&["bench", key, kind, "min"], "must not be greater than `max`", &label, None);
+            }
+            Length::Normal { mean, stddev, .. } if *stddev < 0.0 || !mean.is_finite() || !stddev.is_finite() => {
+                self.say(&["bench", key, "normal", "stddev"], "must not be negative", "", None);
+            }
+            _ => {}
+        }
+    }
+
+    fn target(&mut self, target: &str) {
+        let references = Reference::all_in(target);
+        if let [Reference::Service(_)] = references.as_slice() {
+            return;
+        }
+        let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());
+        if !references.is_empty() {
+            self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
+            return;
+        }
+        for server in target.split('|') {
+            let mut parts = server.split(',');
+            let first = parts.next().unwrap_or_default().trim();
+            let wrong = first.parse::<Endpoint>().err();
+            let wrong = wrong.or_else(|| {
+                parts.find(|port| port.trim().parse::<u16>().is_err()).map(|port| format!("`{port}` is not a port"))
+            });
+            if let Some(why) = wrong {
+                self.say(&["bench", "target"], "must name servers", &why, hint.clone());
+                return;
+            }
+        }
+    }
+}
+
+/// Whether a relative path climbs out of where it begins.
+fn leaves(path: &str) -> bool {
+    let mut depth = 0_i32;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
+}

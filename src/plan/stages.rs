@@ -1,0 +1,130 @@
+//! `stages` and `inputs` as expressions see them. Every access to `stages.x` is remembered: it is an edge.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use minijinja::Value;
+use minijinja::value::{Enumerator, Object};
+
+use super::Reference;
+use super::task::ActionKind;
+use crate::event::TaskId;
+use crate::manifest::expression::NoValue;
+
+/// The part of every stage that references need; shared by all instances.
+pub struct Directory {
+    pub names: Arc<indexmap::IndexMap<String, Known>>,
+}
+
+pub struct Known {
+    pub kind: ActionKind,
+    pub instances: Vec<KnownInstance>,
+}
+
+pub struct KnownInstance {
+    /// Index among all instances.
+    pub index: usize,
+    pub id: TaskId,
+    pub coordinates: Vec<(String, Value)>,
+    pub skipped: Option<String>,
+}
+
+/// What one rendering touched.
+#[derive(Default)]
+pub struct Seen(Mutex<Vec<Touched>>);
+
+/// One access.
+#[derive(Clone)]
+pub enum Touched {
+    /// An edge to this instance.
+    Edge(usize),
+    /// It is skipped, and this is why.
+    Skipped(TaskId, String),
+}
+
+impl Seen {
+    pub fn take(&self) -> Vec<Touched> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, touched: Touched) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(touched);
+    }
+}
+
+/// `stages` for one instance.
+#[derive(Clone)]
+pub struct Stages {
+    pub directory: Arc<Directory>,
+    /// Where the instance that looks stands.
+    pub coordinates: Arc<Vec<(String, Value)>>,
+    pub seen: Arc<Seen>,
+}
+
+impl fmt::Debug for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stages")
+    }
+}
+
+impl Object for Stages {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
+        let known = self.directory.names.get(name)?;
+        if known.kind == ActionKind::Serve {
+            return Some(self.pick(name, |id| Reference::Service(id), false));
+        }
+        let (stages, stage) = (Arc::clone(self), name.to_owned());
+        Some(Value::from_object(NoValue {
+            why: format!("the stage `{name}` is not a value"),
+            hint: format!("its output folder is {{{{ stages.{name}.out }}}}"),
+            names: &["out", "outs"],
+            attribute: Box::new(move |attribute| match attribute {
+                "out" => Some(stages.pick(&stage, Reference::Out, false)),
+                "outs" => Some(stages.pick(&stage, Reference::Out, true)),
+                _ => None,
+            }),
+        }))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.directory.names.keys().map(|name| Value::from(name.as_str())).collect())
+    }
+}
+
+impl Stages {
+    /// The instances of a stage that agree with these coordinates, as reference tokens.
+    fn pick(&self, name: &str, reference: impl Fn(TaskId) -> Reference, always_list: bool) -> Value {
+        let Some(known) = self.directory.names.get(name) else { return Value::UNDEFINED };
+        let mut matching = known.instances.iter().filter(|one| agree(&one.coordinates, &self.coordinates));
+        let first = matching.next();
+        let rest: Vec<&KnownInstance> = matching.collect();
+        let mut token = |one: &KnownInstance| match &one.skipped {
+            Some(why) => {
+                self.seen.add(Touched::Skipped(one.id.clone(), why.clone()));
+                None
+            }
+            None => {
+                self.seen.add(Touched::Edge(one.index));
+                Some(Value::from(reference(one.id.clone()).token()))
+            }
+        };
+        match first {
+            Some(only) if rest.is_empty() && !always_list => token(only).unwrap_or_else(|| Value::from(())),
+            _ => Value::from(first.into_iter().chain(rest).filter_map(&mut token).collect::<Vec<_>>()),
+        }
+    }
+}
+
+/// Whether two places agree on every `foreach` variable that both have.
+pub fn agree(a: &[(String, Value)], b: &[(String, Value)]) -> bool {
+    a.iter().all(|(name, value)| b.iter().all(|(other, theirs)| name != other || value == theirs))
+}
+
+/// `inputs` for one stage: a token for each name.
+pub fn inputs<'a>(names: impl Iterator<Item = &'a String>) -> Value {
+    Value::from_pairs(names.map(|name| (name.clone(), Value::from(Reference::Input(name.clone()).token()))))
+}

@@ -1,0 +1,73 @@
+//! The capacity scheduler: who may hold KV blocks during the next step.
+
+use super::{Active, Limits, Policy};
+
+/// Indices of the requests that may run, in the order of the micro-batch scheduler, and how many were paused.
+pub(super) fn schedule(limits: &Limits, active: &mut [Active]) -> (Vec<usize>, usize) {
+    match limits.policy {
+        Policy::GuaranteedNoEvict => (no_evict(limits, active, true), 0),
+        Policy::StaticBatch => {
+            let admits = !active.iter().any(|request| request.started);
+            (no_evict(limits, active, admits), 0)
+        }
+        Policy::MaxUtilization => max_utilization(limits, active),
+    }
+}
+
+/// Running requests first, each with its blocks to completion; then waiting ones in order, until one does not fit.
+fn no_evict(limits: &Limits, active: &[Active], admits: bool) -> Vec<usize> {
+    let to_completion = |request: &Active| (request.isl + request.osl).div_ceil(limits.tokens_per_block);
+    let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
+    let mut free = limits.blocks;
+    for (at, request) in active.iter().enumerate() {
+        if request.is_generating() && scheduled.len() < limits.max_batch_size {
+            scheduled.push(at);
+            free -= to_completion(request);
+        }
+    }
+    for (at, request) in active.iter().enumerate() {
+        if scheduled.len() >= limits.max_batch_size {
+            break;
+        }
+        if request.is_generating() || !(admits || request.started) {
+            continue;
+        }
+        let Some(left) = free.checked_sub(to_completion(request)) else { break };
+        free = left;
+        scheduled.push(at);
+    }
+    scheduled
+}
+
+/// In order, blocks for one more step each. When one does not fit, the youngest started request behind it gives its
+/// blocks back, until it fits or nobody is left to ask.
+fn max_utilization(limits: &Limits, active: &mut [Active]) -> (Vec<usize>, usize) {
+    let next_step = |request: &Active| {
+        let tokens = if request.is_generating() { request.isl + request.made } else { request.ctx };
+        (tokens + 1).div_ceil(limits.tokens_per_block)
+    };
+    let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
+    let mut free = limits.blocks;
+    let mut end = active.len();
+    let mut at = 0;
+    let mut paused = 0;
+    while at < end {
+        let needed = next_step(&active[at]);
+        if scheduled.len() < limits.max_batch_size && needed <= free {
+            scheduled.push(at);
+            free -= needed;
+            at += 1;
+            continue;
+        }
+        let Some(victim) = (at..end).rev().find(|&index| active[index].started) else { break };
+        // Blocks are only taken when a request is scheduled, so it is enough to stop considering it.
+        end = victim;
+        paused += 1;
+        let request = &mut active[victim];
+        request.started = false;
+        request.pauses += 1;
+        request.ctx = request.isl + request.made;
+        request.pos = 0;
+    }
+    (scheduled, paused)
+}

@@ -1,0 +1,255 @@
+//! The scheduler of an in-flight-batching server, as a pure discrete-event core in whole nanoseconds.
+//!
+//! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by [`Coefficients`] → tokens
+//! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
+//! sources describe them. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
+//! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
+
+mod batch;
+mod capacity;
+mod virtual_time;
+
+pub use virtual_time::{Arrival, Ran, Served, simulate};
+
+use super::timing::Coefficients;
+
+/// Which requests may hold KV blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Admit only what can finish without giving a block back. In order; the first that does not fit ends the walk.
+    GuaranteedNoEvict,
+    /// Admit what fits for one more step; pause the youngest when short. A paused request computes its context again.
+    MaxUtilization,
+    /// Admit only when nothing runs.
+    StaticBatch,
+}
+
+/// How context requests share the tokens that generation leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunking {
+    /// Each whole context at once, or not yet.
+    Off,
+    /// Each as much as fits, in order.
+    FirstComeFirstServed,
+    /// One block's worth each, in turn.
+    EqualProgress,
+}
+
+/// The limits of one engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    pub policy: Policy,
+    pub chunking: Chunking,
+    /// Requests in one step.
+    pub max_batch_size: usize,
+    /// Tokens in one step.
+    pub max_num_tokens: u64,
+    /// KV blocks in the pool.
+    pub blocks: u64,
+    pub tokens_per_block: u64,
+    pub timing: Coefficients,
+}
+
+/// Why a request can never run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("it needs {needed} KV cache blocks and the pool has {pool}")]
+    Blocks { needed: u64, pool: u64 },
+    #[error("its context of {context} tokens is more than max_num_tokens {limit} and context chunking is off")]
+    Context { context: u64, limit: u64 },
+}
+
+/// A request inside the core. `ctx` grows when it is paused: the tokens it made are context the second time.
+#[derive(Clone, Debug)]
+struct Active {
+    id: u64,
+    isl: u64,
+    osl: u64,
+    ctx: u64,
+    /// Context tokens computed.
+    pos: u64,
+    /// Tokens made.
+    made: u64,
+    started: bool,
+    pauses: u32,
+    cancelled: bool,
+}
+
+impl Active {
+    const fn is_generating(&self) -> bool {
+        self.pos >= self.ctx
+    }
+}
+
+/// One token of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token {
+    pub id: u64,
+    /// From 0.
+    pub index: u64,
+    pub is_last: bool,
+    /// How often its request was paused so far.
+    pub pauses: u32,
+}
+
+/// What a step computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// When it ends; its tokens appear then.
+    pub end: u64,
+    pub context_tokens: u64,
+    pub generating: usize,
+    /// Paused by this step's capacity scheduler.
+    pub paused: usize,
+}
+
+/// The step in flight: indices into `active`, which only grows until the step is finished.
+#[derive(Clone, Debug, Default)]
+struct InFlight {
+    /// Context requests and how many tokens of each.
+    contexts: Vec<(usize, u64)>,
+    generating: Vec<usize>,
+}
+
+/// The state between two steps.
+#[derive(Clone, Debug)]
+pub struct Core {
+    limits: Limits,
+    active: Vec<Active>,
+    in_flight: Option<InFlight>,
+    steps: u64,
+    peak_blocks: u64,
+}
+
+impl Core {
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0 }
+    }
+
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub const fn is_idle(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Requests inside: running and waiting.
+    pub const fn len(&self) -> usize {
+        self.active.len()
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The most KV blocks that were in use at the end of a step.
+    pub const fn peak_blocks(&self) -> u64 {
+        self.peak_blocks
+    }
+
+    /// A request enters, behind all others. `isl` prompt tokens, `osl` ≥ 1 tokens to make.
+    pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), Unfit> {
+        let needed = self.blocks_of(isl + osl);
+        if needed > self.limits.blocks {
+            return Err(Unfit::Blocks { needed, pool: self.limits.blocks });
+        }
+        // A paused request's context is its prompt and what it made.
+        let context = if self.limits.policy == Policy::MaxUtilization { isl + osl - 1 } else { isl };
+        let limit = self.limits.max_num_tokens;
+        let is_cut = self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
+        if context > limit && !is_cut {
+            return Err(Unfit::Context { context, limit });
+        }
+        self.active.push(Active {
+            id,
+            isl,
+            osl,
+            ctx: isl,
+            pos: 0,
+            made: 0,
+            started: false,
+            pauses: 0,
+            cancelled: false,
+        });
+        Ok(())
+    }
+
+    /// Its blocks are free at the next step. Its tokens of the step in flight do not appear.
+    pub fn cancel(&mut self, id: u64) {
+        if let Some(request) = self.active.iter_mut().find(|request| request.id == id) {
+            request.cancelled = true;
+        }
+        if self.in_flight.is_none() {
+            self.active.retain(|request| !request.cancelled);
+        }
+    }
+
+    /// Plans the step that starts now. `None` when nobody is inside.
+    pub fn begin(&mut self, now: u64) -> Option<Step> {
+        debug_assert!(self.in_flight.is_none(), "the last step was not finished");
+        if self.active.is_empty() {
+            return None;
+        }
+        let (scheduled, paused) = capacity::schedule(&self.limits, &mut self.active);
+        let flight = batch::compose(&self.limits, &self.active, &scheduled);
+        debug_assert!(
+            !flight.contexts.is_empty() || !flight.generating.is_empty(),
+            "no progress: a request that does not fit was let in"
+        );
+        let context_tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
+        let pairs =
+            flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
+        let kv = flight.generating.iter().map(|&at| self.active[at].isl + self.active[at].made).sum();
+        let generating = flight.generating.len();
+        let took = self.limits.timing.step_ns(context_tokens, pairs, generating as u64, kv);
+        self.in_flight = Some(flight);
+        Some(Step { end: now + took, context_tokens, generating, paused })
+    }
+
+    /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.
+    pub fn finish(&mut self, mut emit: impl FnMut(Token)) {
+        let Some(flight) = self.in_flight.take() else { return };
+        self.steps += 1;
+        for (at, tokens) in flight.contexts {
+            let request = &mut self.active[at];
+            request.started = true;
+            request.pos += tokens;
+            debug_assert!(request.pos <= request.ctx, "more context computed than there is");
+            if request.is_generating() {
+                make(request, &mut emit);
+            }
+        }
+        for at in flight.generating {
+            make(&mut self.active[at], &mut emit);
+        }
+        let used = self.used_blocks();
+        debug_assert!(used <= self.limits.blocks, "{used} blocks in use of {}", self.limits.blocks);
+        self.peak_blocks = self.peak_blocks.max(used);
+        self.active.retain(|request| request.made < request.osl && !request.cancelled);
+    }
+
+    fn used_blocks(&self) -> u64 {
+        self.active.iter().filter(|r| r.started).map(|r| self.blocks_of(r.isl + r.made)).sum()
+    }
+
+    const fn blocks_of(&self, tokens: u64) -> u64 {
+        tokens.div_ceil(self.limits.tokens_per_block)
+    }
+}
+
+fn make(request: &mut Active, emit: &mut impl FnMut(Token)) {
+    debug_assert!(request.made < request.osl, "more tokens made than asked for");
+    let index = request.made;
+    request.made += 1;
+    if !request.cancelled {
+        emit(Token { id: request.id, index, is_last: request.made == request.osl, pauses: request.pauses });
+    }
+}
+
+#[cfg(test)]
+mod tests;

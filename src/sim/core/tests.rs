@@ -1,0 +1,235 @@
+//! The golden rows, and what must hold for every load.
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use super::*;
+use crate::sim::random::Stream;
+
+/// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
+const GOLDEN: Coefficients = Coefficients {
+    overhead: 1.0e-3,
+    weights: 4.18e-3,
+    token: 27e-6,
+    pair: 1.33e-9,
+    request: 4e-6,
+    kv_token: 34e-9,
+    context: 0.0,
+    all_reduce: 0.0,
+};
+
+fn golden() -> Limits {
+    Limits {
+        policy: Policy::GuaranteedNoEvict,
+        chunking: Chunking::FirstComeFirstServed,
+        max_batch_size: 256,
+        max_num_tokens: 8192,
+        blocks: 25_234,
+        tokens_per_block: 32,
+        timing: GOLDEN,
+    }
+}
+
+fn stream(name: &str) -> Stream {
+    let digest = Sha256::digest(name.as_bytes());
+    Stream::new(1, u64::from_le_bytes(digest[..8].try_into().unwrap()))
+}
+
+/// Poisson arrivals at 12/s, 1,000 requests, ISL 1000 ± 50 %, OSL 500 ± 50 %.
+fn load() -> Vec<Arrival> {
+    let (mut arrival, mut isl, mut osl) = (stream("arrival"), stream("isl"), stream("osl"));
+    let mut time = 0.0;
+    (0..1000)
+        .map(|_| {
+            time += -arrival.unit().ln() / 12.0;
+            Arrival {
+                at: (time * 1e9) as u64,
+                isl: ((1000.0 * (0.5 + isl.unit())) as u64).max(1),
+                osl: ((500.0 * (0.5 + osl.unit())) as u64).max(2),
+            }
+        })
+        .collect()
+}
+
+fn percentile(mut values: Vec<f64>, p: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() as f64 * p) as usize).min(values.len() - 1)]
+}
+
+fn row(limits: &Limits) -> String {
+    let load = load();
+    let ran = simulate(limits, &load).unwrap();
+    let ttft: Vec<f64> = ran.requests.iter().zip(&load).map(|(r, a)| (r.first - a.at) as f64 / 1e6).collect();
+    let tpot: Vec<f64> = ran
+        .requests
+        .iter()
+        .filter(|r| r.tokens > 1)
+        .map(|r| (r.last - r.first) as f64 / 1e6 / (r.tokens - 1) as f64)
+        .collect();
+    let tokens: u64 = ran.requests.iter().map(|r| r.tokens).sum();
+    let pauses: u32 = ran.requests.iter().map(|r| r.pauses).sum();
+    let text: String = ran.requests.iter().enumerate().map(|(id, r)| format!("{id},{},{};", r.first, r.last)).collect();
+    let hash: String = Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "{:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {} | {pauses} | {hash}",
+        tokens as f64 / (ran.end as f64 / 1e9),
+        percentile(ttft.clone(), 0.5),
+        percentile(ttft, 0.99),
+        percentile(tpot.clone(), 0.5),
+        percentile(tpot, 0.99),
+        ran.steps,
+    )
+}
+
+#[test]
+fn the_golden_rows_come_out_to_the_last_bit() {
+    let rows = [
+        ("GNE, chunked", golden()),
+        ("GNE, not chunked", Limits { chunking: Chunking::Off, ..golden() }),
+        ("GNE, max_num_tokens 2,048", Limits { max_num_tokens: 2048, ..golden() }),
+        ("GNE, KV 3,000 blocks", Limits { blocks: 3000, ..golden() }),
+        ("MU, KV 3,000 blocks", Limits { policy: Policy::MaxUtilization, blocks: 3000, ..golden() }),
+        ("GNE, max_batch_size 32", Limits { max_batch_size: 32, ..golden() }),
+    ];
+    let rows: Vec<String> = rows.iter().map(|(name, limits)| format!("{name} | {}", row(limits))).collect();
+    insta::assert_snapshot!(rows.join("\n"), @r"
+    GNE, chunked | 5465 | 44 | 135 | 11.90 | 13.95 | 8171 | 0 | 799cf92c4c76
+    GNE, not chunked | 5465 | 44 | 135 | 11.90 | 13.95 | 8171 | 0 | 799cf92c4c76
+    GNE, max_num_tokens 2,048 | 5465 | 43 | 130 | 11.88 | 13.92 | 8186 | 0 | d8ac5a130220
+    GNE, KV 3,000 blocks | 5228 | 1307 | 4789 | 11.08 | 11.70 | 8975 | 0 | 4bb59e1bd233
+    MU, KV 3,000 blocks | 5184 | 70 | 5080 | 12.50 | 15.12 | 8073 | 192 | d1e1388d8a81
+    GNE, max_batch_size 32 | 3779 | 19807 | 41491 | 8.19 | 8.70 | 16247 | 0 | 9abfb917f8d5
+    ");
+}
+
+#[test]
+fn a_static_batch_admits_nobody_until_it_is_empty() {
+    let limits = Limits { policy: Policy::StaticBatch, ..golden() };
+    let load = [Arrival { at: 0, isl: 10, osl: 5 }, Arrival { at: 1, isl: 10, osl: 5 }];
+    let ran = simulate(&limits, &load).unwrap();
+    assert!(ran.requests[1].first > ran.requests[0].last);
+    let ran = simulate(&golden(), &load).unwrap();
+    assert!(ran.requests[1].first < ran.requests[0].last);
+}
+
+#[test]
+fn equal_progress_deals_a_block_each() {
+    let limits = Limits { chunking: Chunking::EqualProgress, max_num_tokens: 96, ..golden() };
+    let mut core = Core::new(limits);
+    core.arrive(0, 200, 1).unwrap();
+    core.arrive(1, 200, 1).unwrap();
+    core.begin(0).unwrap();
+    let pieces = &core.in_flight.as_ref().unwrap().contexts;
+    assert_eq!(*pieces, [(0, 64), (1, 32)]);
+}
+
+#[test]
+fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
+    let mut core = Core::new(golden());
+    core.arrive(7, 100, 50).unwrap();
+    core.begin(0).unwrap();
+    core.cancel(7);
+    let mut tokens = Vec::new();
+    core.finish(|token| tokens.push(token));
+    assert_eq!((tokens.len(), core.is_idle()), (0, true));
+}
+
+#[test]
+fn what_can_never_run_is_refused_at_the_door() {
+    let mut core = Core::new(Limits { blocks: 10, ..golden() });
+    assert_eq!(core.arrive(0, 300, 21), Err(Unfit::Blocks { needed: 11, pool: 10 }));
+    let mut core = Core::new(Limits { chunking: Chunking::Off, max_num_tokens: 64, ..golden() });
+    assert_eq!(core.arrive(0, 65, 1), Err(Unfit::Context { context: 65, limit: 64 }));
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let policy = prop_oneof![Just(Policy::GuaranteedNoEvict), Just(Policy::MaxUtilization), Just(Policy::StaticBatch)];
+    let chunking =
+        prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
+    (policy, chunking, 1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]).prop_map(
+        |(policy, chunking, max_batch_size, max_num_tokens, blocks, tokens_per_block)| Limits {
+            policy,
+            chunking,
+            max_batch_size,
+            max_num_tokens,
+            blocks: blocks * 32 / tokens_per_block,
+            tokens_per_block,
+            timing: GOLDEN,
+        },
+    )
+}
+
+fn loads() -> impl Strategy<Value = Vec<Arrival>> {
+    let one = (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| Arrival { at, isl, osl });
+    prop::collection::vec(one, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The invariants of the core itself are debug assertions; they run here on every step.
+    #[test]
+    fn every_request_gets_exactly_its_tokens(limits in limits(), load in loads()) {
+        let ran = simulate(&limits, &load).unwrap();
+        for (served, arrival) in ran.requests.iter().zip(&load) {
+            prop_assert_eq!(served.tokens, arrival.osl);
+            prop_assert!(served.first > arrival.at, "a token before its context ended");
+        }
+        prop_assert!(ran.peak_blocks <= limits.blocks);
+        prop_assert_eq!(simulate(&limits, &load).unwrap(), ran);
+    }
+
+    #[test]
+    fn only_max_utilization_pauses(limits in limits(), load in loads()) {
+        let ran = simulate(&limits, &load).unwrap();
+        let pauses: u32 = ran.requests.iter().map(|r| r.pauses).sum();
+        prop_assert!(limits.policy == Policy::MaxUtilization || pauses == 0);
+    }
+
+    /// Nobody waits while there is room, unless behind somebody who does not fit.
+    #[test]
+    fn no_evict_conserves_work(limits in limits(), load in loads()) {
+        let limits = Limits { policy: Policy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
+        let mut core = Core::new(limits.clone());
+        for (id, arrival) in load.iter().enumerate() {
+            core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();
+        }
+        let mut now = 0;
+        while let Some(step) = core.begin(now) {
+            now = step.end;
+            let flight = core.in_flight.clone().unwrap();
+            let runs = |at: usize| flight.generating.contains(&at) || flight.contexts.iter().any(|(other, _)| *other == at);
+            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.blocks_of(core.active[at].isl + core.active[at].osl)).sum();
+            let tokens = step.context_tokens + step.generating as u64;
+            if let Some(first) = (0..core.active.len()).find(|&at| !runs(at)) {
+                let request = &core.active[first];
+                let is_full = flight.generating.len() + flight.contexts.len() >= limits.max_batch_size;
+                let has_no_blocks = held + core.blocks_of(request.isl + request.osl) > limits.blocks;
+                let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(request.ctx - request.pos);
+                prop_assert!(is_full || has_no_blocks || has_no_tokens);
+            }
+            core.finish(|_| {});
+        }
+    }
+
+    #[test]
+    fn cancelling_anybody_at_any_time_leaves_the_others_whole(limits in limits(), load in loads(), when in 0_u64..30, who in 0_usize..40) {
+        let mut core = Core::new(limits);
+        let mut made = vec![0; load.len()];
+        for (id, arrival) in load.iter().enumerate() {
+            core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();
+        }
+        let mut now = 0;
+        while let Some(step) = core.begin(now) {
+            if core.steps() == when {
+                core.cancel(who as u64);
+            }
+            now = step.end;
+            core.finish(|token| made[token.id as usize] += 1);
+        }
+        for (id, arrival) in load.iter().enumerate() {
+            prop_assert!(made[id] == arrival.osl || id == who);
+        }
+    }
+}

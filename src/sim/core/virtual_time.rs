@@ -1,0 +1,63 @@
+//! The core on a virtual clock: a whole load in milliseconds of real time.
+
+use super::{Core, Limits, Unfit};
+
+/// One request of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Nanoseconds.
+    pub at: u64,
+    pub isl: u64,
+    pub osl: u64,
+}
+
+/// What became of one request. Times are nanoseconds of the virtual clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    pub first: u64,
+    pub last: u64,
+    pub tokens: u64,
+    pub pauses: u32,
+}
+
+/// What became of a load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// In the order of the load.
+    pub requests: Vec<Served>,
+    pub end: u64,
+    pub steps: u64,
+    pub peak_blocks: u64,
+}
+
+/// Runs a load to its end. Requests enter in the order of time, then of their place in the load.
+pub fn simulate(limits: &Limits, load: &[Arrival]) -> Result<Ran, Unfit> {
+    let mut order: Vec<usize> = (0..load.len()).collect();
+    order.sort_by_key(|&at| (load[at].at, at));
+    let mut core = Core::new(limits.clone());
+    let mut requests = vec![Served::default(); load.len()];
+    let mut now = 0;
+    let mut next = 0;
+    loop {
+        while let Some(&at) = order.get(next).filter(|&&at| load[at].at <= now) {
+            core.arrive(at as u64, load[at].isl, load[at].osl)?;
+            next += 1;
+        }
+        let Some(step) = core.begin(now) else {
+            let Some(&at) = order.get(next) else { break };
+            now = load[at].at;
+            continue;
+        };
+        now = step.end;
+        core.finish(|token| {
+            let served = &mut requests[token.id as usize];
+            if token.index == 0 {
+                served.first = now;
+            }
+            served.last = now;
+            served.tokens += 1;
+            served.pauses = token.pauses;
+        });
+    }
+    Ok(Ran { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
+}

@@ -1,0 +1,287 @@
+//! Writes a simulated engine: a folder in TensorRT-LLM's layout whose rank files hold a timing model instead of kernels,
+//! and reads it back. The files say themselves that they are simulated. Same spec, same bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::timing::{Coefficients, Gpu, Memory, Model, Precision, derive};
+use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
+
+/// The version that simulated engines claim: the last one whose engine layout and Triton templates this program knows.
+const VERSION: &str = "0.19.0";
+
+/// What to build.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineSpec {
+    pub model: Model,
+    pub gpu: Gpu,
+    /// `fp16, bf16, fp8, fp4`.
+    pub precision: String,
+    pub tensor_parallelism: u32,
+    pub pipeline_parallelism: u32,
+    /// Flags of quantize.py; `kv_cache_dtype` matters here.
+    pub checkpoint_flags: Map<String, Value>,
+    /// Flags of trtllm-build, by its names: limits, `tokens_per_block` and plugins.
+    pub build_flags: Map<String, Value>,
+}
+
+/// One `rank<N>.engine`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankFile {
+    pub simulated: bool,
+    pub note: String,
+    pub rank: u32,
+    pub model: Model,
+    pub gpu: Gpu,
+    pub timing: Coefficients,
+    pub memory: Memory,
+}
+
+/// Why no engine was written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SimEngineError {
+    #[error("precision `{0}` is not one of fp16, bf16, fp8, fp4")]
+    Precision(String),
+    #[error("kv_cache_dtype `{0}` is not one of auto, fp16, bf16, fp8, int8")]
+    KvPrecision(String),
+    #[error("build flag `{flag}`: {message}")]
+    Flag { flag: String, message: String },
+    #[error(
+        "the model does not fit: {needed:.1} GB of weights and workspace for each GPU of {memory:.1} GB ({gpus} GPUs); \
+         more GPUs (tensor or pipeline parallelism) or a smaller precision"
+    )]
+    Memory { needed: f64, memory: f64, gpus: u32 },
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("{}: {message}", path.display())]
+    Rank { path: PathBuf, message: String },
+}
+
+const NOTE: &str = "A simulated engine: a timing model derived from data sheets, not measured, and no kernels. \
+                    Only Regatta's simulator can serve it.";
+
+/// Builds the engine into `out`, which must exist.
+pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
+    let precision =
+        Precision::parse(&spec.precision).ok_or_else(|| SimEngineError::Precision(spec.precision.clone()))?;
+    let (kv, kv_algo) = kv_precision(spec, precision)?;
+    let (tp, pp) = (spec.tensor_parallelism.max(1), spec.pipeline_parallelism.max(1));
+    let (timing, memory) = derive(&spec.model, &spec.gpu, precision, kv, tp, pp);
+    let needed = memory.weight_bytes + memory.workspace_bytes;
+    if needed >= memory.gpu_bytes {
+        let (needed, memory) = (needed / 1e9, memory.gpu_bytes / 1e9);
+        return Err(SimEngineError::Memory { needed, memory, gpus: tp * pp });
+    }
+    let config = config(spec, precision, kv_algo, tp, pp)?;
+    publish(&out.join("config.json"), &config.to_text())?;
+    for rank in 0..tp * pp {
+        let file = RankFile {
+            simulated: true,
+            note: NOTE.to_owned(),
+            rank,
+            model: spec.model.clone(),
+            gpu: spec.gpu.clone(),
+            timing,
+            memory,
+        };
+        // Plain numbers and texts: serialising cannot fail.
+        let mut text = serde_json::to_string_pretty(&file).expect("a rank file is JSON");
+        text.push('\n');
+        publish(&out.join(format!("rank{rank}.engine")), &text)?;
+    }
+    Ok(())
+}
+
+/// Reads a simulated engine: its config and the file of rank 0 (all ranks are alike).
+pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
+    let config = EngineConfig::load(folder)?;
+    let path = folder.join("rank0.engine");
+    let wrong = |message: String| SimEngineError::Rank { path: path.clone(), message };
+    let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let file: RankFile = serde_json::from_slice(&bytes)
+        .map_err(|_| wrong("not a simulated engine; this server has no GPU to run another kind".to_owned()))?;
+    let fits = file.model.num_hidden_layers == config.pretrained_config.num_hidden_layers
+        && file.model.hidden_size == config.pretrained_config.hidden_size;
+    if !fits {
+        return Err(wrong("it was built for another model than config.json says".to_owned()));
+    }
+    Ok((config, file))
+}
+
+fn publish(path: &Path, text: &str) -> Result<(), SimEngineError> {
+    fs::write(path, text).map_err(|source| SimEngineError::Write { path: path.to_owned(), source })
+}
+
+/// How KV is stored, and what `config.json` calls it.
+fn kv_precision(spec: &EngineSpec, weights: Precision) -> Result<(Precision, Option<&'static str>), SimEngineError> {
+    let sixteen = if weights == Precision::Bf16 { Precision::Bf16 } else { Precision::Fp16 };
+    let Some(value) = spec.checkpoint_flags.get("kv_cache_dtype").filter(|value| !value.is_null()) else {
+        return Ok((sixteen, None));
+    };
+    match value.as_str() {
+        Some("auto" | "fp16" | "bf16" | "float16" | "bfloat16") => Ok((sixteen, None)),
+        Some("fp8") => Ok((Precision::Fp8, Some("FP8"))),
+        Some("int8") => Ok((Precision::Fp8, Some("INT8"))),
+        other => Err(SimEngineError::KvPrecision(other.map_or_else(|| value.to_string(), str::to_owned))),
+    }
+}
+
+fn config(
+    spec: &EngineSpec,
+    precision: Precision,
+    kv_algo: Option<&str>,
+    tp: u32,
+    pp: u32,
+) -> Result<EngineConfig, SimEngineError> {
+    let mut flags = spec.build_flags.clone();
+    // The defaults of trtllm-build.
+    let max_seq_len = take(&mut flags, "max_seq_len")?.unwrap_or(spec.model.max_position_embeddings);
+    let build = BuildConfig {
+        max_input_len: take(&mut flags, "max_input_len")?.unwrap_or(1024),
+        max_seq_len: Some(max_seq_len),
+        max_batch_size: take(&mut flags, "max_batch_size")?.unwrap_or(2048),
+        max_beam_width: take(&mut flags, "max_beam_width")?.unwrap_or(1),
+        max_num_tokens: take(&mut flags, "max_num_tokens")?.unwrap_or(8192),
+        plugin_config: PluginConfig {
+            tokens_per_block: Some(take(&mut flags, "tokens_per_block")?.unwrap_or(32)),
+            use_paged_context_fmha: Some(switch(&mut flags, "use_paged_context_fmha")?.unwrap_or(true)),
+            rest: Map::new(),
+        },
+        rest: flags,
+    };
+    if build.max_input_len > max_seq_len {
+        let message = format!("{} is more than max_seq_len {max_seq_len}", build.max_input_len);
+        return Err(SimEngineError::Flag { flag: "max_input_len".to_owned(), message });
+    }
+    let model = &spec.model;
+    let quant_algo = match precision {
+        Precision::Fp8 => Some("FP8".to_owned()),
+        Precision::Fp4 => Some("NVFP4".to_owned()),
+        Precision::Fp16 | Precision::Bf16 => None,
+    };
+    let world = tp * pp;
+    let mapping = json!({"gpus_per_node": 8, "moe_tp_size": tp, "moe_ep_size": 1});
+    Ok(EngineConfig {
+        version: VERSION.to_owned(),
+        pretrained_config: PretrainedConfig {
+            architecture: model.architecture.clone(),
+            dtype: if precision == Precision::Bf16 { "bfloat16" } else { "float16" }.to_owned(),
+            num_hidden_layers: model.num_hidden_layers,
+            hidden_size: model.hidden_size,
+            num_attention_heads: model.num_attention_heads,
+            num_key_value_heads: Some(model.num_key_value_heads),
+            intermediate_size: Some(model.intermediate_size),
+            vocab_size: Some(model.vocab_size),
+            max_position_embeddings: Some(model.max_position_embeddings),
+            mapping: Mapping { world_size: world, tp_size: tp, pp_size: pp, rest: object(mapping) },
+            quantization: Quantization {
+                quant_algo,
+                kv_cache_quant_algo: kv_algo.map(str::to_owned),
+                rest: Map::new(),
+            },
+            rest: Map::new(),
+        },
+        build_config: build,
+        rest: object(json!({"simulated": true})),
+    })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Takes a whole number from 1 on out of the flags.
+fn take(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<u32>, SimEngineError> {
+    let Some(value) = flags.shift_remove(flag).filter(|value| !value.is_null()) else { return Ok(None) };
+    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+    match number.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0) {
+        Some(number) => Ok(Some(number)),
+        None => Err(SimEngineError::Flag {
+            flag: flag.to_owned(),
+            message: format!("{value} is not a whole number from 1 on"),
+        }),
+    }
+}
+
+/// trtllm-build writes switches of plugins as `enable` and `disable`.
+fn switch(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<bool>, SimEngineError> {
+    match flags.shift_remove(flag) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(on)) => Ok(Some(on)),
+        Some(Value::String(text)) if text == "enable" => Ok(Some(true)),
+        Some(Value::String(text)) if text == "disable" => Ok(Some(false)),
+        Some(other) => {
+            Err(SimEngineError::Flag { flag: flag.to_owned(), message: format!("{other} is not enable or disable") })
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::sim::timing::tests::{h200, llama_8b};
+    use pretty_assertions::assert_eq;
+
+    pub(in crate::sim) fn spec() -> EngineSpec {
+        EngineSpec {
+            model: llama_8b(),
+            gpu: h200(),
+            precision: "fp8".into(),
+            tensor_parallelism: 2,
+            pipeline_parallelism: 1,
+            checkpoint_flags: object(json!({"kv_cache_dtype": "fp8"})),
+            build_flags: object(
+                json!({"max_batch_size": 64, "max_input_len": 2048, "max_seq_len": 4096, "max_num_tokens": 8192,
+                "tokens_per_block": 64, "gemm_plugin": "fp8", "use_paged_context_fmha": "enable"}),
+            ),
+        }
+    }
+
+    #[test]
+    fn an_engine_is_written_and_read_back() {
+        let out = tempfile::tempdir().unwrap();
+        write(&spec(), out.path()).unwrap();
+        let (config, rank) = load(out.path()).unwrap();
+        assert_eq!((config.ranks(), config.tokens_per_block(), config.max_seq_len()), (2, 64, 4096));
+        assert_eq!(config.build_config.rest["gemm_plugin"], "fp8");
+        assert_eq!(config.pretrained_config.quantization.kv_cache_quant_algo.as_deref(), Some("FP8"));
+        assert!(rank.simulated && rank.note.contains("not measured"));
+        assert!(out.path().join("rank1.engine").is_file());
+    }
+
+    #[test]
+    fn the_same_spec_gives_the_same_bytes() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for folder in &folders {
+            write(&spec(), folder.path()).unwrap();
+        }
+        for file in ["config.json", "rank0.engine", "rank1.engine"] {
+            let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join(file)).unwrap();
+            assert_eq!(bytes(&folders[0]), bytes(&folders[1]), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_does_not_fit_is_refused_with_the_numbers() {
+        let out = tempfile::tempdir().unwrap();
+        let gpu = Gpu { memory_gb: 8.0, ..h200() };
+        let error = write(&EngineSpec { gpu, ..spec() }, out.path()).unwrap_err().to_string();
+        assert!(error.contains("9.0 GB") && error.contains("8.0 GB"), "{error}");
+    }
+
+    #[test]
+    fn a_real_engine_is_refused() {
+        let out = tempfile::tempdir().unwrap();
+        write(&spec(), out.path()).unwrap();
+        fs::write(out.path().join("rank0.engine"), b"ftrt\0\0\x01").unwrap();
+        assert!(load(out.path()).unwrap_err().to_string().contains("not a simulated engine"));
+    }
+}

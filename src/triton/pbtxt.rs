@@ -1,0 +1,265 @@
+//! Reads and writes config.pbtxt: protobuf's text format of [`ModelConfig`].
+//!
+//! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use miette::Diagnostic as _;
+use prost::Message as _;
+use prost_reflect::text_format::FormatOptions;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+use super::proto::DESCRIPTORS;
+use super::proto::inference::ModelConfig;
+
+/// What is wrong in a config.pbtxt, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
+pub struct PbtxtError {
+    /// Bytes of the text that the message is about. Empty at the place of something missing.
+    pub bytes: Range<usize>,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// Lower case, one line.
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl PbtxtError {
+    fn new(text: &str, bytes: Range<usize>, message: String, hint: Option<String>) -> Self {
+        let before = &text[..bytes.start.min(text.len())];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Self { bytes, line, column, message, hint }
+    }
+
+    /// The line it is in with a caret below, for a log without colours.
+    pub fn excerpt(&self, text: &str) -> String {
+        let line = text.lines().nth(self.line - 1).unwrap_or_default();
+        let width = text.get(self.bytes.clone()).map_or(1, |t| t.lines().next().unwrap_or_default().chars().count());
+        format!("{line}\n{}{}", " ".repeat(self.column - 1), "^".repeat(width.max(1)))
+    }
+}
+
+/// A `${name}` that nobody replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfilled {
+    pub name: String,
+    pub bytes: Range<usize>,
+}
+
+/// Reads a config.pbtxt; an unfilled `${…}` is an error wherever it stands.
+pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
+    if let Some(unfilled) = unfilled(text).into_iter().next() {
+        return Err(PbtxtError::new(
+            text,
+            unfilled.bytes,
+            format!("the placeholder `{}` was never filled", unfilled.name),
+            Some(format!("give `{}` a value, or take the line away", unfilled.name)),
+        ));
+    }
+    read_as_server(text)
+}
+
+/// Reads a config.pbtxt as a server does: a `${…}` inside quotes is a legal text, outside it stops the parser.
+pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
+    let (spelled, inserted) = with_colons(text);
+    let dynamic = DynamicMessage::parse_text_format(schema().clone(), &spelled).map_err(|error| {
+        let place = |offset: usize| offset - inserted.partition_point(|colon| *colon < offset);
+        let bytes = error
+            .labels()
+            .and_then(|mut labels| labels.next())
+            .map_or(text.len()..text.len(), |label| place(label.offset())..place(label.offset() + label.len()));
+        let found = text.get(bytes.clone()).unwrap_or_default();
+        let hint = if found.starts_with('$') {
+            Some("a placeholder outside quotes must be filled".to_owned())
+        } else {
+            error.help().map(|help| help.to_string())
+        };
+        PbtxtError::new(text, bytes, error.to_string(), hint)
+    })?;
+    dynamic.transcode_to().map_err(|error| PbtxtError::new(text, 0..0, error.to_string(), None))
+}
+
+/// Writes a config.pbtxt. The same config gives the same bytes.
+pub fn write(config: &ModelConfig) -> String {
+    let mut dynamic = DynamicMessage::new(schema().clone());
+    // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
+    dynamic.merge(config.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
+    let options = FormatOptions::new().pretty(true).print_message_fields_in_index_order(true);
+    let mut text = dynamic.to_text_format_with_options(&options);
+    text.push('\n');
+    text
+}
+
+/// Every `${name}` in the text, in order.
+pub fn unfilled(text: &str) -> Vec<Unfilled> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(start) = text[from..].find("${").map(|at| from + at) {
+        let name: String = text[start + 2..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let end = start + 2 + name.len();
+        if !name.is_empty() && text[end..].starts_with('}') {
+            found.push(Unfilled { name, bytes: start..end + 1 });
+        }
+        from = end;
+    }
+    found
+}
+
+/// A text as a literal of the format, quotes included.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // Octal is the format's only escape of a fixed length.
+            c if c.is_control() && c.is_ascii() => out.push_str(&format!("\\{:03o}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The format lets the colon before a list of messages be left out, and everybody does: `input [ { … } ]`. The parser
+/// wants it. Returns the text with colons and where they were put, in bytes of the new text.
+fn with_colons(text: &str) -> (String, Vec<usize>) {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut inserted = Vec::new();
+    let mut after_name = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' => {
+                out.push(c);
+                while let Some(c) = chars.next_if(|c| *c != '\n') {
+                    out.push(c);
+                }
+                continue;
+            }
+            '"' | '\'' => {
+                out.push(c);
+                while let Some(inner) = chars.next() {
+                    out.push(inner);
+                    if inner == c {
+                        break;
+                    }
+                    if inner == '\\' {
+                        out.extend(chars.next());
+                    }
+                }
+                after_name = false;
+                continue;
+            }
+            '[' if after_name => {
+                inserted.push(out.len());
+                out.push(':');
+                after_name = false;
+            }
+            c if c.is_whitespace() => {}
+            c => after_name = c.is_ascii_alphanumeric() || c == '_',
+        }
+        out.push(c);
+    }
+    (out, inserted)
+}
+
+fn schema() -> &'static MessageDescriptor {
+    static SCHEMA: OnceLock<MessageDescriptor> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        DescriptorPool::decode(DESCRIPTORS)
+            .ok()
+            .and_then(|pool| pool.get_message_by_name("inference.ModelConfig"))
+            .expect("the build embeds the descriptors of proto/")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::triton::proto::inference::{DataType, ModelParameter, ModelTransactionPolicy};
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_config_is_read_with_its_types() {
+        let config = read(
+            r#"name: "m" backend: 'tensorrtllm' max_batch_size: 8
+               model_transaction_policy { decoupled: true } # comment
+               input [ { name: "x" data_type: TYPE_INT32 dims: [ -1 ] }, { name: "y" data_type: TYPE_STRING dims: 1 } ]
+               parameters: { key: "a" value: { string_value: "1" } }"#,
+        )
+        .unwrap();
+        assert_eq!(config.max_batch_size, 8);
+        assert_eq!(config.model_transaction_policy, Some(ModelTransactionPolicy { decoupled: true }));
+        assert_eq!(config.input[0].data_type(), DataType::TypeInt32);
+        assert_eq!(config.parameters["a"], ModelParameter { string_value: "1".to_owned() });
+    }
+
+    #[test]
+    fn a_mistake_is_pointed_at() {
+        let text = "name: \"m\"\nmax_batch_sise: 8\n";
+        let error = read(text).unwrap_err();
+        assert_eq!((error.line, error.column), (2, 1));
+        assert_eq!(error.excerpt(text), "max_batch_sise: 8\n^^^^^^^^^^^^^^");
+        assert!(error.message.contains("max_batch_sise"), "{error}");
+    }
+
+    #[test]
+    fn an_unfilled_placeholder_is_an_error_with_its_place() {
+        let text = "name: \"m\"\nmax_batch_size: ${triton_max_batch_size}\n";
+        let error = read(text).unwrap_err();
+        assert_eq!((error.line, error.column), (2, 17));
+        assert!(error.message.contains("`triton_max_batch_size`"));
+        let error = read_as_server(text).unwrap_err();
+        assert_eq!((error.line, error.column), (2, 17));
+    }
+
+    #[test]
+    fn a_server_takes_a_placeholder_inside_quotes() {
+        let text = r#"parameters { key: "k" value: { string_value: "${guided_decoding_backend}" } }"#;
+        assert!(read(text).is_err());
+        assert_eq!(read_as_server(text).unwrap().parameters["k"].string_value, "${guided_decoding_backend}");
+    }
+
+    #[test]
+    fn an_end_too_early_is_pointed_at_the_end() {
+        let text = "input [ { name: \"x\"";
+        assert_eq!(read(text).unwrap_err().bytes, text.len()..text.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_quoting(value in "\\PC*|[\\x00-\\x7f]*") {
+            let text = format!("name: {}", quoted(&value));
+            prop_assert_eq!(read_as_server(&text).unwrap().name, value);
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_crash(text in "[a-z_\\[\\]{}:,\"'#$0-9\\n -]{0,80}") {
+            if let Err(error) = read(&text) {
+                let _ = error.excerpt(&text);
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_read_back(name in "[a-z]{1,8}", size in 0i32..4096, values in prop::collection::btree_map("[a-z]{1,6}", "\\PC{0,12}", 0..5)) {
+            let config = ModelConfig {
+                name,
+                max_batch_size: size,
+                parameters: values.into_iter().map(|(k, v)| (k, ModelParameter { string_value: v })).collect(),
+                ..ModelConfig::default()
+            };
+            prop_assert_eq!(read_as_server(&write(&config)).unwrap(), config);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a repository looks like on disk, and what is refused before anything is written.
+
+use indexmap::IndexMap;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::triton::proto::inference::ModelConfig;
+
+fn engine(world: u32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"version": "0.19.0",
+        "pretrained_config": {"architecture": "LlamaForCausalLM", "dtype": "float16", "num_hidden_layers": 2, "hidden_size": 64,
+            "num_attention_heads": 4, "mapping": {"world_size": world, "tp_size": world, "pp_size": 1}},
+        "build_config": {"max_input_len": 1024, "max_seq_len": 2048, "max_batch_size": 64, "max_num_tokens": 4096,
+            "plugin_config": {"tokens_per_block": 32}}});
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    for rank in 0..world {
+        std::fs::write(folder.path().join(format!("rank{rank}.engine")), "").unwrap();
+    }
+    folder
+}
+
+fn spec(engine: &TempDir) -> RepositorySpec {
+    RepositorySpec {
+        engine: engine.path().to_owned(),
+        triton_num_servers: 1,
+        gpus: None,
+        streaming: true,
+        tokenizer: None,
+        models: TEMPLATES.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        runtime_flags: IndexMap::new(),
+        parameters: IndexMap::new(),
+    }
+}
+
+fn map(value: &Value) -> IndexMap<String, Value> {
+    value.as_object().unwrap().iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn config(out: &TempDir, server: u32, model: &str) -> ModelConfig {
+    let path = out.path().join(format!("triton_model_repo_{server}/{model}/config.pbtxt"));
+    pbtxt::read(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn parameter(config: &ModelConfig, key: &str) -> Option<String> {
+    config.parameters.get(key).map(|p| p.string_value.clone())
+}
+
+fn problems(spec: &RepositorySpec) -> Vec<String> {
+    let out = tempfile::tempdir().unwrap();
+    let error = write(spec, out.path()).unwrap_err();
+    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing may be written");
+    let RepositoryError::Invalid { problems } = error else { panic!("{error}") };
+    problems.iter().map(Problem::line).collect()
+}
+
+#[test]
+fn all_five_models_are_written_for_each_server() {
+    let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
+    let written = write(&RepositorySpec { triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
+    assert_eq!(written.repositories.len(), 2);
+    assert_eq!(written.notes.len(), 1);
+    for server in 0..2 {
+        for (model, _) in TEMPLATES {
+            assert_eq!(config(&out, server, model).name, model);
+            assert!(written.repositories[server as usize].join(model).join("1").is_dir());
+        }
+    }
+    let llm = config(&out, 1, "tensorrt_llm");
+    assert_eq!(llm.max_batch_size, 64);
+    assert!(llm.model_transaction_policy.unwrap().decoupled);
+    assert_eq!(parameter(&llm, "gpt_model_path").unwrap(), engine.path().display().to_string());
+    assert_eq!(parameter(&llm, "gpt_model_type").unwrap(), "inflight_fused_batching");
+    assert_eq!(parameter(&llm, "kv_cache_free_gpu_mem_fraction").unwrap(), "0.9");
+    assert_eq!(parameter(&llm, "medusa_choices"), None);
+    assert_eq!(
+        llm.input.iter().find(|i| i.name == "input_lengths").unwrap().reshape.as_ref().unwrap().shape,
+        Vec::<i64>::new()
+    );
+}
+
+#[test]
+fn the_same_spec_gives_the_same_bytes() {
+    let engine = engine(1);
+    let texts: Vec<String> = (0..2)
+        .map(|_| {
+            let out = tempfile::tempdir().unwrap();
+            write(&spec(&engine), out.path()).unwrap();
+            std::fs::read_to_string(out.path().join("triton_model_repo_0/tensorrt_llm/config.pbtxt")).unwrap()
+        })
+        .collect();
+    assert_eq!(texts[0], texts[1]);
+}
+
+#[test]
+fn runtime_flags_reach_the_file() {
+    let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
+    let flags = json!({"batch_scheduler_policy": "max_util", "kvcache_free_gpu_mem_frac": 0.95, "enable_chunked_context": true,
+        "max_num_tokens": 2048, "exclude_input_from_output": false, "max_batch_size": 16, "context_chunking_policy": "equal_progress"});
+    write(&RepositorySpec { runtime_flags: map(&flags), ..spec(&engine) }, out.path()).unwrap();
+    let llm = config(&out, 0, "tensorrt_llm");
+    for (key, value) in [
+        ("batch_scheduler_policy", "max_utilization"),
+        ("kv_cache_free_gpu_mem_fraction", "0.95"),
+        ("enable_chunked_context", "true"),
+        ("max_num_tokens", "2048"),
+        ("exclude_input_in_output", "false"),
+        ("context_chunking_policy", "equal_progress"),
+    ] {
+        assert_eq!(parameter(&llm, key).as_deref(), Some(value), "{key}");
+    }
+    assert_eq!(llm.max_batch_size, 16);
+}
+
+#[test]
+fn nvidias_static_policy_is_a_batching_strategy() {
+    let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
+    let flags = map(&json!({"batch_scheduler_policy": "static"}));
+    write(&RepositorySpec { runtime_flags: flags, ..spec(&engine) }, out.path()).unwrap();
+    assert_eq!(parameter(&config(&out, 0, "tensorrt_llm"), "gpt_model_type").unwrap(), "V1");
+}
+
+#[test]
+fn every_parameter_has_a_place_in_a_template() {
+    let all: String = TEMPLATES.iter().map(|(_, text)| *text).collect();
+    for parameter in parameters::PARAMETERS {
+        assert!(all.contains(parameter.name), "{}", parameter.name);
+    }
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_a_suggestion() {
+    let engine = engine(1);
+    let wrong = RepositorySpec {
+        models: vec!["tensorrt_llm".into(), "ensembel".into()],
+        runtime_flags: map(&json!({"batch_scheduler_polici": "max_util", "moe_backend": "CUTLASS"})),
+        parameters: map(
+            &json!({"max_queu_size": 1, "kv_cache_free_gpu_mem_fraction": 1.5, "triton_max_batch_size": 65}),
+        ),
+        ..spec(&engine)
+    };
+    insta::assert_snapshot!(problems(&wrong).join("\n"), @r"
+    unknown model `ensembel` (did you mean `ensemble`?)
+    unknown runtime flag `batch_scheduler_polici` (did you mean `batch_scheduler_policy`?)
+    runtime flag `moe_backend` belongs to another executor; no config.pbtxt has a place for it (take it away)
+    unknown parameter `max_queu_size` (did you mean `max_queue_size`?)
+    parameter `kv_cache_free_gpu_mem_fraction`: `1.5` is not a number from 0 to 1
+    `triton_max_batch_size` is 65, and the engine was built with max_batch_size 64 (lower it, or build the engine with a larger max_batch_size)
+    ");
+}
+
+#[test]
+fn the_same_thing_said_twice_differently_is_refused() {
+    let engine = engine(1);
+    let wrong = RepositorySpec {
+        runtime_flags: map(&json!({"kvcache_free_gpu_mem_frac": 0.8})),
+        parameters: map(&json!({"kv_cache_free_gpu_mem_fraction": 0.9})),
+        ..spec(&engine)
+    };
+    assert_eq!(problems(&wrong).len(), 1);
+}
+
+#[test]
+fn gpus_are_counted_inside_a_servers_visible_ones() {
+    let (engine, out) = (engine(2), tempfile::tempdir().unwrap());
+    write(&RepositorySpec { gpus: Some(8), triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
+    for server in 0..2 {
+        let llm = config(&out, server, "tensorrt_llm");
+        assert_eq!(parameter(&llm, "gpu_device_ids").unwrap(), "0,1;2,3");
+        assert_eq!(llm.instance_group[0].count, 2);
+    }
+    assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 8, ..spec(&engine) }).len(), 1);
+    assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 3, ..spec(&engine) }).len(), 1);
+}

@@ -1,0 +1,70 @@
+//! Broken manifests and what a person is told about them. `UPDATE=1` rewrites the golden files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regatta::manifest::{Given, Library, load};
+use regatta::plan::expand;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/broken")
+}
+
+/// The first line may say what was typed: `# given: system=b20 tp=0`.
+fn given(text: &[u8]) -> Given {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().next().and_then(|line| line.strip_prefix("# given: ")).unwrap_or_default();
+    let params = line.split_whitespace().filter_map(|pair| pair.split_once('='));
+    Given { params: params.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(), ..Given::default() }
+}
+
+fn complaint(file: &Path) -> String {
+    let bytes = fs::read(file).expect("a golden input can be read");
+    let library = Library::new(&folder());
+    let what = file.to_str().expect("golden names are UTF-8");
+    match load(&library, what, &given(&bytes)).and_then(|manifest| expand(&manifest)) {
+        Ok(_) => panic!("{what} is not broken"),
+        Err(found) => {
+            assert!(found.has_errors(), "{what}: no error among the diagnostics");
+            found.render(false)
+        }
+    }
+}
+
+#[test]
+fn every_broken_manifest_is_explained() {
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut inputs: Vec<PathBuf> = fs::read_dir(folder())
+        .expect("the folder is there")
+        .map(|entry| entry.expect("entries can be read").path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "yaml" || ext == "bin"))
+        .collect();
+    inputs.sort();
+    assert!(inputs.len() >= 40, "only {} broken manifests", inputs.len());
+    let mut wrong = Vec::new();
+    for input in inputs {
+        let got = complaint(&input);
+        let golden = input.with_extension("stderr");
+        if update {
+            fs::write(&golden, &got).expect("the golden can be written");
+        } else if fs::read_to_string(&golden).unwrap_or_default() != got {
+            wrong.push(format!("{}:\n{got}", input.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ (UPDATE=1 accepts):\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_manifest_that_does_not_exist_is_suggested() {
+    let project = tempfile::tempdir().expect("a folder");
+    fs::create_dir(project.path().join("manifests")).expect("a folder");
+    fs::write(project.path().join("manifests/llama.yaml"), "regatta: 1\n").expect("a file");
+    let found = load(&Library::new(project.path()), "lama", &Given::default()).expect_err("no such manifest");
+    insta::assert_snapshot!(found.render(false), @r"
+    error: there is no manifest `lama`
+     |
+     = help: did you mean `llama`?
+
+    1 error
+    ");
+}
