@@ -20,6 +20,8 @@ pub struct Command {
     pub dir: PathBuf,
     /// What it writes is appended here.
     pub log: PathBuf,
+    /// Its standard output goes here instead, to be read by us; not redacted.
+    pub answer: Option<PathBuf>,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
     /// It is stopped after this long.
@@ -39,6 +41,7 @@ impl Command {
             env: Vec::new(),
             dir: dir.into(),
             log: log.into(),
+            answer: None,
             secrets: Vec::new(),
             timeout: None,
             grace: GRACE,
@@ -54,6 +57,12 @@ impl Command {
     #[must_use]
     pub fn remove(mut self, name: impl Into<String>) -> Self {
         self.env.push((name.into(), None));
+        self
+    }
+
+    #[must_use]
+    pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
+        self.answer = Some(answer.into());
         self
     }
 

@@ -87,26 +87,29 @@ impl Running {
             let pump = Pump::new(read, log, &command.secrets).map_err(other)?;
             (File::from(write), Some(pump))
         };
+        let answer = match &command.answer {
+            Some(path) => Some(File::create(path).map_err(|source| SpawnError::Log { log: path.clone(), source })?),
+            None => None,
+        };
         let mark = orphans::fresh_mark();
         let env = command.env;
         let own_mark = mark.clone();
-        let expression = duct::cmd(&program, &command.argv[1..])
-            .dir(&command.dir)
-            .stderr_to_stdout()
-            .stdout_file(output)
-            .stdin_null()
-            .unchecked()
-            .before_spawn(move |child| {
-                for (name, value) in &env {
-                    match value {
-                        Some(value) => child.env(name, value),
-                        None => child.env_remove(name),
-                    };
-                }
-                // No `pre_exec` ever: it would make every start a fork of the whole runner.
-                child.env(orphans::MARK, &own_mark).process_group(0);
-                Ok(())
-            });
+        let expression = duct::cmd(&program, &command.argv[1..]).dir(&command.dir);
+        let expression = match answer {
+            Some(answer) => expression.stderr_file(output).stdout_file(answer),
+            None => expression.stderr_to_stdout().stdout_file(output),
+        };
+        let expression = expression.stdin_null().unchecked().before_spawn(move |child| {
+            for (name, value) in &env {
+                match value {
+                    Some(value) => child.env(name, value),
+                    None => child.env_remove(name),
+                };
+            }
+            // No `pre_exec` ever: it would make every start a fork of the whole runner.
+            child.env(orphans::MARK, &own_mark).process_group(0);
+            Ok(())
+        });
         let started = Instant::now();
         let starting = orphans::starting();
         let handle = expression.start().map_err(|source| SpawnError::explain(&program, &command.dir, source))?;

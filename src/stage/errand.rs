@@ -77,6 +77,27 @@ impl Errand {
         if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
     }
 
+    /// Runs a command for what it writes to its standard output; that is not logged.
+    pub async fn ask(&self, command: Command) -> Result<String, Failure> {
+        let answer = self.lease.log.with_extension("answer");
+        self.run(command.answer(&answer)).await?;
+        let text = std::fs::read(&answer);
+        let _ = std::fs::remove_file(&answer);
+        let text =
+            text.map_err(|error| Failure::new(FailureKind::System, format!("an answer cannot be read: {error}")))?;
+        Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
+    }
+
+    /// Values that no log and no message may show, beside those of the task.
+    pub fn hide(&mut self, secrets: impl IntoIterator<Item = String>) {
+        self.secrets.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
+    }
+
+    /// A path from the manifest: relative ones are relative to the project folder.
+    pub fn path(&self, written: &str) -> std::path::PathBuf {
+        self.lease.project.join(written)
+    }
+
     /// The failure for a command that did not start.
     pub fn not_started(&self, argv: &[OsString], error: &SpawnError) -> Failure {
         let failure = self.failure(FailureKind::Spawn, error.to_string(), argv);

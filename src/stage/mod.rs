@@ -3,14 +3,18 @@
 //! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod engine;
 mod errand;
+mod git;
 mod shell;
+mod template;
 
 use std::path::PathBuf;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
 use crate::runner::{Lease, Work};
+pub use engine::engine_commands;
 use errand::Errand;
 
 /// Performs every kind of task on this machine.
@@ -37,12 +41,8 @@ impl Work for Stages {
         let errand = Errand::new(lease, &self.home, &self.run);
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
-            Action::Git(_)
-            | Action::Template(_)
-            | Action::Engine(_)
-            | Action::Repository(_)
-            | Action::Serve(_)
-            | Action::Bench(_) => {
+            Action::Git(git) => git::perform(errand, &git).await,
+            Action::Template(_) | Action::Engine(_) | Action::Repository(_) | Action::Serve(_) | Action::Bench(_) => {
                 Err(Failure::new(FailureKind::Refused, "this kind of stage is not part of this build"))
             }
         }

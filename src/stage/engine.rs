@@ -1,0 +1,225 @@
+//! `engine:` — a TensorRT-LLM engine: quantize or convert the checkpoint, then build.
+//!
+//! The commands are a pure function of the manifest, so that they can be read before anything runs.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::{Engine, EngineBackend};
+
+/// What other keys of the manifest decide, and flags therefore may not (reference: NVIDIA's flag dictionaries).
+const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
+    ("qformat", "precision"),
+    ("tp_size", "tensor_parallelism"),
+    ("pp_size", "pipeline_parallelism"),
+    ("model_dir", "checkpoint"),
+    ("output_dir", "the stage"),
+    ("dtype", "precision"),
+    ("workers", "the stage"),
+];
+const BUILD_DECIDED: [(&str, &str); 7] = [
+    ("tensor_parallelism", "tensor_parallelism"),
+    ("pipeline_parallelism", "pipeline_parallelism"),
+    ("tp_size", "tensor_parallelism"),
+    ("pp_size", "pipeline_parallelism"),
+    ("checkpoint_dir", "the stage"),
+    ("output_dir", "the stage"),
+    ("workers", "the stage"),
+];
+
+pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    match engine.backend {
+        EngineBackend::TensorrtLlm => build(errand, engine).await,
+        EngineBackend::Simulator => {
+            Err(Failure::new(FailureKind::Refused, "the simulator's engine writer is not part of this build"))
+        }
+    }
+}
+
+async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    // In the output folder, so that whoever cleans up after a crash finds it; gone before the engine is published.
+    let scratch = errand.lease.out.join(".checkpoint");
+    let refused = |what: String| Failure::new(FailureKind::Refused, what);
+    let commands = engine_commands(engine, &scratch, &errand.lease.out).map_err(refused)?;
+    let total = commands.len() as u64;
+    let mut outcome = Ok(());
+    for (index, argv) in commands.into_iter().enumerate() {
+        let name = Path::new(&argv[usize::from(argv.len() > 1 && argv[0] == "python3")]).file_name();
+        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        errand.lease.say(name, index as u64, Some(total));
+        outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    outcome?;
+    std::fs::remove_dir_all(&scratch).map_err(|error| {
+        Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
+    })?;
+    Ok(Done::default())
+}
+
+/// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
+/// where the engine goes.
+///
+/// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
+/// `convert_checkpoint.py` of the model's family.
+pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, String> {
+    let need = |key: &str, value: &Option<String>| {
+        value.clone().ok_or_else(|| format!("`{key}` is needed to build an engine with TensorRT-LLM"))
+    };
+    let weights = need("checkpoint", &engine.checkpoint)?;
+    let trtllm = need("trtllm", &engine.trtllm)?;
+    forbid("checkpoint_flags", &engine.checkpoint_flags, &CHECKPOINT_DECIDED)?;
+    forbid("build_flags", &engine.build_flags, &BUILD_DECIDED)?;
+    let (script, mut words) = match engine.precision.as_str() {
+        "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
+        "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
+        "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
+        "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
+        other => return Err(format!("the precision `{other}` is none of fp16, bf16, fp8, fp4")),
+    };
+    words.insert(0, pair("model_dir", &weights));
+    words.insert(1, pair("output_dir", &checkpoint.display().to_string()));
+    words.push(pair("tp_size", &engine.tensor_parallelism.to_string()));
+    words.push(pair("pp_size", &engine.pipeline_parallelism.to_string()));
+    let mut first = vec!["python3".to_owned(), script];
+    first.extend(words.into_iter().flatten());
+    first.extend(flags(&engine.checkpoint_flags)?);
+
+    let mut second = vec!["trtllm-build".to_owned()];
+    second.extend(pair("checkpoint_dir", &checkpoint.display().to_string()));
+    second.extend(pair("output_dir", &out.display().to_string()));
+    let world = engine.tensor_parallelism * engine.pipeline_parallelism;
+    if world > 1 {
+        second.extend(pair("workers", &world.to_string()));
+    }
+    second.extend(flags(&engine.build_flags)?);
+    Ok(vec![first, second])
+}
+
+fn pair(name: &str, value: &str) -> [String; 2] {
+    [format!("--{name}"), value.to_owned()]
+}
+
+fn quantize(trtllm: &str) -> String {
+    format!("{trtllm}/examples/quantization/quantize.py")
+}
+
+/// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
+fn convert(trtllm: &str, architecture: &str) -> Result<String, String> {
+    let family = match architecture {
+        "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
+        "MixtralForCausalLM" => "mixtral",
+        "Qwen2ForCausalLM" | "Qwen2MoeForCausalLM" | "Qwen3ForCausalLM" => "qwen",
+        "GPT2LMHeadModel" => "gpt",
+        "GPTJForCausalLM" => "gptj",
+        "PhiForCausalLM" | "Phi3ForCausalLM" => "phi",
+        "Gemma2ForCausalLM" | "GemmaForCausalLM" => "gemma",
+        other => return Err(format!("no converter is known for the architecture `{other}`; use precision fp8 or fp4")),
+    };
+    let folder = if family == "gptj" { "contrib" } else { "core" };
+    // Mixtral is converted by the script of its dense sibling.
+    let family = if family == "mixtral" { "llama" } else { family };
+    Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
+}
+
+fn forbid(key: &str, flags: &IndexMap<String, Value>, decided: &[(&str, &str)]) -> Result<(), String> {
+    match decided.iter().find(|(flag, _)| flags.contains_key(*flag)) {
+        Some((flag, by)) => Err(format!("`{key}.{flag}` may not be given: {by} decides it")),
+        None => Ok(()),
+    }
+}
+
+/// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one word for each element.
+fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    for (name, value) in flags {
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(format!("--{name}")),
+            Value::Array(items) => {
+                words.push(format!("--{name}"));
+                for item in items {
+                    words.push(text(item).ok_or_else(|| format!("the flag `{name}` must be a list of plain values"))?);
+                }
+            }
+            value => {
+                let value = text(value).ok_or_else(|| format!("the flag `{name}` must be a plain value"))?;
+                words.extend(pair(name, &value));
+            }
+        }
+    }
+    Ok(words)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(change: Value) -> Engine {
+        let mut engine = serde_json::json!({
+            "backend": "tensorrt_llm", "precision": "fp8", "tensor_parallelism": 2,
+            "checkpoint": "/models/llama", "trtllm": "/src/trtllm",
+            "model": {"name": "llama2-70b", "architecture": "LlamaForCausalLM", "parameters": 1, "num_hidden_layers": 1,
+                "hidden_size": 1, "intermediate_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                "vocab_size": 1, "max_position_embeddings": 1},
+            "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
+            "checkpoint_flags": {"kv_cache_dtype": "fp8", "calib_size": 1024},
+            "build_flags": {"max_batch_size": 1024, "max_num_tokens": 1536, "use_fp8_context_fmha": "enable", "strip_plan": false, "fast_build": true},
+        });
+        for (key, value) in change.as_object().unwrap() {
+            engine[key] = value.clone();
+        }
+        serde_json::from_value(engine).unwrap()
+    }
+
+    fn lines(change: Value) -> String {
+        match engine_commands(&engine(change), Path::new("CKPT"), Path::new("OUT")) {
+            Ok(commands) => commands.iter().map(|argv| argv.join(" ")).collect::<Vec<_>>().join("\n"),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn fp8_is_quantized_and_built() {
+        insta::assert_snapshot!(lines(serde_json::json!({})), @r"
+        python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 --use_fp8_context_fmha enable --fast_build
+        ");
+    }
+
+    #[test]
+    fn sixteen_bits_are_converted() {
+        let change = serde_json::json!({"precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {}});
+        insta::assert_snapshot!(lines(change), @r"
+        python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
+        trtllm-build --checkpoint_dir CKPT --output_dir OUT
+        ");
+    }
+
+    #[test]
+    fn what_other_keys_decide_is_refused() {
+        let change = serde_json::json!({"checkpoint_flags": {"qformat": "fp8"}});
+        assert_eq!(lines(change), "`checkpoint_flags.qformat` may not be given: precision decides it");
+        let change = serde_json::json!({"build_flags": {"tensor_parallelism": 2}});
+        assert_eq!(lines(change), "`build_flags.tensor_parallelism` may not be given: tensor_parallelism decides it");
+        let change = serde_json::json!({"trtllm": null});
+        assert_eq!(lines(change), "`trtllm` is needed to build an engine with TensorRT-LLM");
+        let change = serde_json::json!({"precision": "int8"});
+        assert_eq!(lines(change), "the precision `int8` is none of fp16, bf16, fp8, fp4");
+    }
+}

@@ -1,0 +1,215 @@
+//! `git:` — a clone at a revision; the output folder is the work tree.
+//!
+//! The published tree holds the same bytes for the same revision: the store leaves `.git` out of the digest, because
+//! git's own files hold times, inode numbers and packs that differ from clone to clone. What `.git` would say about
+//! the revision stands in [`REVISION`] instead, so that two commits with the same files still differ.
+//! With `resume`, whatever was fetched before is not fetched again.
+
+mod command;
+
+use std::path::Path;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::{CherryPick, Git};
+use command::{Asker, credentials, userinfo, without_credentials};
+
+/// Beside the work tree's files, ignored by git: the commit that is checked out.
+const REVISION: &str = ".regatta-revision";
+
+pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
+    let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
+        CherryPick::From { url, .. } => Some(url),
+        CherryPick::Commit(_) => None,
+    }));
+    let hidden: Vec<String> = urls.flat_map(|url| credentials(url)).collect();
+    errand.hide(hidden);
+    let errand = &errand;
+    let ask = Asker { errand };
+    let url = local(errand, &git.url);
+
+    // A lock that a killed git left behind would stop this one.
+    for lock in ["index.lock", "shallow.lock", "HEAD.lock", "config.lock"] {
+        let _ = std::fs::remove_file(errand.lease.out.join(".git").join(lock));
+    }
+    ask.run(&["init", "--quiet", "--template=", "."]).await?;
+    let commit = find(&ask, &url, &git.rev).await?;
+    errand.lease.say(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+    ask.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
+    // Force twice: also what an earlier try left of submodules.
+    ask.run(&["clean", "--quiet", "-ffdx"]).await?;
+    for pick in &git.cherry_picks {
+        cherry_pick(&ask, &url, pick).await?;
+    }
+    if git.submodules {
+        errand.lease.say("fetching submodules", 0, None);
+        // A relative submodule URL counts from the remote's. A local one is allowed only to a local clone.
+        ask.run(&["config", "remote.origin.url", &url]).await?;
+        let file = if is_local(&url) { "protocol.file.allow=always" } else { "protocol.file.allow=user" };
+        ask.run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"]).await?;
+    }
+    fetch_lfs(&ask, git, &url).await?;
+
+    ask.run(&["config", "remote.origin.url", &without_credentials(&url)]).await?;
+    scrub(&errand.lease.out.join(".git"), &git.url)?;
+    let head = ask.ask(&["rev-parse", "HEAD"]).await?;
+    write(&errand.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
+    write(&errand.lease.out, REVISION, &format!("{head}\n"))?;
+    Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()) })
+}
+
+/// Takes credentials out of what is published: submodules with relative URLs got them from their parent.
+fn scrub(dot_git: &Path, url: &str) -> Result<(), Failure> {
+    let Some(userinfo) = userinfo(url).filter(|_| credentials(url).is_some()) else { return Ok(()) };
+    let shown = format!("{userinfo}@");
+    for entry in walkdir::WalkDir::new(dot_git).into_iter().flatten().filter(|entry| entry.file_name() == "config") {
+        if let Ok(text) = std::fs::read_to_string(entry.path())
+            && text.contains(&shown)
+        {
+            write(entry.path().parent().unwrap_or(dot_git), "config", &text.replace(&shown, ""))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(folder.join(name), text))
+        .map_err(|error| Failure::new(FailureKind::System, format!("{name} cannot be written: {error}")))
+}
+
+/// A path in the project becomes absolute; everything else stays.
+fn local(errand: &Errand, url: &str) -> String {
+    let path = errand.path(url);
+    if !url.contains("://") && path.exists() { path.display().to_string() } else { url.to_owned() }
+}
+
+fn is_local(url: &str) -> bool {
+    url.starts_with('/') || url.starts_with("file://")
+}
+
+fn is_hex(rev: &str, least: usize) -> bool {
+    rev.len() >= least && rev.len() <= 40 && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The commit that a revision means, fetched.
+async fn find(ask: &Asker<'_>, url: &str, rev: &str) -> Result<String, Failure> {
+    if rev.starts_with('-') || rev.is_empty() {
+        return Err(Failure::new(FailureKind::Refused, format!("`{rev}` is not a revision")));
+    }
+    if is_hex(rev, 40) {
+        return fetch_commit(ask, url, rev, "1").await;
+    }
+    ask.errand.lease.say(format!("looking for {rev}"), 0, None);
+    let listed = ask.ask(&["ls-remote", url, &format!("refs/tags/{rev}"), &format!("refs/heads/{rev}"), rev]).await?;
+    let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
+    let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
+    let name = if has(&tag) {
+        tag
+    } else if has(&branch) {
+        ask.errand.lease.notice(format!(
+            "`rev: {rev}` is a branch: what it means can change, and a finished clone is not made again because of that; name a commit or a tag"
+        ));
+        branch
+    } else if has(rev) {
+        rev.to_owned()
+    } else if is_hex(rev, 4) {
+        fetch_all(ask, url).await?;
+        return ask.ask(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
+    } else {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            format!("there is no tag, branch or commit `{rev}` in {}", without_credentials(url)),
+        )
+        .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
+    };
+    ask.errand.lease.say(format!("fetching {rev}"), 0, None);
+    ask.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
+    ask.ask(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
+}
+
+/// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.
+async fn fetch_commit(ask: &Asker<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
+    let exact = format!("{commit}^{{commit}}");
+    if depth == "1"
+        && let Ok(found) = ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await
+    {
+        return Ok(found);
+    }
+    ask.errand.lease.say(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    let alone =
+        is_hex(commit, 40) && ask.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, url, commit]).await.is_ok();
+    if !alone {
+        fetch_all(ask, url).await?;
+    }
+    ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await.map_err(|failure| {
+        if ask.errand.lease.stop.is_asked() {
+            return failure;
+        }
+        Failure::new(FailureKind::Refused, format!("there is no commit `{commit}` in {}", without_credentials(url)))
+    })
+}
+
+async fn fetch_all(ask: &Asker<'_>, url: &str) -> Result<(), Failure> {
+    let shallow = ask.ask(&["rev-parse", "--is-shallow-repository"]).await? == "true";
+    let mut words = vec!["fetch", "--quiet", "--tags", "--force"];
+    if shallow {
+        words.push("--unshallow");
+    }
+    words.extend([url, "+refs/heads/*:refs/remotes/all/*"]);
+    ask.run(&words).await
+}
+
+async fn cherry_pick(ask: &Asker<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
+    let (from, commit) = match pick {
+        CherryPick::Commit(commit) => (url.to_owned(), commit),
+        CherryPick::From { url, commit } => (local(ask.errand, url), commit),
+    };
+    // With its parent: a cherry-pick applies the difference to it.
+    let commit = fetch_commit(ask, &from, commit, "2").await?;
+    let failure = match ask.run(&["cherry-pick", "--keep-redundant-commits", &commit]).await {
+        Ok(()) => return Ok(()),
+        Err(failure) => failure,
+    };
+    if ask.errand.lease.stop.is_asked() {
+        return Err(failure);
+    }
+    let conflicts = ask.ask(&["diff", "--name-only", "--diff-filter=U"]).await.unwrap_or_default();
+    let _ = ask.run(&["cherry-pick", "--abort"]).await;
+    if conflicts.is_empty() {
+        return Err(failure);
+    }
+    let files = conflicts.lines().collect::<Vec<_>>().join(", ");
+    Err(Failure { what: format!("the commit {commit} cannot be applied: conflicts in {files}"), ..failure }
+        .cause("the commit was made for another version of these files")
+        .hint("choose a `rev` nearer to it, or the same change as it was made for this version"))
+}
+
+async fn fetch_lfs(ask: &Asker<'_>, git: &Git, url: &str) -> Result<(), Failure> {
+    if git.lfs == Some(false) {
+        return Ok(());
+    }
+    let required = git.lfs == Some(true);
+    let attributes = ask.ask(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
+    let used = attributes.lines().any(|file| {
+        std::fs::read_to_string(ask.errand.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
+    });
+    if !used && !required {
+        return Ok(());
+    }
+    if let Err(failure) = ask.ask(&["lfs", "version"]).await {
+        if ask.errand.lease.stop.is_asked() {
+            return Err(failure);
+        }
+        if required {
+            return Err(Failure::new(FailureKind::Refused, "git lfs is not installed")
+                .hint("install git-lfs, or say `lfs: false` to leave the pointers as they are"));
+        }
+        ask.errand.lease.notice("the repository uses git lfs, which is not installed: large files stay pointers");
+        return Ok(());
+    }
+    ask.errand.lease.say("fetching large files", 0, None);
+    ask.run(&["config", "remote.origin.url", url]).await?;
+    ask.run(&["lfs", "install", "--local", "--skip-repo"]).await?;
+    ask.run(&["lfs", "pull", "origin"]).await
+}

@@ -1,0 +1,80 @@
+//! `template:` — a folder of minijinja templates rendered into files.
+//!
+//! `*.j2` are rendered and lose the suffix; other files are copied. A name that is not given is an error, never an
+//! empty text. The executable bit stays.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use minijinja::{Environment, UndefinedBehavior};
+use walkdir::WalkDir;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::Template;
+
+pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
+    let from = errand.path(&template.from);
+    if !from.is_dir() {
+        return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
+            .hint("`from` is a path relative to the current folder, or a name under the shipped templates"));
+    }
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_keep_trailing_newline(true);
+    let mut written = 0_usize;
+    for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
+        let entry = entry.map_err(|error| broken(&from, &error.into()))?;
+        let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
+        let target = errand.lease.out.join(name);
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
+        } else if entry.path().extension().is_some_and(|extension| extension == "j2") {
+            let target = target.with_extension("");
+            if target.exists() {
+                return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
+            }
+            render(&environment, entry.path(), &from, &target, template)?;
+            written += 1;
+        } else {
+            fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
+            written += 1;
+        }
+    }
+    if written == 0 {
+        return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
+    }
+    Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })) })
+}
+
+fn render(
+    environment: &Environment<'_>,
+    source: &Path,
+    from: &Path,
+    target: &Path,
+    template: &Template,
+) -> Result<(), Failure> {
+    let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
+    let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
+    let rendered = environment.render_named_str(&name, &text, minijinja::Value::from_serialize(&template.with)).map_err(|error| {
+        let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
+        let detail =
+            error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+        let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
+        let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
+        match error.kind() {
+            minijinja::ErrorKind::UndefinedError => failure
+                .cause("the template uses a name that `with` does not give")
+                .hint(format!("given are: {}", if given.is_empty() { "none".to_owned() } else { given.join(", ") })),
+            _ => failure,
+        }
+    })?;
+    fs::write(target, rendered).map_err(|error| broken(target, &error))?;
+    let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
+    fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))
+}
+
+fn broken(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
+}
