@@ -57,19 +57,24 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered = environment.render_named_str(&name, &text, minijinja::Value::from_serialize(&template.with)).map_err(|error| {
-        let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
-        let detail =
-            error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
-        let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
-        let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
-        match error.kind() {
-            minijinja::ErrorKind::UndefinedError => failure
-                .cause("the template uses a name that `with` does not give")
-                .hint(format!("given are: {}", if given.is_empty() { "none".to_owned() } else { given.join(", ") })),
-            _ => failure,
-        }
-    })?;
+    let rendered = environment
+        .render_named_str(&name, &text, minijinja::Value::from_serialize(&template.with))
+        .map_err(|error| {
+            let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
+            let detail =
+                error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+            let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
+            let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
+            match error.kind() {
+                minijinja::ErrorKind::UndefinedError => {
+                    failure.cause("the template uses a name that `with` does not give").hint(format!(
+                        "given are: {}",
+                        if given.is_empty() { "none".to_owned() } else { given.join(", ") }
+                    ))
+                }
+                _ => failure,
+            }
+        })?;
     fs::write(target, rendered).map_err(|error| broken(target, &error))?;
     let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
     fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))
