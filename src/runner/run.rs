@@ -404,7 +404,16 @@ impl<W: Work> Runner<W> {
         /// A person who keeps saving a file should not keep a stage running for ever.
         const STALE_TRIES: u32 = 3;
         let task = Arc::clone(self.task(ix));
-        failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
+        if self.shelf.home().is_full() {
+            // Often the stage could not even log why. What it left is in the way of the next try.
+            failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
+            failure.hint = Some("`regatta gc` shows what can go; nothing that is done was lost".to_owned());
+            if let Some(folder) = folder {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        } else {
+            failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
+        }
         if let Some(server) = self.blame.remove(&ix) {
             let server = &self.task(server).id;
             failure.cause = Some(format!("its server {server} ended; see its failure"));

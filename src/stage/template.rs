@@ -22,7 +22,7 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_keep_trailing_newline(true);
+
     let mut written = 0_usize;
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
@@ -57,9 +57,8 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered = environment
-        .render_named_str(&name, &text, minijinja::Value::from_serialize(&template.with))
-        .map_err(|error| {
+    let rendered =
+        environment.render_named_str(&name, &text, minijinja::value::Serde(&template.with)).map_err(|error| {
             let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
             let detail =
                 error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));

@@ -65,6 +65,11 @@ impl Home {
         self.run(run).join(format!("{}.log", task.file_name()))
     }
 
+    /// Nothing more can be written here, not even a log line.
+    pub fn is_full(&self) -> bool {
+        rustix::fs::statvfs(&self.state).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
+    }
+
     /// The folder of links beside the state folder.
     pub fn latest(&self) -> PathBuf {
         self.state.parent().unwrap_or(&self.project).join("latest")
