@@ -1,5 +1,7 @@
 //! Turns diagnostics into text in rustc's look. The only place that knows `annotate-snippets`.
 
+use std::fmt::Write as _;
+
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::{Diagnostic, Diagnostics, Label, Severity, Source};
@@ -96,7 +98,9 @@ impl Diagnostics {
         match self.errors() {
             0 => {}
             1 => out.push_str("1 error\n"),
-            many => out.push_str(&format!("{many} errors\n")),
+            many => {
+                let _ = writeln!(out, "{many} errors");
+            }
         }
         out
     }

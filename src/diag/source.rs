@@ -104,11 +104,13 @@ impl Span {
     }
 
     /// A part of it, in bytes from its beginning.
+    #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         self.source.span(self.start + range.start..(self.start + range.end).min(self.end))
     }
 
     /// From its beginning to the end of the line there, or to its own end if that comes first.
+    #[must_use]
     pub fn first_line(&self) -> Self {
         let line = self.text().lines().next().unwrap_or("").trim_end().len();
         self.part(0..line)

@@ -15,6 +15,7 @@ impl Stop {
     }
 
     /// A stop that follows this one, and can be pulled on its own.
+    #[must_use]
     pub fn child(&self) -> Self {
         Self { gently: self.gently.child_token(), now: self.now.child_token() }
     }

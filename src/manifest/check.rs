@@ -2,7 +2,7 @@
 
 use super::node::{Map, Node, Tree, is_template};
 use super::shape::{Object, Range, Shape};
-use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of};
+use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
 
 /// Whether a text with `{{ }}` may stand for any type.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Walk<'_> {
                 if !words.iter().any(|word| **word == **text) {
                     let known = words.iter().map(String::as_str);
                     let message = format!("`{path}` must be {}, not `{text}`", shape.describe());
-                    let hint = crate::diag::nearest(text, known).map(|word| format!("did you mean `{word}`?"));
+                    let hint = nearest(text, known).map(|word| format!("did you mean `{word}`?"));
                     self.found.push(Diagnostic::error(message).at(node.span.first_line(), "").maybe_hint(hint));
                 }
             }
@@ -69,8 +69,11 @@ impl Walk<'_> {
     }
 
     fn object(&mut self, map: &Map, object: &Object, path: &str, key: &Span) {
+        // A required key that is only misspelled is one mistake, not two.
+        let mut meant = Vec::new();
         for (name, entry) in map {
             let Some(shape) = object.fields.get(name) else {
+                meant.extend(nearest(name, object.fields.keys().map(String::as_str)));
                 self.unknown(name, &entry.key, object, path);
                 continue;
             };
@@ -87,13 +90,17 @@ impl Walk<'_> {
             self.templates = before;
         }
         let label = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
-        self.required(map, object, &label, key);
+        self.required(map, object, &meant, &label, key);
         self.one_of(map, object, &label, key);
     }
 
-    fn required(&mut self, map: &Map, object: &Object, label: &str, key: &Span) {
-        let missing: Vec<&str> =
-            object.required.iter().map(String::as_str).filter(|name| !map.contains_key(*name)).collect();
+    fn required(&mut self, map: &Map, object: &Object, meant: &[&str], label: &str, key: &Span) {
+        let missing: Vec<&str> = object
+            .required
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !map.contains_key(*name) && !meant.contains(name))
+            .collect();
         let (Some(first), names) = (missing.first(), list_of(missing.iter().copied())) else { return };
         let verb = if missing.len() == 1 { "is" } else { "are" };
         let found = Diagnostic::error(format!("{label} needs {names}"));
@@ -191,7 +198,7 @@ impl Walk<'_> {
     fn range(&mut self, number: Option<f64>, range: Range, node: &Node, path: &str) {
         let Some(number) = number else { return };
         let message = match (range.min, range.max) {
-            (Some(min), Some(max)) if min == max && number != min => format!("`{path}` must be {min}"),
+            (Some(min), Some(max)) if min >= max && !(min..=max).contains(&number) => format!("`{path}` must be {min}"),
             (Some(min), _) if number < min => format!("`{path}` must be at least {min}"),
             (_, Some(max)) if number > max => format!("`{path}` must be at most {max}"),
             _ => return,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use serde_json::Number;
 
-use super::node::{Entry, Map, Node, Tree, is_template};
+use super::node::{Entry, Node, Tree, is_template};
+use super::value::{MAX_TEXT, NoValue, node_of};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
@@ -24,31 +24,6 @@ const BARE: char = '\u{1}';
 /// Evaluates texts against scopes.
 pub struct Expressions {
     env: Environment<'static>,
-}
-
-/// Something that has attributes but is no value itself: a stage without `.out`.
-pub struct NoValue {
-    /// Why it cannot stand alone, and what to write instead.
-    pub why: String,
-    pub hint: String,
-    pub names: &'static [&'static str],
-    pub attribute: Box<dyn Fn(&str) -> Option<Value> + Send + Sync>,
-}
-
-impl fmt::Debug for NoValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl Object for NoValue {
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        (self.attribute)(key.as_str()?)
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Str(self.names)
-    }
 }
 
 /// The names that an expression may use.
@@ -125,6 +100,35 @@ impl Expressions {
         names
     }
 
+    /// The names in a text that exist nowhere, without computing anything: for manifests that have other mistakes,
+    /// so that all are told at once. Texts that ask whether something is defined are left alone.
+    pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
+        match &node.tree {
+            Tree::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {
+                let names = self.env.template_from_str(text).map(|template| template.undeclared_variables(true));
+                let mut names: Vec<String> = names.unwrap_or_default().into_iter().collect();
+                names.sort();
+                for path in names {
+                    let mut steps = path.split('.');
+                    let first = steps.next().unwrap_or_default();
+                    let at = find(&node.span, &path);
+                    let part =
+                        |range: Range<usize>| at.as_ref().map_or_else(|| node.span.first_line(), |at| at.part(range));
+                    if let ("stages", Some(stage)) = (first, steps.next()) {
+                        if !stages.contains(&stage) {
+                            found.push(unknown_stage(stage, part(7..7 + stage.len()), stages.iter().copied()));
+                        }
+                    } else if !known.contains(&first) && !self.env.globals().any(|(name, _)| name == first) {
+                        found.push(unknown_name(first, part(0..first.len()), known.iter().copied()));
+                    }
+                }
+            }
+            Tree::List(items) => items.iter().for_each(|item| self.unknown_names(item, known, stages, found)),
+            Tree::Map(map) => map.values().for_each(|entry| self.unknown_names(&entry.node, known, stages, found)),
+            _ => {}
+        }
+    }
+
     /// Renders every text in a node. What could not be rendered is reported and left as it is.
     pub fn render(&self, node: &Node, scope: &Arc<Scope>, found: &mut Diagnostics) -> Node {
         let tree = match &node.tree {
@@ -156,13 +160,13 @@ impl Expressions {
             let inner = inner.strip_prefix('-').unwrap_or(inner);
             let inner = inner.strip_suffix('-').unwrap_or(inner);
             if let Some(value) = quick(inner.trim(), scope) {
-                return node_of(&value, span).map_err(|fault| vec![fault]);
+                return node_of(&value, span);
             }
             match self.env.compile_expression(inner) {
                 Ok(expression) => {
                     let result = expression.eval(Value::from_dyn_object(Arc::clone(scope)));
                     return match result {
-                        Ok(value) if !value.is_undefined() => node_of(&value, span).map_err(|fault| vec![fault]),
+                        Ok(value) if !value.is_undefined() => node_of(&value, span),
                         Ok(_) => {
                             let names = expression.undeclared_variables(true).into_iter().collect();
                             Err(self.undefined(names, scope, span).unwrap_or_else(|| {
@@ -189,6 +193,9 @@ impl Expressions {
             Err(error) => return Err(self.explain(&error, text, Vec::new(), scope, span)),
         };
         match template.render(Value::from_dyn_object(Arc::clone(scope))) {
+            Ok(rendered) if rendered.len() > MAX_TEXT => {
+                Err(vec![Diagnostic::error("this text becomes too long").at(span.first_line(), "more than 1 MiB")])
+            }
             Ok(rendered) => Ok(Node::new(span.clone(), Tree::Text(rendered.into()))),
             Err(error) => {
                 let names = template.undeclared_variables(true).into_iter().collect();
@@ -242,11 +249,7 @@ impl Expressions {
                     continue;
                 }
                 let place = find(span, path).map_or_else(|| span.first_line(), |at| at.part(0..first.len()));
-                faults.push(
-                    Diagnostic::error(format!("unknown name `{first}`"))
-                        .at(place, "there is no such param, var or foreach variable")
-                        .maybe_hint(did_you_mean(first, scope.names())),
-                );
+                faults.push(unknown_name(first, place, scope.names()));
                 continue;
             };
             let mut walked = first.to_owned();
@@ -268,12 +271,30 @@ impl Expressions {
     }
 }
 
+fn unknown_name<'a, I>(name: &str, place: Span, known: I) -> Diagnostic
+where
+    I: IntoIterator<Item = &'a str>,
+    I::IntoIter: Clone,
+{
+    Diagnostic::error(format!("unknown name `{name}`"))
+        .at(place, "there is no such param, var or foreach variable")
+        .maybe_hint(did_you_mean(name, known))
+}
+
+fn unknown_stage<'a, I>(name: &str, place: Span, known: I) -> Diagnostic
+where
+    I: IntoIterator<Item = &'a str>,
+    I::IntoIter: Clone,
+{
+    Diagnostic::error(format!("unknown stage `{name}`"))
+        .at(place, "there is no such stage")
+        .maybe_hint(did_you_mean(name, known))
+}
+
 fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnostic {
     if walked == "stages" {
         let known: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
-        return Diagnostic::error(format!("unknown stage `{step}`"))
-            .at(place, "there is no such stage")
-            .maybe_hint(did_you_mean(step, known.iter().map(String::as_str)));
+        return unknown_stage(step, place, known.iter().map(String::as_str));
     }
     if walked.starts_with("stages.") && value.kind() == ValueKind::String || value.kind() == ValueKind::Seq {
         return Diagnostic::error(format!("`{walked}` has no `{step}`"))
@@ -383,75 +404,4 @@ fn within(span: &Span, text: &str, range: Range<usize>) -> Option<Span> {
     let nth = text.get(..range.start)?.matches(words).count();
     let (at, _) = span.text().match_indices(words).nth(nth)?;
     Some(span.part(at..at + words.len()))
-}
-
-/// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
-pub fn node_of(value: &Value, span: &Span) -> Result<Node, Diagnostic> {
-    tree_of(value, span, 0).map(|tree| Node::new(span.clone(), tree)).map_err(|(why, hint)| {
-        let found = Diagnostic::error(why).at(span.first_line(), "");
-        if hint.is_empty() { found } else { found.hint(hint) }
-    })
-}
-
-fn tree_of(value: &Value, span: &Span, depth: usize) -> Result<Tree, (String, String)> {
-    if depth > super::read::MAX_DEPTH {
-        return Err(("this value is nested too deeply".to_owned(), String::new()));
-    }
-    let plain = |why: &str| (why.to_owned(), String::new());
-    match value.kind() {
-        ValueKind::Undefined => Err(plain("this expression has no value")),
-        ValueKind::None => Ok(Tree::Null),
-        ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
-        ValueKind::Number => {
-            let number = match (value.as_i64(), u64::try_from(value.clone()), f64::try_from(value.clone())) {
-                (Some(number), _, _) if value.is_integer() => Some(Number::from(number)),
-                (_, Ok(number), _) if value.is_integer() => Some(Number::from(number)),
-                (_, _, Ok(number)) => Number::from_f64(number),
-                _ => None,
-            };
-            number.map(Tree::Number).ok_or_else(|| plain("this number is not finite, or out of range"))
-        }
-        ValueKind::String => Ok(Tree::Text(value.as_str().unwrap_or_default().into())),
-        ValueKind::Seq | ValueKind::Iterable => {
-            let items = value.try_iter().map_err(|error| plain(&error.to_string()))?;
-            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1)?)));
-            nodes.collect::<Result<_, _>>().map(Tree::List)
-        }
-        ValueKind::Map => {
-            if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err((bare.why.clone(), bare.hint.clone()));
-            }
-            let mut map = Map::new();
-            for key in value.try_iter().map_err(|error| plain(&error.to_string()))? {
-                let item = value.get_item(&key).map_err(|error| plain(&error.to_string()))?;
-                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1)?);
-                map.insert(key.to_string(), Entry { key: span.clone(), node });
-            }
-            Ok(Tree::Map(map))
-        }
-        ValueKind::Invalid => Err(plain(&value.to_string())),
-        _ => Err(plain("this expression is not a value")),
-    }
-}
-
-/// A node as a value for expressions.
-pub fn value_of(node: &Node) -> Value {
-    match &node.tree {
-        Tree::Null => Value::from(()),
-        Tree::Bool(value) => Value::from(*value),
-        Tree::Number(number) => number_value(number),
-        Tree::Text(text) => Value::from(Arc::clone(text)),
-        Tree::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
-        Tree::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
-    }
-}
-
-fn number_value(number: &Number) -> Value {
-    if let Some(number) = number.as_i64() {
-        Value::from(number)
-    } else if let Some(number) = number.as_u64() {
-        Value::from(number)
-    } else {
-        Value::from(number.as_f64().unwrap_or(f64::NAN))
-    }
 }

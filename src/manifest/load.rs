@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use indexmap::IndexMap;
 
 use super::check::{Templates, check};
-use super::expression::{Expressions, value_of};
+use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge;
 use super::node::{Entry, Map, Node, Tree};
 use super::param::{Chooser, Chosen};
 use super::shape::{self, Shape};
+use super::value::value_of;
 use super::{Given, Library, Manifest, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
 use crate::event::Digest;
@@ -67,17 +68,23 @@ impl Loader {
         }
         let map = root.map()?;
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
+        let expressions = Expressions::new();
+        let declared = section("params");
+        let all_chosen = params.len() == declared.len();
+        let (globals, vars) = if all_chosen {
+            let value = |chosen: &Chosen| value_of(&Node::of_json(&chosen.declared, &chosen.value));
+            let globals = params.iter().map(|(name, chosen)| (name.clone(), value(chosen))).collect();
+            vars::resolve(&section("vars"), &expressions, globals, &mut self.found)
+        } else {
+            Default::default()
+        };
         if self.found.has_errors() {
+            if parameters_are_fine {
+                let vars = section("vars");
+                unknown_names(map, &declared, &vars, &expressions, &mut self.found);
+            }
             return None;
         }
-        let expressions = Expressions::new();
-        let globals = params
-            .iter()
-            .map(|(name, chosen): (&String, &Chosen)| {
-                (name.clone(), value_of(&Node::of_json(&chosen.declared, &chosen.value)))
-            })
-            .collect();
-        let (globals, vars) = vars::resolve(&section("vars"), &expressions, globals, &mut self.found);
         let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
         let fallback = file.rel.trim_end_matches(".yaml").trim_end_matches("/pipeline");
         let fallback = fallback.rsplit('/').next().unwrap_or(fallback).to_owned();
@@ -289,6 +296,13 @@ impl Loader {
     /// Params, vars and the words of the language share one namespace; names are names.
     fn names(&mut self, root: &Node) {
         let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
+        if let Some(name) = root.get("name")
+            && let Some(text) = name.node.text()
+            && !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte))
+        {
+            let found = Diagnostic::error(format!("`{text}` cannot be the name of a manifest"));
+            self.found.push(found.at(name.node.span.first_line(), "lower-case letters, digits, `-`, `_` and `.` only"));
+        }
         let empty = Map::new();
         let (params, vars) = (section("params").unwrap_or(&empty), section("vars").unwrap_or(&empty));
         for (name, entry) in vars {
@@ -344,6 +358,18 @@ impl Loader {
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
             self.found.push(found.at(key.clone(), "a word of the language"));
         }
+    }
+}
+
+/// Expressions are computed by `plan`, which a manifest with mistakes never reaches: tell unknown names here.
+fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
+    let Some(stages) = map.get("stages").and_then(|entry| entry.node.map()) else { return };
+    let names: Vec<&str> = stages.keys().map(String::as_str).collect();
+    let globals = || params.keys().chain(vars.keys()).map(String::as_str).chain(["stages", "inputs"]);
+    for entry in stages.values() {
+        let foreach = entry.node.get("foreach").and_then(|entry| entry.node.map());
+        let known: Vec<&str> = foreach.into_iter().flat_map(Map::keys).map(String::as_str).chain(globals()).collect();
+        expressions.unknown_names(&entry.node, &known, &names, found);
     }
 }
 

@@ -2,31 +2,35 @@
 //!
 //! [`load`] reads a manifest with everything it includes, gives parameters their values, merges the chosen catalog
 //! files, and reports every mistake with its place. It starts nothing and writes nothing. Expressions inside stages
-//! are rendered by `plan`, with the tools of [`expression`].
+//! are rendered by `plan`, with [`Expressions`].
 
 mod check;
 mod duration;
-pub mod expression;
+mod expression;
 mod library;
 mod load;
 mod loaded;
 mod merge;
 pub mod model;
 mod node;
-pub(crate) mod order;
+mod order;
 mod param;
 mod read;
 mod scalar;
 mod schema;
 mod shape;
+mod value;
 mod vars;
 
 pub use check::{Templates, check, coerce};
 pub use duration::duration;
+pub use expression::{Expressions, Scope};
 pub use library::{Library, shipped};
 pub use load::load;
 pub use loaded::{Given, Listed, Manifest, Origin, Shown, catalogue};
 pub use node::{Entry, Map, Node, Tree, is_template, shown};
+pub(crate) use order::order;
 pub use param::Chosen;
 pub use schema::schema;
 pub use shape::stage as stage_shape;
+pub use value::{NoValue, value_of};

@@ -56,7 +56,8 @@ impl Chooser<'_> {
             };
         }
         if let Some(variable) = &rule.env
-            && let Some(text) = self.given.env.get(variable)
+            // Set and empty is how shells say "not set".
+            && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
         {
             return match self.parse(kind, rule, text) {
                 Ok(value) => Some((value, Origin::Environment(variable.clone()))),
@@ -104,6 +105,9 @@ impl Chooser<'_> {
 
     /// A value typed on the command line.
     fn parse(&self, kind: &str, rule: &Param, text: &str) -> Result<Value, Wrong> {
+        if text.contains(super::read::RESERVED) {
+            return Err(Wrong::new("the brackets ⟦ and ⟧ are reserved"));
+        }
         match kind {
             "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
             "list" => {
@@ -160,7 +164,6 @@ impl Chooser<'_> {
             ("path", Tree::Text(text)) => path(text, rule.path),
             ("path", Tree::Null) if rule.path == Some(PathNeed::Optional) => Ok(Value::Null),
             ("catalog" | "path" | "text", Tree::Number(_)) => self.parse(kind, rule, node.span.text()),
-            ("catalog" | "path", _) => Err(must("a text")),
             ("int", Tree::Number(number)) if number.is_i64() || number.is_u64() => {
                 bounded(number.as_f64().unwrap_or_default(), rule.int.as_ref(), "it").map(|()| node.json())
             }

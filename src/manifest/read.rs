@@ -16,6 +16,8 @@ use crate::diag::{Diagnostic, Diagnostics, Source, Span};
 
 /// Deeper nesting than this is a mistake or an attack.
 pub const MAX_DEPTH: usize = 64;
+/// What plans use to mark references; no manifest may hold them.
+pub const RESERVED: [char; 2] = ['⟦', '⟧'];
 /// How many nodes all aliases of a file may stand for.
 const ALIAS_BUDGET: usize = 10_000;
 
@@ -101,6 +103,10 @@ impl Reader<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 if tag.is_some() {
                     self.tag(&span);
+                }
+                if !text.is_ascii() && text.contains(RESERVED) {
+                    let found = Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(span.first_line(), "in here");
+                    self.found.push(found.hint("name a stage or an input instead: {{ stages.x.out }}"));
                 }
                 if self.wants_key() {
                     self.key(text.into_owned(), span);
@@ -252,5 +258,73 @@ impl CharToByte {
             if self.0.is_empty() { at.min(self.1) } else { self.0.get(at).map_or(self.1, |byte| *byte as usize) }
         };
         byte(chars.start)..byte(chars.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> serde_json::Value {
+        read(&Source::new("x", text)).unwrap_or_else(|found| panic!("{found}")).json()
+    }
+
+    #[test]
+    fn scalars_mean_what_serde_yaml_says() {
+        let text = "a: 1
+b: 1.10
+c: \"1\"
+d: yes
+e: true
+f: ~
+g:
+h: 0x1F
+i: 0o17
+j: 1e3
+k: -5
+l: +7
+m: 12:30:45
+n: 2026-11-20
+o: 'it''s'
+p: .5
+q: 1_000
+s: null
+t: Null
+u: |
+  two
+  lines
+v: >-
+  folded
+  text
+w: [a, {b: c}, []]
+x: 18446744073709551615
+y: {a: , b: }
+z: -.5e-3
+0: number
+true: switch
+";
+        let theirs: serde_json::Value = serde_yaml::from_str(text).expect("YAML");
+        pretty_assertions::assert_eq!(json(text), theirs);
+    }
+
+    #[test]
+    fn whole_files_mean_what_serde_yaml_says() {
+        let text = include_str!("../../tests/golden/good/whole.yaml");
+        let theirs: serde_json::Value = serde_yaml::from_str(text).expect("YAML");
+        pretty_assertions::assert_eq!(json(text), theirs);
+    }
+
+    #[test]
+    fn places_are_bytes_also_behind_umlauts() {
+        let source = Source::new("x", "ä: ö\nstages: {ü: 日本}\n");
+        let root = read(&source).expect("YAML");
+        let stages = root.get("stages").expect("there");
+        let entry = stages.node.get("ü").expect("there");
+        assert_eq!((entry.key.text(), entry.node.span.text(), entry.key.line()), ("ü", "日本", 2));
+    }
+
+    #[test]
+    fn aliases_stand_for_what_they_name() {
+        assert_eq!(json("a: &x {k: 1}\nb: *x\n"), serde_json::json!({"a": {"k": 1}, "b": {"k": 1}}));
     }
 }

@@ -25,10 +25,17 @@ pub fn schema() -> Value {
         exactly_one(definitions, "Param", &PARAM_KINDS);
         definitions.insert("expression".to_owned(), template);
     }
-    if let Some(object) = schema.as_object_mut() {
-        object.insert("title".to_owned(), json!("Regatta manifest"));
+    // The keys that say what this is come first.
+    let mut ordered = Map::new();
+    ordered.insert("$schema".to_owned(), schema["$schema"].take());
+    ordered.insert("title".to_owned(), json!("Regatta manifest"));
+    ordered.insert("description".to_owned(), schema["description"].take());
+    for (key, value) in schema.as_object().into_iter().flatten() {
+        if !value.is_null() {
+            ordered.entry(key.clone()).or_insert_with(|| value.clone());
+        }
     }
-    schema
+    Value::Object(ordered)
 }
 
 fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) {

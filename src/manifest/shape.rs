@@ -19,13 +19,13 @@ pub enum Shape {
     Bool,
     Int(Range),
     Number(Range),
-    List(Arc<Shape>),
+    List(Arc<Self>),
     /// Free keys, all of one shape.
-    Map(Arc<Shape>),
+    Map(Arc<Self>),
     Object(Object),
     /// One of these words.
     Words(Vec<String>),
-    Either(Vec<Arc<Shape>>),
+    Either(Vec<Arc<Self>>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,11 +199,10 @@ impl Shape {
                 Self::Text => "a list of texts".to_owned(),
                 _ => "a list".to_owned(),
             },
-            Self::Map(_) => "a map".to_owned(),
             Self::Object(object) if object.one_of.len() == object.fields.len() => {
                 format!("a map with one of the keys {}", crate::diag::list_of(object.fields.keys().map(String::as_str)))
             }
-            Self::Object(_) => "a map".to_owned(),
+            Self::Map(_) | Self::Object(_) => "a map".to_owned(),
             Self::Words(words) => format!("one of {}", crate::diag::list_of(words.iter().map(String::as_str))),
             Self::Either(shapes) => {
                 let parts: Vec<String> = shapes

@@ -1,12 +1,14 @@
 //! `vars:` — free values that may use params and each other; computed in the order they need each other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use minijinja::Value;
 
-use super::expression::{Expressions, Scope, value_of};
+use super::expression::{Expressions, Scope};
 use super::node::{Map, Node, Tree, is_template};
+use super::value::value_of;
 use crate::diag::{Diagnostic, Diagnostics};
 
 /// Computes every var and adds it to `globals`. Circles and mistakes are reported.
@@ -25,10 +27,17 @@ pub fn resolve(
         })
         .collect();
     let mut resolved: IndexMap<String, Node> = IndexMap::new();
-    for group in crate::manifest::order::order(&needs) {
+    let mut failed = BTreeSet::new();
+    for group in super::order::order(&needs) {
         match group {
             Ok(index) => {
                 let Some((name, entry)) = vars.get_index(index) else { continue };
+                // What stands on a mistake is not another mistake.
+                if needs.get(index).is_some_and(|needs| needs.iter().any(|need| failed.contains(need))) {
+                    failed.insert(index);
+                    continue;
+                }
+                let before = found.len();
                 let node = if entry.node.has_template() {
                     let scope = Arc::new(Scope { globals: Arc::new(globals), local: Vec::new() });
                     let node = expressions.render(&entry.node, &scope, found);
@@ -40,6 +49,10 @@ pub fn resolve(
                 } else {
                     entry.node.clone()
                 };
+                if found.len() > before {
+                    failed.insert(index);
+                    continue;
+                }
                 globals.insert(name.clone(), value_of(&node));
                 resolved.insert(name.clone(), node);
             }

@@ -11,9 +11,10 @@ use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
 use super::task::{ActionKind, Lifetime, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
-use crate::manifest::expression::{Expressions, Scope};
 use crate::manifest::model::{Action, InputPaths, Stage};
-use crate::manifest::{Entry, Manifest, Map, Node, Templates, Tree, check, coerce, duration, is_template, stage_shape};
+use crate::manifest::{
+    Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
+};
 
 /// A task whose needs are still indices of instances.
 pub struct Built {
@@ -65,7 +66,7 @@ impl<'a> Builder<'a> {
         let before = found.len();
         let mut rendering = self.rendering(one, map);
         let mut node = rendering.stage(map, &stage.entry.node, found);
-        if found.len() == before && rendering.rendered_anything(map) {
+        if found.len() == before && rendered_anything(map) {
             coerce(&mut node, stage_shape());
             check_rendered(&node, stage, &rendering.skipped, found);
         }
@@ -74,12 +75,9 @@ impl<'a> Builder<'a> {
             return None;
         }
         let json = node.json();
-        let typed = match Stage::deserialize(&json) {
-            Ok(typed) => typed,
-            Err(_) => {
-                found.push(untyped(&json, stage, &node));
-                return None;
-            }
+        let Ok(typed) = Stage::deserialize(&json) else {
+            found.push(untyped(&json, stage, &node));
+            return None;
         };
         semantics::check(&typed, &node, stage.name, found);
         let task = (found.len() == before).then(|| task(stage, one, typed))??;
@@ -196,10 +194,10 @@ impl Rendering<'_> {
             }
         }
     }
+}
 
-    fn rendered_anything(&self, map: &Map) -> bool {
-        map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template())
-    }
+fn rendered_anything(map: &Map) -> bool {
+    map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template())
 }
 
 fn cannot_do_without(place: Span, id: &TaskId, why: &str) -> Diagnostic {

@@ -13,9 +13,7 @@ use super::instance::{Instance, Instances, instances};
 use super::stages::{Directory, Known, KnownInstance};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::manifest::expression::Expressions;
-use crate::manifest::order::order;
-use crate::manifest::{Manifest, shown};
+use crate::manifest::{Expressions, Manifest, order, shown};
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;

@@ -8,9 +8,8 @@ use minijinja::Value;
 use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
-use crate::manifest::expression::{Expressions, Scope, value_of};
 use crate::manifest::model::Action;
-use crate::manifest::{Entry, Manifest, Node, Tree, shown};
+use crate::manifest::{Entry, Expressions, Manifest, Node, Scope, Tree, shown, value_of};
 
 /// More tasks than this are a mistake in a `foreach`.
 const MAX_TASKS: usize = 100_000;
@@ -168,7 +167,9 @@ fn when(
     let before = found.len();
     let rendered = expressions.render(when, &scope, found);
     match rendered.tree {
-        Tree::Bool(true) | Tree::Null => None,
+        // `when:` with nothing behind it.
+        Tree::Null if when.tree == Tree::Null => None,
+        Tree::Bool(true) => None,
         Tree::Bool(false) => Some(match when.text() {
             Some(text) => {
                 let bare = text.trim().trim_start_matches("{{").trim_end_matches("}}").trim();

@@ -1,5 +1,7 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+use std::fmt::Write as _;
+
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::event::Endpoint;
 use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Serve, Stage};
@@ -50,9 +52,10 @@ impl Look<'_> {
         let mut message = format!("`stages.{}", self.name);
         for step in path {
             let index = step.bytes().all(|byte| byte.is_ascii_digit());
-            message.push_str(&if index { format!("[{step}]") } else { format!(".{step}") });
+            let _ = if index { write!(message, "[{step}]") } else { write!(message, ".{step}") };
         }
-        message = format!("{message}` {what}");
+        message.push_str("` ");
+        message.push_str(what);
         self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
     }
 

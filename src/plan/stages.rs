@@ -9,7 +9,7 @@ use minijinja::value::{Enumerator, Object};
 use super::Reference;
 use super::task::ActionKind;
 use crate::event::TaskId;
-use crate::manifest::expression::NoValue;
+use crate::manifest::NoValue;
 
 /// The part of every stage that references need; shared by all instances.
 pub struct Directory {
@@ -75,7 +75,7 @@ impl Object for Stages {
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         let known = self.directory.names.get(name)?;
         if known.kind == ActionKind::Serve {
-            return Some(self.pick(name, |id| Reference::Service(id), false));
+            return Some(self.pick(name, Reference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());
         Some(Value::from_object(NoValue {
@@ -102,15 +102,13 @@ impl Stages {
         let mut matching = known.instances.iter().filter(|one| agree(&one.coordinates, &self.coordinates));
         let first = matching.next();
         let rest: Vec<&KnownInstance> = matching.collect();
-        let mut token = |one: &KnownInstance| match &one.skipped {
-            Some(why) => {
+        let mut token = |one: &KnownInstance| {
+            if let Some(why) = &one.skipped {
                 self.seen.add(Touched::Skipped(one.id.clone(), why.clone()));
-                None
+                return None;
             }
-            None => {
-                self.seen.add(Touched::Edge(one.index));
-                Some(Value::from(reference(one.id.clone()).token()))
-            }
+            self.seen.add(Touched::Edge(one.index));
+            Some(Value::from(reference(one.id.clone()).token()))
         };
         match first {
             Some(only) if rest.is_empty() && !always_list => token(only).unwrap_or_else(|| Value::from(())),

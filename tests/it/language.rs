@@ -302,6 +302,23 @@ fn every_shipped_manifest_loads_and_expands() {
     assert!(shipped().any(|(path, bytes)| path == "schemas/manifest.json" && !bytes.is_empty()));
 }
 
+#[test]
+fn a_link_out_of_the_project_is_not_followed() {
+    let (folder, library) = project("regatta: 1\ninclude: [out.yaml]\nstages: {}\n");
+    let outside = tempfile::tempdir().expect("a folder");
+    fs::write(outside.path().join("out.yaml"), "stages: {}\n").expect("a file");
+    std::os::unix::fs::symlink(outside.path().join("out.yaml"), folder.path().join("manifests/out.yaml"))
+        .expect("a link");
+    let found = load(&library, "m", &Given::default()).expect_err("it leaves").render(false);
+    assert!(found.contains("it is a link that leaves the project folder"), "{found}");
+}
+
+#[test]
+fn a_mistake_in_a_loop_is_told_once() {
+    let found = complaint("regatta: 1\nstages:\n  a:\n    foreach: { x: [1, 2, 3] }\n    shell: '{{ y }}'\n");
+    assert!(found.ends_with("\n1 error\n"), "{found}");
+}
+
 /// Pieces that manifests are made of, in any order: most of it is wrong in some way.
 fn rubble() -> impl Strategy<Value = String> {
     const PIECES: [&str; 44] = [

@@ -1,0 +1,123 @@
+//! Values between the two worlds: minijinja's on one side, nodes with places on the other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::Value;
+use minijinja::value::{Enumerator, Object, ValueKind};
+use serde_json::Number;
+
+use super::node::{Entry, Map, Node, Tree};
+use super::read::MAX_DEPTH;
+use crate::diag::{Diagnostic, Span};
+
+/// The most bytes that one rendered text may have: what grows beyond that feeds on itself.
+pub const MAX_TEXT: usize = 1 << 20;
+/// The most values that one rendered expression may have.
+const MAX_VALUES: usize = 50_000;
+
+/// Looks an attribute up by its name.
+pub type Attribute = Box<dyn Fn(&str) -> Option<Value> + Send + Sync>;
+
+/// Something that has attributes but is no value itself: a stage without `.out`.
+pub struct NoValue {
+    /// Why it cannot stand alone, and what to write instead.
+    pub why: String,
+    pub hint: String,
+    pub names: &'static [&'static str],
+    pub attribute: Attribute,
+}
+
+impl fmt::Debug for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Object for NoValue {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (self.attribute)(key.as_str()?)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Str(self.names)
+    }
+}
+
+/// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
+pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
+    tree_of(value, span, 0, &mut 0).map(|tree| Node::new(span.clone(), tree)).map_err(|(why, hint)| {
+        let found = Diagnostic::error(why).at(span.first_line(), "");
+        vec![if hint.is_empty() { found } else { found.hint(hint) }]
+    })
+}
+
+fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<Tree, (String, String)> {
+    if depth > MAX_DEPTH {
+        return Err(("this value is nested too deeply".to_owned(), String::new()));
+    }
+    let plain = |why: &str| (why.to_owned(), String::new());
+    *count += 1;
+    if *count > MAX_VALUES {
+        return Err(plain(&format!("this expression makes more than {MAX_VALUES} values")));
+    }
+    match value.kind() {
+        ValueKind::Undefined => Err(plain("this expression has no value")),
+        ValueKind::None => Ok(Tree::Null),
+        ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
+        ValueKind::Number => {
+            let number = match (value.as_i64(), u64::try_from(value.clone()), f64::try_from(value.clone())) {
+                (Some(number), _, _) if value.is_integer() => Some(Number::from(number)),
+                (_, Ok(number), _) if value.is_integer() => Some(Number::from(number)),
+                (_, _, Ok(number)) => Number::from_f64(number),
+                _ => None,
+            };
+            number.map(Tree::Number).ok_or_else(|| plain("this number is not finite, or out of range"))
+        }
+        ValueKind::String if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) => {
+            Err(plain("this text becomes too long"))
+        }
+        ValueKind::String => Ok(Tree::Text(value.as_str().unwrap_or_default().into())),
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter().map_err(|error| plain(&error.to_string()))?;
+            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?)));
+            nodes.collect::<Result<_, _>>().map(Tree::List)
+        }
+        ValueKind::Map => {
+            if let Some(bare) = value.downcast_object_ref::<NoValue>() {
+                return Err((bare.why.clone(), bare.hint.clone()));
+            }
+            let mut map = Map::new();
+            for key in value.try_iter().map_err(|error| plain(&error.to_string()))? {
+                let item = value.get_item(&key).map_err(|error| plain(&error.to_string()))?;
+                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?);
+                map.insert(key.to_string(), Entry { key: span.clone(), node });
+            }
+            Ok(Tree::Map(map))
+        }
+        ValueKind::Invalid => Err(plain(&value.to_string())),
+        _ => Err(plain("this expression is not a value")),
+    }
+}
+
+/// A node as a value for expressions.
+pub fn value_of(node: &Node) -> Value {
+    match &node.tree {
+        Tree::Null => Value::from(()),
+        Tree::Bool(value) => Value::from(*value),
+        Tree::Number(number) => number_value(number),
+        Tree::Text(text) => Value::from(Arc::clone(text)),
+        Tree::List(items) => Value::from(items.iter().map(value_of).collect::<Vec<_>>()),
+        Tree::Map(map) => Value::from_pairs(map.iter().map(|(name, entry)| (name.clone(), value_of(&entry.node)))),
+    }
+}
+
+fn number_value(number: &Number) -> Value {
+    if let Some(number) = number.as_i64() {
+        Value::from(number)
+    } else if let Some(number) = number.as_u64() {
+        Value::from(number)
+    } else {
+        Value::from(number.as_f64().unwrap_or(f64::NAN))
+    }
+}
