@@ -9,6 +9,11 @@ use clap_complete::Shell;
 use super::help;
 use super::setting::Setting;
 
+// Headings stand at each option: a heading for a whole group would also take in what follows the group.
+const CHOICE: &str = "Which stages";
+const HOW: &str = "How";
+const EVERYWHERE: &str = "Everywhere";
+
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, race, report.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
@@ -21,20 +26,19 @@ pub(super) struct Typed {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Everywhere")]
 pub(super) struct GlobalArgs {
     /// Where Regatta keeps its state: outputs, journal, logs, reports.
-    #[arg(long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
+    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
     #[arg(default_value = ".regatta", value_hint = ValueHint::DirPath)]
     pub home: PathBuf,
     /// When to use colour; `auto` honours NO_COLOR.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWord,
     /// Say only what failed.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(help_heading = EVERYWHERE, short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// Say more: every cached task, commands, log lines.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(help_heading = EVERYWHERE, short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -105,16 +109,15 @@ pub(super) struct Subject {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which stages")]
 pub(super) struct SelectArgs {
     /// Stop after this stage: run it and what it needs. Repeatable.
-    #[arg(long, value_name = "STAGE")]
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
     pub until: Vec<String>,
     /// Run this stage alone: what it needs must be there from before. Repeatable.
-    #[arg(long, value_name = "STAGE")]
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE")]
     pub only: Vec<String>,
     /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
-    #[arg(long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
+    #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
     pub force: Vec<String>,
 }
 
@@ -122,23 +125,22 @@ pub(super) struct SelectArgs {
 pub(super) const ALL: &str = "*";
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How")]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
     /// How many tasks may run at once [default: the number of cores].
-    #[arg(short, long, value_name = "N")]
+    #[arg(help_heading = HOW, short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
     /// When a stage fails, go on with what does not need it.
-    #[arg(short, long)]
+    #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
     /// Print every event as one line of JSON on stdout, and nothing else there.
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(help_heading = HOW, long, value_name = "FORMAT")]
     pub events: Option<EventsWord>,
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
-    #[arg(long, value_name = "N|LIST")]
+    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
 }
 
@@ -154,10 +156,10 @@ pub(super) struct PlanArgs {
     #[command(flatten)]
     pub select: SelectArgs,
     /// Print JSON.
-    #[arg(long, conflicts_with = "graph", help_heading = "How")]
+    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
     pub json: bool,
     /// Print the graph of tasks.
-    #[arg(long, value_name = "FORMAT", help_heading = "How")]
+    #[arg(long, value_name = "FORMAT", help_heading = HOW)]
     pub graph: Option<GraphWord>,
 }
 

@@ -1,6 +1,6 @@
 //! Folds events and results into a story and tells it: terminal, JSON, HTML.
 //!
-//! [`Story`] is the one fold; [`Live`] tells it while it happens, [`summary`] at the end, [`html`] for keeps. What a
+//! [`Story`] is the one fold; [`Live`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
 //! plan would do is told by [`decisions`] and [`graph`], what there is by [`tables`]. The room reads no file and
 //! decides nothing: whoever calls it hands over what is to be told. Everything except [`Live`] gives a `String`.
 

@@ -1,7 +1,7 @@
 //! Reads a benchmark's `result.json` for the page: verdict, numbers, metrics with their definitions, curves.
 //!
-//! It takes the file as plain JSON and looks for shapes, not for one version of a type: an object with percentiles is
-//! a metric, an array of slices is a time series. What it does not know it shows as it stands, or leaves to the file.
+//! It takes the file as plain JSON, so that a page can be made of results that an older or newer version wrote: an
+//! object with a percentile rule is a metric; what it does not know it shows as it stands, or leaves to the file.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -24,6 +24,8 @@ pub(super) struct Bench {
     /// What else stands alone.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<Metric>,
+    /// What holds for all of them.
+    pub shared: Vec<String>,
     /// SVG; the page marks it as safe.
     #[serde(skip)]
     pub plots: Vec<String>,
@@ -60,7 +62,6 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
     let mut metrics = Vec::new();
     let mut facts = Vec::new();
     walk(result, &mut Vec::new(), &mut metrics, &mut facts);
-    let (numbers, facts) = facts.into_iter().partition(|(name, _): &(String, String)| is_first(name));
     let mut plots = distributions(result, &metrics);
     plots.extend(series(result));
     Bench {
@@ -68,42 +69,71 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
         verdict: verdict.map(Verdict::as_str),
         tone,
         reasons: reasons(result),
-        numbers,
+        shared: shared(&mut metrics),
+        numbers: first(result),
         facts,
         metrics,
         plots,
     }
 }
 
-/// Throughput, rates and what became of the requests.
-fn is_first(name: &str) -> bool {
-    const WORDS: [&str; 9] =
-        ["tokens per", "requests per", "rate", "tok/s", "req/s", "goodput", "scenario", "requests", "seconds"];
-    WORDS.iter().any(|word| name.contains(word)) && !name.contains("seed")
+/// What all metrics have in common is said once, above them.
+fn shared(metrics: &mut [Metric]) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut hoist = |name: &str, field: fn(&mut Metric) -> &mut String| {
+        let Some(common) = metrics.first_mut().map(|metric| field(metric).clone()).filter(|text| !text.is_empty())
+        else {
+            return;
+        };
+        let same = metrics.iter_mut().filter_map(|metric| (*field(metric) == common).then_some(())).count();
+        if same < 2 {
+            return;
+        }
+        let others = if same < metrics.len() { ", unless it says otherwise below" } else { "" };
+        said.push(format!("{name}: {common}{others}"));
+        metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
+    };
+    hoist("window", |metric| &mut metric.window);
+    hoist("tokens", |metric| &mut metric.token_source);
+    hoist("percentiles", |metric| &mut metric.rule);
+    said
 }
 
 fn verdict_of(result: &Value) -> Option<Verdict> {
-    let value = result.get("verdict")?;
-    let word =
-        value.as_object().and_then(|verdict| verdict.get("verdict").or_else(|| verdict.get("is"))).unwrap_or(value);
-    serde_json::from_value(word.clone()).ok()
+    serde_json::from_value(result.get("verdict")?.clone()).ok()
 }
 
-/// Reasons stand beside the verdict or inside it, as texts or as objects that have one.
 fn reasons(result: &Value) -> Vec<String> {
-    let found = result.get("reasons").or_else(|| result.get("verdict")?.get("reasons")).and_then(Value::as_array);
     let text = |reason: &Value| match reason {
         Value::String(text) => Some(text.clone()),
         Value::Object(fields) => {
-            let texts: Vec<&str> = ["check", "what", "text", "reason", "message", "why"]
-                .into_iter()
-                .filter_map(|key| fields.get(key).and_then(Value::as_str))
-                .collect();
+            let texts: Vec<&str> = ["check", "text"].into_iter().filter_map(|key| fields.get(key)?.as_str()).collect();
             (!texts.is_empty()).then(|| texts.join(": "))
         }
         _ => None,
     };
+    let found = result.get("reasons").and_then(Value::as_array);
     found.map(|reasons| reasons.iter().filter_map(text).collect()).unwrap_or_default()
+}
+
+/// Path in the file, and the name a reader knows.
+const FIRST: [(&str, &str); 9] = [
+    ("/rates/output_tokens", "output tokens per second"),
+    ("/rates/requests_full", "requests per second"),
+    ("/rates/offered", "offered per second"),
+    ("/rates/window_s", "window, seconds"),
+    ("/counts/scheduled", "requests scheduled"),
+    ("/counts/ok", "ok"),
+    ("/counts/failed", "failed"),
+    ("/counts/lost", "lost"),
+    ("/tokens/output", "output tokens"),
+];
+
+fn first(result: &Value) -> Vec<(String, String)> {
+    let shown = |(path, name): &(&str, &str)| {
+        result.pointer(path).and_then(Value::as_f64).map(|value| ((*name).to_owned(), number(value)))
+    };
+    FIRST.iter().filter_map(shown).collect()
 }
 
 fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts: &mut Vec<(String, String)>) {
@@ -116,8 +146,8 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts:
         if matches!(key.as_str(), "verdict" | "reasons" | "headline") && path.is_empty() {
             continue;
         }
-        // A folder of metrics adds nothing to their names.
-        let named = key != "metrics";
+        // That a metric is a latency adds nothing to its name.
+        let named = key != "latency";
         if named {
             path.push(key.clone());
         }
@@ -178,9 +208,9 @@ fn title(name: &str) -> String {
     words.join(" ")
 }
 
-/// The distribution of each latency that has one: an array of `[value, fraction]` under its name in `cdf`.
+/// The distribution of each latency that has one: an array of `[ms, share]` under its name in `curves`.
 fn distributions(result: &Value, metrics: &[Metric]) -> Vec<String> {
-    let Some(Value::Object(curves)) = result.get("cdf").or_else(|| result.get("distributions")) else {
+    let Some(Value::Object(curves)) = result.get("curves") else {
         return Vec::new();
     };
     let mut plots = Vec::new();
@@ -211,48 +241,27 @@ fn distributions(result: &Value, metrics: &[Metric]) -> Vec<String> {
 }
 
 fn pair(point: &Value) -> Option<(f64, f64)> {
-    match point {
-        Value::Array(pair) => Some((pair.first()?.as_f64()?, pair.get(1)?.as_f64()?)),
-        Value::Object(fields) => {
-            let x = fields.get("value").or_else(|| fields.get("ms")).or_else(|| fields.get("x"))?;
-            let y = fields.get("fraction").or_else(|| fields.get("p")).or_else(|| fields.get("y"))?;
-            Some((x.as_f64()?, y.as_f64()?))
-        }
-        _ => None,
-    }
+    let pair = point.as_array()?;
+    Some((pair.first()?.as_f64()?, pair.get(1)?.as_f64()?))
 }
 
-/// What happened over time: an array of slices, each with a start and numbers.
+/// What happened in each second of the run.
 fn series(result: &Value) -> Vec<String> {
-    let slices = result.get("timeslices").or_else(|| result.get("slices")).and_then(Value::as_array);
-    let Some(slices) = slices else { return Vec::new() };
-    let column = |keys: &[&str]| -> Vec<(f64, f64)> {
-        slices
-            .iter()
-            .filter_map(|slice| {
-                let at =
-                    ["start_s", "start", "at_s", "t_s", "second"].iter().find_map(|key| slice.get(key)?.as_f64())?;
-                Some((at, keys.iter().find_map(|key| slice.get(key)?.as_f64())?))
-            })
-            .collect()
+    let Some(slices) = result.get("slices").and_then(Value::as_array) else { return Vec::new() };
+    let column = |key: &str| -> Vec<(f64, f64)> {
+        slices.iter().filter_map(|slice| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?))).collect()
     };
-    let wanted: [(&str, &[&str]); 2] = [
-        ("Output tokens per second", &["output_tokens_per_second", "tokens_per_second", "tokens_per_s", "tok_s"]),
-        ("Requests in flight", &["in_flight", "in_flight_mean", "in_flight_at_end"]),
+    let wanted = [
+        ("Output tokens in each second", "tokens"),
+        ("Requests in flight", "in_flight"),
+        ("Mean TTFT of each second's first tokens, ms", "ttft_ms"),
     ];
     wanted
         .into_iter()
-        .filter_map(|(title, keys)| {
-            let points = column(keys);
-            Plot {
-                title,
-                across: "seconds from the first arrival",
-                points: &points,
-                top: None,
-                marks: &[],
-                filled: true,
-            }
-            .draw()
+        .filter_map(|(title, key)| {
+            let points = column(key);
+            let across = "seconds from the start";
+            Plot { title, across, points: &points, top: None, marks: &[], filled: true }.draw()
         })
         .collect()
 }

@@ -1,5 +1,5 @@
 //! The page that stays: one self-contained HTML file, readable in light, dark and on paper, without JavaScript and
-//! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by [`svg::escape`].
+//! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by `svg::escape`.
 
 mod bench;
 mod network;

@@ -4,7 +4,7 @@ use super::svg::{Anchor, Picture, number, steps};
 
 const SIZE: (f64, f64) = (470.0, 240.0);
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 22.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 40.0;
 
@@ -33,7 +33,9 @@ impl Plot<'_> {
         let most = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).fold(0.0, f64::max);
         let across = steps(most(|point| point.0), 6);
         let upright = steps(self.top.unwrap_or_else(|| most(|point| point.1)), 4);
-        let ends = (across.last().copied().unwrap_or(1.0), upright.last().copied().unwrap_or(1.0));
+        // The curve fills the picture; only the upright axis ends on a round number.
+        let widest = most(|point| point.0);
+        let ends = (if widest > 0.0 { widest } else { 1.0 }, upright.last().copied().unwrap_or(1.0));
         let x = |value: f64| LEFT + value / ends.0 * (SIZE.0 - LEFT - RIGHT);
         let y = |value: f64| SIZE.1 - BOTTOM - value / ends.1 * (SIZE.1 - TOP - BOTTOM);
 
@@ -43,7 +45,7 @@ impl Plot<'_> {
             picture.line((LEFT, y(*value)), (SIZE.0 - RIGHT, y(*value)), "grid");
             picture.text(LEFT - 7.0, y(*value) + 4.0, "tick", Anchor::End, &number(*value));
         }
-        for value in &across {
+        for value in across.iter().filter(|value| **value <= ends.0) {
             picture.line((x(*value), y(0.0)), (x(*value), y(0.0) + 4.0), "axis");
             picture.text(x(*value), y(0.0) + 17.0, "tick", Anchor::Middle, &number(*value));
         }

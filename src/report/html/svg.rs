@@ -109,7 +109,7 @@ pub(super) fn number(x: f64) -> String {
         return "n/a".to_owned();
     }
     let size = x.abs();
-    let text = if size >= 100.0 || x == x.trunc() {
+    let text = if size >= 100.0 || x.fract() == 0.0 {
         format!("{x:.0}")
     } else if size >= 10.0 {
         format!("{x:.1}")

@@ -56,7 +56,7 @@ pub(super) fn draw(story: &Story) -> Option<(String, usize)> {
     for (row, (name, chapter, from, to)) in rows.iter().enumerate() {
         let y = TOP + row as f64 * ROW;
         picture.text(left - 10.0, y + 15.5, "name", Anchor::End, &shortened(name, 44));
-        let took = duration(to - from);
+        let took = duration(chapter.seconds.unwrap_or(to - from));
         let hint = format!("{name}: {} for {took}, from {}", chapter.state.as_str(), duration(*from));
         let wide = (x(*to) - x(*from)).max(2.0);
         picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(chapter), &hint);

@@ -54,7 +54,9 @@ fn an_event() -> impl Strategy<Value = Event> {
 
 fn told(events: &[Event]) -> Story {
     let mut story = Story::new();
-    events.iter().for_each(|event| story.fold(event));
+    for event in events {
+        story.fold(event);
+    }
     story
 }
 

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event::TaskId;
-use crate::report::paint::{Paint, clean, counted, duration};
+use crate::report::paint::{Paint, clean, duration};
 use crate::report::story::{Chapter, State, Story};
 
 /// Redraws per second, at most.
@@ -78,7 +78,8 @@ impl Bars {
         }
         self.run.set_length(story.total as u64);
         self.run.set_position(story.done() as u64);
-        self.run.set_message(story_line(story, self.tasks.len().saturating_sub(shown)));
+        let unseen = if shown == SHOWN { self.tasks.len() - shown } else { 0 };
+        self.run.set_message(story_line(story, unseen));
         self.run.tick();
     }
 
@@ -136,7 +137,7 @@ fn story_line(story: &Story, unseen: usize) -> String {
         parts.push(format!("{} failed", story.tally.failed));
     }
     if unseen > 0 {
-        parts.push(format!("{} more running", counted(unseen, "task")));
+        parts.push(format!("{unseen} more running"));
     }
     if story.stopping.is_some() {
         parts.push("stopping".to_owned());

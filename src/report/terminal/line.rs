@@ -38,7 +38,10 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
         }
         _ if ear.quiet => {}
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
-            let set = params.iter().map(|(key, value)| format!(" {key}={}", clean(value))).collect::<String>();
+            let mut set = String::new();
+            for (key, value) in params {
+                let _ = write!(set, " {key}={}", clean(value));
+            }
             let name = paint.tone(Tone::Strong, clean(manifest));
             let _ = writeln!(
                 out,

@@ -171,7 +171,9 @@ mod tests {
     fn told(look: Look, events: &[Event]) -> String {
         let paper = Paper::default();
         let mut live = Live::to(look, Box::new(paper.clone()));
-        events.iter().for_each(|event| live.event(event));
+        for event in events {
+            live.event(event);
+        }
         let places = Places { report: Some("report.html".into()), latest: Some("latest".into()), logs: None };
         live.finish(&places);
         let bytes = paper.0.lock().expect("not poisoned").clone();
@@ -296,7 +298,9 @@ mod tests {
             }
         }
         let mut live = Live::to(Look::default(), Box::new(Gone));
-        sample::valid().iter().for_each(|event| live.event(event));
+        for event in &sample::valid() {
+            live.event(event);
+        }
         assert_eq!(live.finish(&Places::default()).tally.ran, 4);
     }
 }

@@ -33,17 +33,21 @@ fn curve(scale: f64) -> Value {
 fn result() -> Value {
     let slices = (0..62).map(|n| {
         let wave = (f64::from(n) / 6.0).sin();
-        json!({ "start_s": n, "output_tokens_per_second": 1204.0 + 90.0 * wave, "in_flight": 14.0 + 6.0 * wave })
+        json!({ "second": n, "tokens": 1204.0 + 90.0 * wave, "in_flight": 14.0 + 6.0 * wave, "ttft_ms": 80.0 + 20.0 * wave })
     });
     json!({
+        "schema": 1,
         "verdict": "valid_with_warnings",
-        "reasons": ["drift: the second half is 3.1 % slower than the first", "p99 of TPOT rests on 31 requests"],
-        "scenario": "server",
-        "output_tokens_per_second": 1204.4, "requests_per_second": 9.412, "offered_rate": 9.5, "seed": 4_711_471_147u64,
-        "requests": { "scheduled": 3000, "ok": 3000, "failed": 0, "lost": 0 },
-        "metrics": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
-        "cdf": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
-        "timeslices": slices.collect::<Vec<_>>(),
+        "reasons": [
+            { "check": "drift", "severity": "warning", "text": "the second half is 3.1 % slower than the first" },
+            { "check": "limits", "severity": "warning", "text": "p99 of TPOT rests on 31 requests" },
+        ],
+        "asked": { "scenario": { "server": { "rate": 9.5 } }, "seed": 4_711_471_147u64, "model": "tensorrt_llm" },
+        "counts": { "scheduled": 3000, "ok": 3000, "failed": 0, "lost": 0, "conserved": true },
+        "rates": { "window_s": 62.4, "offered": 9.5, "requests_full": 9.412, "output_tokens": 1204.4 },
+        "latency": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
+        "slices": slices.collect::<Vec<_>>(),
+        "curves": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
     })
 }
 
@@ -80,7 +84,8 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "sorted element floor(N·p)",
         "201 … n/a",
         "TTFT: % of requests",
-        "Output tokens per second",
+        "Output tokens in each second",
+        "1,204",
         "Requests in flight",
         "timeline of the tasks",
         "graph of the tasks",
@@ -137,8 +142,8 @@ fn nothing_from_outside_becomes_markup() {
             seconds: 1.0,
         },
     ];
-    let result = json!({ evil: 1, "reasons": [evil], "metrics": { evil: { "percentile_rule": evil, "unit": evil } },
-        "cdf": { evil: [[0, 0], [1, 1]] }, "verdict": evil });
+    let result = json!({ evil: 1, "reasons": [evil], "latency": { evil: { "percentile_rule": evil, "unit": evil } },
+        "curves": { evil: [[0, 0], [1, 1]] }, "verdict": evil });
     let about = About {
         manifest_path: evil.to_owned(),
         manifest: evil.to_owned(),

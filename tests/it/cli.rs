@@ -1,0 +1,62 @@
+//! The help chapter of the manual is what `--help` says. `UPDATE=1` writes it anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use pretty_assertions::assert_eq;
+use regatta::cli;
+
+const COMMANDS: [&str; 15] = [
+    "",
+    "run",
+    "plan",
+    "check",
+    "show",
+    "list",
+    "schema",
+    "init",
+    "status",
+    "logs",
+    "report",
+    "gc",
+    "clean",
+    "sim serve",
+    "completions",
+];
+
+const OPENING: &str = "\
+# Help
+
+Every command says what it does, shows examples, and ends with what its exit codes mean.
+";
+
+fn help(command: &str) -> String {
+    let words = ["regatta"].into_iter().chain(command.split_whitespace()).chain(["--help"]);
+    cli::parse(words).expect_err("help is printed, nothing is done").to_string()
+}
+
+#[test]
+fn the_manual_has_the_help_of_every_command() {
+    let mut chapter = OPENING.to_owned();
+    for command in COMMANDS {
+        let line = ["regatta", command, "--help"].join(" ").replace("  ", " ");
+        let _ = write!(chapter, "\n```console\n$ {line}\n{}\n```\n", help(command).trim_end());
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/help.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &chapter).expect("the chapter is written");
+    }
+    let written = std::fs::read_to_string(&path).expect("the chapter is there");
+    assert_eq!(written, chapter, "run `UPDATE=1 cargo test --test it cli` and read what changed");
+}
+
+#[test]
+fn no_command_is_missing_from_the_manual() {
+    let top = help("");
+    let listed = top.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for line in listed.filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let known = COMMANDS.iter().any(|command| command.split(' ').next() == Some(name));
+        assert!(known, "`{name}` has no page");
+    }
+}
