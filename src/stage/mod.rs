@@ -3,9 +3,12 @@
 //! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod bench;
 mod engine;
 mod errand;
 mod git;
+mod repository;
+mod serve;
 mod shell;
 mod template;
 
@@ -42,9 +45,11 @@ impl Work for Stages {
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
             Action::Git(git) => git::perform(errand, &git).await,
-            Action::Template(_) | Action::Engine(_) | Action::Repository(_) | Action::Serve(_) | Action::Bench(_) => {
-                Err(Failure::new(FailureKind::Refused, "this kind of stage is not part of this build"))
-            }
+            Action::Template(template) => template::perform(&errand, &template),
+            Action::Engine(engine) => engine::perform(&errand, &engine).await,
+            Action::Repository(repository) => repository::perform(&errand, &repository),
+            Action::Serve(serve) => serve::perform(errand, &serve).await,
+            Action::Bench(bench) => bench::perform(&errand, &bench).await,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
@@ -22,7 +23,7 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_keep_trailing_newline(true);
+    environment.set_syntax(keeping_line_ends()?);
     let mut written = 0_usize;
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
@@ -48,6 +49,14 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })) })
 }
 
+/// A text file keeps its last line break.
+fn keeping_line_ends() -> Result<SyntaxConfig, Failure> {
+    SyntaxConfig::builder()
+        .keep_trailing_newline(true)
+        .build()
+        .map_err(|error| Failure::new(FailureKind::Refused, format!("the template syntax cannot be set: {error}")))
+}
+
 fn render(
     environment: &Environment<'_>,
     source: &Path,
@@ -57,19 +66,24 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered = environment.render_named_str(&name, &text, minijinja::Value::from_serialize(&template.with)).map_err(|error| {
-        let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
-        let detail =
-            error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
-        let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
-        let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
-        match error.kind() {
-            minijinja::ErrorKind::UndefinedError => failure
-                .cause("the template uses a name that `with` does not give")
-                .hint(format!("given are: {}", if given.is_empty() { "none".to_owned() } else { given.join(", ") })),
-            _ => failure,
-        }
-    })?;
+    let rendered = environment
+        .render_named_str(&name, &text, minijinja::Value::from(minijinja::value::Serde(&template.with)))
+        .map_err(|error| {
+            let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
+            let detail =
+                error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+            let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
+            let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
+            match error.kind() {
+                minijinja::ErrorKind::UndefinedError => {
+                    failure.cause("the template uses a name that `with` does not give").hint(format!(
+                        "given are: {}",
+                        if given.is_empty() { "none".to_owned() } else { given.join(", ") }
+                    ))
+                }
+                _ => failure,
+            }
+        })?;
     fs::write(target, rendered).map_err(|error| broken(target, &error))?;
     let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
     fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))

@@ -3,3 +3,5 @@
 mod diagnostics;
 mod language;
 mod processes;
+mod simulator;
+mod triton;

@@ -126,20 +126,7 @@ impl Core {
         Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0 }
     }
 
-    pub const fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     pub const fn is_idle(&self) -> bool {
-        self.active.is_empty()
-    }
-
-    /// Requests inside: running and waiting.
-    pub const fn len(&self) -> usize {
-        self.active.len()
-    }
-
-    pub const fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
 

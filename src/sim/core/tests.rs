@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::sim::random::Stream;
+use crate::sim::random::mix;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
 const GOLDEN: Coefficients = Coefficients {
@@ -31,14 +31,25 @@ fn golden() -> Limits {
     }
 }
 
-fn stream(name: &str) -> Stream {
-    let digest = Sha256::digest(name.as_bytes());
-    Stream::new(1, u64::from_le_bytes(digest[..8].try_into().unwrap()))
+/// SplitMix64, one stream for each purpose.
+struct Stream(u64);
+
+impl Stream {
+    fn of(purpose: &str) -> Self {
+        let digest = Sha256::digest(purpose.as_bytes());
+        Self(1 ^ u64::from_le_bytes(digest[..8].try_into().unwrap()))
+    }
+
+    /// Evenly in the open interval (0, 1).
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        ((mix(self.0) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
 }
 
 /// Poisson arrivals at 12/s, 1,000 requests, ISL 1000 ± 50 %, OSL 500 ± 50 %.
 fn load() -> Vec<Arrival> {
-    let (mut arrival, mut isl, mut osl) = (stream("arrival"), stream("isl"), stream("osl"));
+    let (mut arrival, mut isl, mut osl) = (Stream::of("arrival"), Stream::of("isl"), Stream::of("osl"));
     let mut time = 0.0;
     (0..1000)
         .map(|_| {

@@ -1,0 +1,149 @@
+//! What a request gets: tokens that are a function of its id and their index, in the shape that its model answers in.
+//!
+//! Because the tokens can be computed by whoever knows the id, a lost, doubled or swapped one can be seen.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::sim::random::mix;
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
+use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+
+/// The `index`th token of the request with this id. Never `end_id`, nor the first three of the vocabulary (special).
+pub fn token(request_id: &str, index: u64, vocab_size: u32, end_id: Option<i32>) -> i32 {
+    // FNV-1a: short, and the same everywhere.
+    let seed = request_id
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
+    let span = u64::from(vocab_size.max(8) - 3);
+    let token = 3 + (mix(seed ^ mix(index)) % span) as i32;
+    if end_id == Some(token) { 3 + ((token - 3 + 1) % span as i32) } else { token }
+}
+
+/// Four letters for a token: about what a real tokenizer makes of English.
+fn word(token: i32) -> [u8; 4] {
+    let letter = |n: i32| b'a' + (n % 26) as u8;
+    [b' ', letter(token), letter(token / 26), letter(token / 676)]
+}
+
+/// How a request is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub model_name: String,
+    pub model_version: String,
+    pub id: String,
+    pub vocab_size: u32,
+    pub end_id: Option<i32>,
+    /// Prompt to put before an answer that does not stream.
+    pub prompt: Prompt,
+    /// One response for each token.
+    pub is_streaming: bool,
+    /// The last token's response does not say that it is the last; an empty one may follow.
+    pub is_final_apart: bool,
+    /// Send that empty one.
+    pub wants_empty_final: bool,
+    /// Output names that were asked for; empty is all.
+    pub outputs: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Prompt {
+    Tokens(Vec<i32>),
+    Text(Vec<u8>),
+}
+
+impl Answer {
+    /// The response for tokens `from..to`. `whole` answers begin with the prompt.
+    pub(super) fn response(&self, from: u64, to: u64, whole: bool) -> ModelInferResponse {
+        let tokens = (from..to).map(|index| token(&self.id, index, self.vocab_size, self.end_id));
+        let mut response = ModelInferResponse {
+            model_name: self.model_name.clone(),
+            model_version: self.model_version.clone(),
+            id: self.id.clone(),
+            ..ModelInferResponse::default()
+        };
+        match &self.prompt {
+            Prompt::Tokens(prompt) => {
+                let prompt = if whole { prompt.as_slice() } else { &[] };
+                let count = prompt.len() + (to - from) as usize;
+                let mut ids = BytesMut::with_capacity(4 * count);
+                prompt.iter().for_each(|token| ids.put_i32_le(*token));
+                tokens.for_each(|token| ids.put_i32_le(token));
+                self.put(&mut response, "output_ids", "INT32", vec![1, 1, count as i64], ids.freeze());
+                let length = Bytes::copy_from_slice(&(count as i32).to_le_bytes());
+                self.put(&mut response, "sequence_length", "INT32", vec![1, 1], length);
+            }
+            Prompt::Text(prompt) => {
+                let mut text = if whole { prompt.clone() } else { Vec::new() };
+                tokens.for_each(|token| text.extend_from_slice(&word(token)));
+                let mut raw = BytesMut::with_capacity(4 + text.len());
+                raw.put_u32_le(text.len() as u32);
+                raw.put_slice(&text);
+                self.put(&mut response, "text_output", "BYTES", vec![1, 1], raw.freeze());
+            }
+        }
+        response
+    }
+
+    fn put(&self, response: &mut ModelInferResponse, name: &str, datatype: &str, shape: Vec<i64>, raw: Bytes) {
+        if !self.outputs.is_empty() && !self.outputs.iter().any(|wanted| wanted == name) {
+            return;
+        }
+        response.outputs.push(InferOutputTensor {
+            name: name.to_owned(),
+            datatype: datatype.to_owned(),
+            shape,
+            ..InferOutputTensor::default()
+        });
+        response.raw_output_contents.push(raw);
+    }
+
+    /// A response in a stream; each says whether it is the request's last.
+    pub(super) fn streamed(mut response: ModelInferResponse, is_final: bool) -> ModelStreamInferResponse {
+        let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) };
+        response.parameters.insert("triton_final_response".to_owned(), flag);
+        ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+    }
+
+    /// A response with nothing but the final flag.
+    pub(super) fn empty_final(&self) -> ModelStreamInferResponse {
+        Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true)
+    }
+
+    /// An error of the backend: the request's last response.
+    pub(super) fn failed(&self, message: String) -> ModelStreamInferResponse {
+        let response = Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true);
+        ModelStreamInferResponse { error_message: message, ..response }
+    }
+}
+
+/// A response that only says whose it is.
+pub(super) fn bare(model_name: &str, model_version: &str, id: &str) -> ModelInferResponse {
+    ModelInferResponse {
+        model_name: model_name.to_owned(),
+        model_version: model_version.to_owned(),
+        id: id.to_owned(),
+        ..ModelInferResponse::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_token_is_in_the_vocabulary_and_never_the_end(id in ".{0,12}", index in 0_u64..10_000, vocab in 8_u32..200_000, end in 0_i32..200_000) {
+            let made = token(&id, index, vocab, Some(end));
+            prop_assert!((3..vocab as i32).contains(&made) && made != end);
+            prop_assert_eq!(made, token(&id, index, vocab, Some(end)));
+        }
+    }
+
+    #[test]
+    fn requests_differ() {
+        let tokens = |id| (0..50).map(|index| token(id, index, 32_000, None)).collect::<Vec<_>>();
+        assert_ne!(tokens("1"), tokens("2"));
+    }
+}

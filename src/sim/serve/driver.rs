@@ -1,0 +1,270 @@
+//! The core on the real clock: one thread for each copy of an engine.
+//!
+//! The thread sleeps to the absolute end of each step, so a late wake-up makes one step's tokens late and no later
+//! step. Requests enter by their time stamp, so the same stamps give the same schedule as the virtual clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc::UnboundedSender, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::answer::Answer;
+use crate::sim::core::{Core, Limits, Token};
+use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
+
+/// Simulated nanoseconds since the server came up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    begun: Instant,
+    /// Simulated seconds per real second.
+    speed: f64,
+}
+
+impl Clock {
+    pub(super) fn new(speed: f64) -> Self {
+        Self { begun: Instant::now(), speed }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.begun.elapsed().as_nanos() as f64 * self.speed) as u64
+    }
+
+    fn sleep_until(&self, simulated: u64) {
+        let real = self.begun + Duration::from_nanos((simulated as f64 / self.speed) as u64);
+        thread::sleep(real.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Where a request's responses go.
+pub(super) enum Reply {
+    Stream(UnboundedSender<Result<ModelStreamInferResponse, Status>>),
+    Once(oneshot::Sender<Result<ModelInferResponse, String>>),
+}
+
+/// One request on its way into the core.
+pub(super) struct Job {
+    /// Simulated nanoseconds.
+    pub arrived: u64,
+    /// The call that it came by; when that goes away, so does the job.
+    pub owner: u64,
+    pub isl: u64,
+    pub osl: u64,
+    pub answer: Answer,
+    pub reply: Reply,
+}
+
+enum Command {
+    Submit(Box<Job>),
+    Gone { owner: u64 },
+}
+
+/// What all drivers of a server count together, and the faults that come from it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub served: AtomicU64,
+    pub failed: AtomicU64,
+    pub tokens: AtomicU64,
+    pub stall_after_tokens: Option<u64>,
+    pub die_after_requests: Option<u64>,
+    pub dead: CancellationToken,
+}
+
+/// The way into one driver. Dropping the last one ends its thread after the step in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Driver {
+    commands: Sender<Command>,
+    inside: Arc<AtomicUsize>,
+}
+
+impl Driver {
+    pub(super) fn start(name: &str, limits: &Limits, clock: Clock, shared: Arc<Shared>) -> std::io::Result<Self> {
+        let (commands, inbox) = channel();
+        let inside = Arc::new(AtomicUsize::new(0));
+        let driver = Running {
+            core: Core::new(limits.clone()),
+            inbox,
+            clock,
+            shared,
+            inside: Arc::clone(&inside),
+            waiting: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            next_id: 0,
+        };
+        thread::Builder::new().name(format!("sim {name}")).spawn(move || driver.run())?;
+        Ok(Self { commands, inside })
+    }
+
+    /// Requests that it has and that have not ended.
+    pub(super) fn load(&self) -> usize {
+        self.inside.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn submit(&self, job: Job) {
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        // A driver only ends when nobody can submit any more.
+        let _ = self.commands.send(Command::Submit(Box::new(job)));
+    }
+
+    pub(super) fn gone(&self, owner: u64) {
+        let _ = self.commands.send(Command::Gone { owner });
+    }
+}
+
+struct Running {
+    core: Core,
+    inbox: Receiver<Command>,
+    clock: Clock,
+    shared: Arc<Shared>,
+    inside: Arc<AtomicUsize>,
+    /// Not yet in the core: their time has not come.
+    waiting: VecDeque<Box<Job>>,
+    jobs: BTreeMap<u64, Box<Job>>,
+    next_id: u64,
+}
+
+impl Running {
+    fn run(mut self) {
+        let mut now = 0;
+        loop {
+            if self.core.is_idle() && self.waiting.is_empty() {
+                let Ok(command) = self.inbox.recv() else { return };
+                self.take(command);
+            }
+            loop {
+                match self.inbox.try_recv() {
+                    Ok(command) => self.take(command),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            if self.core.is_idle() {
+                now = self.waiting.front().map_or(now, |job| job.arrived.max(now));
+            }
+            while self.waiting.front().is_some_and(|job| job.arrived <= now) {
+                self.enter();
+            }
+            let Some(step) = self.core.begin(now) else { continue };
+            self.clock.sleep_until(step.end);
+            now = step.end;
+            self.deliver();
+            if self.is_stalled() {
+                // Swallow everything from now on, as a hung backend does; ends with the server.
+                while self.inbox.recv().is_ok() {}
+                return;
+            }
+        }
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.shared.stall_after_tokens.is_some_and(|limit| self.shared.tokens.load(Ordering::Relaxed) >= limit)
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Submit(job) => self.waiting.push_back(job),
+            Command::Gone { owner } => {
+                let before = self.waiting.len() + self.jobs.len();
+                self.waiting.retain(|job| job.owner != owner);
+                let core = &mut self.core;
+                self.jobs.retain(|id, job| {
+                    let stays = job.owner != owner;
+                    if !stays {
+                        core.cancel(*id);
+                    }
+                    stays
+                });
+                self.inside.fetch_sub(before - self.waiting.len() - self.jobs.len(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The first waiting request enters the core, or is told that it never can.
+    fn enter(&mut self) {
+        let Some(job) = self.waiting.pop_front() else { return };
+        let id = self.next_id;
+        self.next_id += 1;
+        match self.core.arrive(id, job.isl, job.osl) {
+            Ok(()) => {
+                self.jobs.insert(id, job);
+            }
+            Err(unfit) => {
+                let message = format!("Executor failed to enqueue the request: {unfit}");
+                self.shared.failed.fetch_add(1, Ordering::Relaxed);
+                self.inside.fetch_sub(1, Ordering::Relaxed);
+                match job.reply {
+                    Reply::Stream(sender) => {
+                        let _ = sender.send(Ok(job.answer.failed(message)));
+                    }
+                    Reply::Once(sender) => {
+                        let _ = sender.send(Err(message));
+                    }
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let Self { core, jobs, shared, inside, .. } = self;
+        let mut gone = Vec::new();
+        core.finish(|token| {
+            shared.tokens.fetch_add(1, Ordering::Relaxed);
+            let is_heard = jobs.get(&token.id).is_some_and(|job| speak(job, token));
+            if token.is_last {
+                if let Some(job) = jobs.remove(&token.id) {
+                    close(*job);
+                    inside.fetch_sub(1, Ordering::Relaxed);
+                    let served = shared.served.fetch_add(1, Ordering::Relaxed) + 1;
+                    if shared.die_after_requests.is_some_and(|limit| served >= limit) {
+                        shared.dead.cancel();
+                    }
+                }
+            } else if !is_heard {
+                gone.push(token.id);
+            }
+        });
+        for id in gone {
+            self.core.cancel(id);
+            if self.jobs.remove(&id).is_some() {
+                self.inside.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Sends what a token makes visible. False when nobody listens any more.
+fn speak(job: &Job, token: Token) -> bool {
+    match &job.reply {
+        Reply::Once(sender) => !sender.is_closed(),
+        Reply::Stream(sender) if job.answer.is_streaming => {
+            let response = job.answer.response(token.index, token.index + 1, false);
+            let is_final = token.is_last && !job.answer.is_final_apart;
+            sender.send(Ok(Answer::streamed(response, is_final))).is_ok()
+        }
+        Reply::Stream(sender) => !sender.is_closed(),
+    }
+}
+
+/// Sends what is left when the last token was made.
+fn close(job: Job) {
+    let Job { answer, osl, reply, .. } = job;
+    match reply {
+        Reply::Once(sender) => {
+            let _ = sender.send(Ok(answer.response(0, osl, true)));
+        }
+        Reply::Stream(sender) => {
+            if !answer.is_streaming {
+                let response = answer.response(0, osl, true);
+                let _ = sender.send(Ok(Answer::streamed(response, !answer.is_final_apart)));
+            }
+            if answer.is_final_apart && answer.wants_empty_final {
+                let _ = sender.send(Ok(answer.empty_final()));
+            }
+        }
+    }
+}

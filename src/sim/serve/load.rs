@@ -1,0 +1,251 @@
+//! Reads a model repository as a Triton would, and refuses what a Triton refuses.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::sim::core::{Chunking, Limits, Policy};
+use crate::sim::engine;
+use crate::triton::pbtxt;
+use crate::triton::proto::inference::{ModelConfig, model_config::SchedulingChoice};
+
+/// One model of the repository.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub name: String,
+    pub config: ModelConfig,
+    /// The newest first.
+    pub versions: Vec<u64>,
+    /// Any number of answers, over the stream only.
+    pub is_decoupled: bool,
+    pub kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Token ids in and out.
+    Engine(Box<Engine>),
+    /// Text in and out, over the engine model of this name.
+    Text { engine: String },
+    /// A part of the text path that is not simulated on its own.
+    Python,
+}
+
+/// An engine model's limits.
+#[derive(Clone, Debug)]
+pub(super) struct Engine {
+    pub limits: Limits,
+    /// Copies of the engine, each with its own scheduler.
+    pub instances: usize,
+    pub max_input_len: u64,
+    pub max_seq_len: u64,
+    pub max_beam_width: i64,
+    pub vocab_size: u32,
+    /// Without streaming, the answer begins with the prompt unless this is set.
+    pub exclude_input: bool,
+}
+
+/// A model that did not load: its name and why, in the server's words.
+pub(super) type Failed = (String, String);
+
+/// Loads every model of a repository, or says why each failed one did.
+pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, Model>, Vec<Failed>> {
+    let folders = folders(repository).map_err(|error| vec![(repository.display().to_string(), error)])?;
+    let mut models = BTreeMap::new();
+    let mut failed = Vec::new();
+    for (name, folder) in folders {
+        match model(&name, &folder) {
+            Ok(model) => {
+                models.insert(name, model);
+            }
+            Err(why) => failed.push((name, why)),
+        }
+    }
+    if models.is_empty() && failed.is_empty() {
+        failed.push((repository.display().to_string(), "the repository holds no model".to_owned()));
+    }
+    connect(&mut models, &mut failed);
+    if failed.is_empty() { Ok(models) } else { Err(failed) }
+}
+
+fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
+    let entries = fs::read_dir(repository).map_err(|error| format!("failed to open the model repository: {error}"))?;
+    let mut folders = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        if let Some(name) = name.filter(|name| path.is_dir() && !name.starts_with('.')) {
+            folders.insert(name, path);
+        }
+    }
+    Ok(folders)
+}
+
+fn model(name: &str, folder: &Path) -> Result<Model, String> {
+    let path = folder.join("config.pbtxt");
+    let text = fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))?;
+    let config = pbtxt::read_as_server(&text).map_err(|error| {
+        format!("failed to read text proto from {}: {error}\n{}", path.display(), error.excerpt(&text))
+    })?;
+    if !config.name.is_empty() && config.name != name {
+        return Err(format!(
+            "unexpected directory name '{name}' for model '{}', directory name must equal model name",
+            config.name
+        ));
+    }
+    if config.max_batch_size < 0 {
+        return Err(format!("'max_batch_size' must be non-negative value in model configuration for model {name}"));
+    }
+    let versions = versions(folder);
+    if versions.is_empty() {
+        return Err(format!("at least one version must be available under the version policy of model '{name}'"));
+    }
+    let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
+    let kind = match (config.backend.as_str(), config.platform.as_str()) {
+        ("tensorrtllm", _) => Kind::Engine(Box::new(engine_of(&config)?)),
+        ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
+            Kind::Text { engine: config.parameters["tensorrt_llm_model_name"].string_value.clone() }
+        }
+        ("python", _) => Kind::Python,
+        (_, "ensemble") => Kind::Text { engine: String::new() },
+        ("", "") => return Err(format!("must specify 'platform' or 'backend' for model {name}")),
+        (other, _) => return Err(format!("unable to find backend library for backend '{other}'")),
+    };
+    if matches!(kind, Kind::Python) {
+        is_decoupled = false;
+    }
+    Ok(Model { name: name.to_owned(), config, versions, is_decoupled, kind })
+}
+
+/// Folders named by a whole number from 1 without leading zeros.
+fn versions(folder: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut versions: Vec<u64> = entries
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| {
+            entry.file_name().to_str().filter(|name| !name.starts_with('0')).and_then(|name| name.parse().ok())
+        })
+        .collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    versions
+}
+
+/// Finds the engine under each text model; an ensemble streams when its engine is decoupled.
+fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
+    let engines: BTreeMap<String, bool> = models
+        .values()
+        .filter(|model| matches!(model.kind, Kind::Engine(_)))
+        .map(|model| (model.name.clone(), model.is_decoupled))
+        .collect();
+    let known: Vec<String> = models.keys().chain(failed.iter().map(|(name, _)| name)).cloned().collect();
+    for model in models.values_mut() {
+        let Kind::Text { engine } = &mut model.kind else { continue };
+        if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
+            for step in &ensemble.step {
+                if !known.contains(&step.model_name) {
+                    let why = format!(
+                        "ensemble {} contains models that are not available or ambiguous: {}",
+                        model.name, step.model_name
+                    );
+                    failed.push((model.name.clone(), why));
+                } else if let Some(is_decoupled) = engines.get(&step.model_name) {
+                    step.model_name.clone_into(engine);
+                    model.is_decoupled = *is_decoupled;
+                }
+            }
+        }
+        if !engines.contains_key(engine) && !failed.iter().any(|(name, _)| name == engine || *name == model.name) {
+            failed.push((model.name.clone(), format!("the engine model '{engine}' is not in the repository")));
+        }
+    }
+}
+
+/// What the TensorRT-LLM backend makes of its parameters: an unreadable number or switch is a default, an unreadable
+/// model type or path is a failure.
+fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
+    let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
+    let policy = match text(config, "gpt_model_type") {
+        Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
+            Some("max_utilization") => Policy::MaxUtilization,
+            // The backend only warns about a word that it does not know.
+            _ => Policy::GuaranteedNoEvict,
+        },
+        Some("V1" | "v1") => Policy::StaticBatch,
+        other => {
+            return Err(format!(
+                "unexpected error when creating modelInstanceState: invalid gpt_model_type '{}'",
+                other.unwrap_or_default()
+            ));
+        }
+    };
+    let Some(path) = text(config, "gpt_model_path").filter(|path| !path.is_empty() && Path::new(path).is_dir()) else {
+        return Err(format!(
+            "unexpected error when creating modelInstanceState: both encoder and decoder model paths are empty (gpt_model_path '{}' is not a folder)",
+            text(config, "gpt_model_path").unwrap_or_default()
+        ));
+    };
+    let (engine, rank) = engine::load(Path::new(path))
+        .map_err(|error| format!("unexpected error when creating modelInstanceState: {error}"))?;
+    let build = &engine.build_config;
+    let fraction = parameter::<f64>(config, "kv_cache_free_gpu_mem_fraction").unwrap_or(0.9);
+    let tokens_per_block = engine.tokens_per_block();
+    let mut blocks = rank.memory.blocks(fraction, tokens_per_block);
+    if let Some(tokens) = parameter::<u64>(config, "max_tokens_in_paged_kv_cache") {
+        blocks = blocks.min(tokens.div_ceil(u64::from(tokens_per_block)));
+    }
+    if blocks == 0 {
+        return Err(format!(
+            "unexpected error when creating modelInstanceState: no GPU memory is left for the KV cache: \
+             {:.1} GB of {:.1} GB are weights and workspace, and kv_cache_free_gpu_mem_fraction is {fraction}",
+            (rank.memory.weight_bytes + rank.memory.workspace_bytes) / 1e9,
+            rank.memory.gpu_bytes / 1e9
+        ));
+    }
+    let chunking = match (chunked, text(config, "context_chunking_policy")) {
+        (false, _) => Chunking::Off,
+        (true, Some("equal_progress")) => Chunking::EqualProgress,
+        (true, _) => Chunking::FirstComeFirstServed,
+    };
+    let max_num_tokens =
+        parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
+    let max_batch_size =
+        parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
+    let limits = Limits {
+        policy,
+        chunking,
+        max_batch_size: max_batch_size.max(1) as usize,
+        max_num_tokens: u64::from(max_num_tokens),
+        blocks,
+        tokens_per_block: u64::from(tokens_per_block),
+        timing: rank.timing,
+    };
+    Ok(Engine {
+        limits,
+        instances: config.instance_group.iter().map(|group| group.count.max(1) as usize).sum::<usize>().max(1),
+        max_input_len: u64::from(build.max_input_len),
+        max_seq_len: u64::from(engine.max_seq_len()),
+        max_beam_width: i64::from(build.max_beam_width),
+        vocab_size: rank.model.vocab_size.max(8),
+        exclude_input: parameter::<bool>(config, "exclude_input_in_output").unwrap_or(false),
+    })
+}
+
+fn text<'a>(config: &'a ModelConfig, key: &str) -> Option<&'a str> {
+    config.parameters.get(key).map(|value| value.string_value.as_str()).filter(|value| !value.starts_with("${"))
+}
+
+fn parameter<T: FromStr>(config: &ModelConfig, key: &str) -> Option<T> {
+    let value = text(config, key)?;
+    // The backend takes true, True, TRUE and 1.
+    let value = match value {
+        "True" | "TRUE" => "true",
+        "False" | "FALSE" => "false",
+        other => other,
+    };
+    value.parse().ok().or_else(|| match value {
+        "1" => "true".parse().ok(),
+        "0" => "false".parse().ok(),
+        _ => None,
+    })
+}

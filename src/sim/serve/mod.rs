@@ -1,0 +1,184 @@
+//! Serves a model repository over gRPC, in simulated time.
+//!
+//! Everything that a real server would do before it opens its port happens before the port opens: the repository is
+//! read and refused as a real one refuses it. Never prints; the caller says what there is to say.
+
+mod answer;
+mod driver;
+mod load;
+mod request;
+mod service;
+mod tensor;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use self::driver::{Clock, Driver, Shared};
+use self::load::{Kind, Model};
+use self::service::{Inner, Service};
+use crate::triton::proto::health::health_server::HealthServer;
+use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
+
+pub use answer::token;
+
+/// How to serve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimOptions {
+    /// One `triton_model_repo_<n>`.
+    pub repository: PathBuf,
+    /// Port 0 takes a free one.
+    pub grpc: SocketAddr,
+    /// Simulated seconds per real second.
+    pub speed: f64,
+    /// Simulated seconds until the port opens, as the loading of an engine takes them.
+    pub load_seconds: f64,
+    /// HTTP/2 streams of one connection. Triton sets no limit.
+    pub max_concurrent_streams: Option<u32>,
+    /// How long streams may go on after the stop.
+    pub exit_timeout: Duration,
+    pub faults: Faults,
+}
+
+impl SimOptions {
+    /// Real time, no loading time, no faults.
+    pub fn new(repository: PathBuf, grpc: SocketAddr) -> Self {
+        Self {
+            repository,
+            grpc,
+            speed: 1.0,
+            load_seconds: 0.0,
+            max_concurrent_streams: None,
+            exit_timeout: Duration::from_secs(30),
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// What goes wrong on purpose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// [`serve`] fails at once when so many requests were answered.
+    pub die_after_requests: Option<u64>,
+    /// No token any more after so many; the server goes on saying that it is ready.
+    pub stall_after_tokens: Option<u64>,
+    /// The port opens and the server never says that it is ready.
+    pub never_ready: bool,
+    /// The request of this number, from 1, fails in the backend.
+    pub error_on_request: Option<u64>,
+    /// The last token's response is not marked as final; an empty response is, if the request asked for one.
+    pub final_apart: bool,
+}
+
+/// Why serving ended other than by the stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("failed to load all models: {}", .0.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    Load(Vec<(String, String)>),
+    #[error("`speed` is {0}; it must be a positive number")]
+    Speed(f64),
+    #[error("`load_seconds` is {0}; it must be 0 or more")]
+    LoadSeconds(f64),
+    #[error("socket '{address}' is not available: {message}")]
+    Port { address: SocketAddr, message: String },
+    #[error("cannot start a scheduler thread")]
+    Thread(#[source] std::io::Error),
+    #[error("the transport failed")]
+    Transport(#[from] tonic::transport::Error),
+    #[error("died after {0} requests, as it was told to")]
+    Died(u64),
+    #[error("exit timeout: streams were still open {0:?} after the stop")]
+    ExitTimeout(Duration),
+}
+
+/// Serves until `stop` resolves, then lets what is in flight finish. `on_ready` hears the address once the port is open.
+pub async fn serve(
+    options: SimOptions,
+    stop: impl Future<Output = ()> + Send + 'static,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    if !(options.speed.is_finite() && options.speed > 0.0) {
+        return Err(ServeError::Speed(options.speed));
+    }
+    let loading = Duration::try_from_secs_f64(options.load_seconds / options.speed)
+        .map_err(|_| ServeError::LoadSeconds(options.load_seconds))?;
+    let models = load::load(&options.repository).map_err(ServeError::Load)?;
+    let mut stop = Box::pin(stop);
+    // Without a port, as a server that is loading has none.
+    tokio::select! {
+        () = &mut stop => return Ok(()),
+        () = tokio::time::sleep(loading) => {}
+    }
+    let unavailable = |message: String| ServeError::Port { address: options.grpc, message };
+    let incoming = TcpIncoming::bind(options.grpc).map_err(|error| unavailable(error.to_string()))?;
+    let address = incoming.local_addr().map_err(|error| unavailable(error.to_string()))?;
+    let dead = CancellationToken::new();
+    let inner = start(models, &options, &dead)?;
+    on_ready(address);
+
+    let stopped = CancellationToken::new();
+    let asked = stopped.clone();
+    let service = Service(Arc::new(inner));
+    let message_limit = i32::MAX as usize;
+    let server = Server::builder()
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .add_service(
+            GrpcInferenceServiceServer::new(service.clone())
+                .max_decoding_message_size(message_limit)
+                .max_encoding_message_size(message_limit),
+        )
+        .add_service(HealthServer::new(service))
+        .serve_with_incoming_shutdown(incoming.with_nodelay(Some(true)), async move {
+            stop.await;
+            asked.cancel();
+        });
+    let overdue = async {
+        stopped.cancelled().await;
+        tokio::time::sleep(options.exit_timeout).await;
+    };
+    tokio::select! {
+        biased;
+        () = dead.cancelled() => Err(ServeError::Died(options.faults.die_after_requests.unwrap_or_default())),
+        ended = server => Ok(ended?),
+        () = overdue => Err(ServeError::ExitTimeout(options.exit_timeout)),
+    }
+}
+
+/// One thread for each copy of each engine.
+fn start(models: BTreeMap<String, Model>, options: &SimOptions, dead: &CancellationToken) -> Result<Inner, ServeError> {
+    let clock = Clock::new(options.speed);
+    let mut drivers = BTreeMap::new();
+    for model in models.values() {
+        let Kind::Engine(engine) = &model.kind else { continue };
+        let shared = Arc::new(Shared {
+            stall_after_tokens: options.faults.stall_after_tokens,
+            die_after_requests: options.faults.die_after_requests,
+            dead: dead.clone(),
+            ..Shared::default()
+        });
+        let mut copies = Vec::new();
+        for _ in 0..engine.instances {
+            let driver = Driver::start(&model.name, &engine.limits, clock, Arc::clone(&shared));
+            copies.push(driver.map_err(ServeError::Thread)?);
+        }
+        drivers.insert(model.name.clone(), (copies, shared));
+    }
+    Ok(Inner {
+        models,
+        drivers,
+        clock,
+        is_ready: !options.faults.never_ready,
+        is_final_apart: options.faults.final_apart,
+        error_on_request: options.faults.error_on_request,
+        calls: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
+    })
+}

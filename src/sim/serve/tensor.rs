@@ -1,0 +1,267 @@
+//! One request's tensors: checked against the model's config as a Triton checks them, then read.
+
+use tonic::Code;
+
+use super::load::Model;
+use crate::triton::proto::inference::model_infer_request::InferInputTensor;
+use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
+
+/// Why a request is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub code: Code,
+    pub message: String,
+    /// The backend said it: the answer is the request's last one and says so.
+    pub by_backend: bool,
+}
+
+impl Refusal {
+    pub(super) fn invalid(message: String) -> Self {
+        Self { code: Code::InvalidArgument, message, by_backend: false }
+    }
+
+    pub(super) fn backend(message: String) -> Self {
+        Self { code: Code::Internal, message, by_backend: true }
+    }
+}
+
+/// The inputs of a request whose names, types, shapes and sizes are right.
+pub(super) struct Inputs<'a> {
+    request: &'a ModelInferRequest,
+}
+
+impl<'a> Inputs<'a> {
+    /// Checks every input and every requested output.
+    pub(super) fn check(model: &Model, request: &'a ModelInferRequest) -> Result<Self, Refusal> {
+        let has_raw = !request.raw_input_contents.is_empty();
+        if has_raw && request.raw_input_contents.len() != request.inputs.len() {
+            return Err(Refusal::invalid(format!(
+                "expected number of raw inputs {} to match number of inputs {} for model '{}'",
+                request.raw_input_contents.len(),
+                request.inputs.len(),
+                model.name
+            )));
+        }
+        for (at, input) in request.inputs.iter().enumerate() {
+            check_one(model, request, input, has_raw.then(|| &request.raw_input_contents[at][..]))?;
+        }
+        check_missing(model, request)?;
+        for output in &request.outputs {
+            if !model.config.output.iter().any(|known| known.name == output.name) {
+                let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
+                return Err(Refusal::invalid(message));
+            }
+        }
+        Ok(Self { request })
+    }
+
+    fn find(&self, name: &str) -> Option<(&'a InferInputTensor, Option<&'a [u8]>)> {
+        let at = self.request.inputs.iter().position(|input| input.name == name)?;
+        Some((&self.request.inputs[at], self.request.raw_input_contents.get(at).map(|raw| &raw[..])))
+    }
+
+    /// All elements of an INT32 tensor.
+    pub(super) fn ints(&self, name: &str) -> Option<Vec<i32>> {
+        let (input, raw) = self.find(name)?;
+        Some(match raw {
+            Some(raw) => {
+                let (words, _) = raw.as_chunks::<4>();
+                words.iter().map(|word| i32::from_le_bytes(*word)).collect()
+            }
+            None => input.contents.as_ref().map(|contents| contents.int_contents.clone()).unwrap_or_default(),
+        })
+    }
+
+    /// The only element of an INT32 tensor.
+    pub(super) fn int(&self, name: &str) -> Option<i32> {
+        self.ints(name)?.first().copied()
+    }
+
+    /// The only element of a BOOL tensor.
+    pub(super) fn switch(&self, name: &str) -> Option<bool> {
+        let (input, raw) = self.find(name)?;
+        match raw {
+            Some(raw) => raw.first().map(|byte| *byte != 0),
+            None => input.contents.as_ref().and_then(|contents| contents.bool_contents.first().copied()),
+        }
+    }
+
+    /// The only element of a BYTES tensor.
+    pub(super) fn text(&self, name: &str) -> Option<Vec<u8>> {
+        let (input, raw) = self.find(name)?;
+        match raw {
+            Some(raw) => elements(raw)?.first().map(|bytes| bytes.to_vec()),
+            None => input.contents.as_ref().and_then(|contents| contents.bytes_contents.first().cloned()),
+        }
+    }
+}
+
+fn check_one(
+    model: &Model,
+    request: &ModelInferRequest,
+    input: &InferInputTensor,
+    raw: Option<&[u8]>,
+) -> Result<(), Refusal> {
+    let refuse = |message: String| Err(Refusal::invalid(message));
+    let (name, model_name) = (&input.name, &model.name);
+    let Some(known) = model.config.input.iter().find(|known| known.name == *name) else {
+        return refuse(format!("unexpected inference input '{name}' for model '{model_name}'"));
+    };
+    if request.inputs.iter().filter(|other| other.name == *name).count() > 1 {
+        return refuse(format!("input '{name}' already exists in request for model '{model_name}'"));
+    }
+    let expected = wire_name(known.data_type());
+    if input.datatype != expected {
+        let found = &input.datatype;
+        return refuse(format!(
+            "inference input '{name}' data-type is '{found}', but model '{model_name}' expects '{expected}'"
+        ));
+    }
+    check_shape(model, known, input)?;
+    let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
+    else {
+        return refuse(format!("input '{name}' for model '{model_name}' is too large"));
+    };
+    if raw.is_some() && input.contents.is_some() {
+        return refuse(format!(
+            "contents field must not be specified when using raw_input_contents for '{name}' for model '{model_name}'"
+        ));
+    }
+    let size = width(known.data_type());
+    match (raw, &input.contents, size) {
+        (Some(raw), _, Some(width)) if raw.len() != count * width => refuse(format!(
+            "input byte size mismatch for input '{name}' for model '{model_name}'. Expected {}, got {}",
+            count * width,
+            raw.len()
+        )),
+        (Some(raw), _, None) => match elements(raw) {
+            Some(found) if found.len() == count => Ok(()),
+            Some(found) => refuse(format!(
+                "expected {count} string(s) for inference input '{name}' for model '{model_name}', got {}",
+                found.len()
+            )),
+            None => refuse(format!("incomplete string data for inference input '{name}' for model '{model_name}'")),
+        },
+        (None, contents, _) => {
+            let found = contents.as_ref().map_or(0, |contents| length(contents, known.data_type()));
+            if found == count {
+                Ok(())
+            } else {
+                refuse(format!(
+                    "unexpected explicit tensor data for input tensor '{name}' for model '{model_name}': expected {count} elements, got {found}"
+                ))
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The wire shape is `[batch] + dims` when the model batches.
+fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> Result<(), Refusal> {
+    let model_name = &model.name;
+    let expected = full_shape(model.config.max_batch_size, &known.dims);
+    let fits = input.shape.len() == expected.len()
+        && input.shape.iter().zip(&expected).all(|(found, want)| *found >= 0 && (*want == -1 || found == want));
+    if !fits {
+        return Err(Refusal::invalid(format!(
+            "unexpected shape for input '{}' for model '{model_name}'. Expected {}, got {}{}",
+            input.name,
+            brackets(&expected),
+            brackets(&input.shape),
+            if model.config.max_batch_size > 0 {
+                ". NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape"
+            } else {
+                ""
+            }
+        )));
+    }
+    let limit = i64::from(model.config.max_batch_size);
+    if limit > 0 && input.shape[0] > limit {
+        return Err(Refusal::invalid(format!("inference request batch-size must be <= {limit} for '{model_name}'")));
+    }
+    if limit > 0 && input.shape[0] != 1 {
+        let message =
+            format!("the simulator serves batch size 1 in one request, got {} for '{model_name}'", input.shape[0]);
+        return Err(Refusal { code: Code::Unimplemented, message, by_backend: false });
+    }
+    Ok(())
+}
+
+fn check_missing(model: &Model, request: &ModelInferRequest) -> Result<(), Refusal> {
+    let missing: Vec<String> = model
+        .config
+        .input
+        .iter()
+        .filter(|known| !known.optional && !request.inputs.iter().any(|input| input.name == known.name))
+        .map(|known| format!("'{}'", known.name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let required = model.config.input.iter().filter(|known| !known.optional).count();
+    let given: Vec<String> = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
+    Err(Refusal::invalid(format!(
+        "expected number of inputs between {required} and {} but got {} inputs for model '{}'. Got input(s) [{}], but \
+         missing required input(s) [{}]. Please provide all required input(s).",
+        model.config.input.len(),
+        request.inputs.len(),
+        model.name,
+        given.join(","),
+        missing.join(",")
+    )))
+}
+
+pub(super) fn full_shape(max_batch_size: i32, dims: &[i64]) -> Vec<i64> {
+    if max_batch_size > 0 { std::iter::once(-1).chain(dims.iter().copied()).collect() } else { dims.to_vec() }
+}
+
+fn brackets(shape: &[i64]) -> String {
+    format!("[{}]", shape.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+}
+
+/// The config's type as the protocol spells it.
+pub(super) fn wire_name(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::TypeString => "BYTES",
+        other => other.as_str_name().trim_start_matches("TYPE_"),
+    }
+}
+
+/// Bytes of one element; strings have no fixed one.
+const fn width(data_type: DataType) -> Option<usize> {
+    match data_type {
+        DataType::TypeString => None,
+        DataType::TypeInvalid => Some(0),
+        DataType::TypeBool | DataType::TypeUint8 | DataType::TypeInt8 => Some(1),
+        DataType::TypeUint16 | DataType::TypeInt16 | DataType::TypeFp16 | DataType::TypeBf16 => Some(2),
+        DataType::TypeUint32 | DataType::TypeInt32 | DataType::TypeFp32 => Some(4),
+        DataType::TypeUint64 | DataType::TypeInt64 | DataType::TypeFp64 => Some(8),
+    }
+}
+
+fn length(contents: &InferTensorContents, data_type: DataType) -> usize {
+    match data_type {
+        DataType::TypeBool => contents.bool_contents.len(),
+        DataType::TypeInt8 | DataType::TypeInt16 | DataType::TypeInt32 => contents.int_contents.len(),
+        DataType::TypeInt64 => contents.int64_contents.len(),
+        DataType::TypeUint8 | DataType::TypeUint16 | DataType::TypeUint32 => contents.uint_contents.len(),
+        DataType::TypeUint64 => contents.uint64_contents.len(),
+        DataType::TypeFp32 => contents.fp32_contents.len(),
+        DataType::TypeFp64 => contents.fp64_contents.len(),
+        DataType::TypeString => contents.bytes_contents.len(),
+        // 16-bit floats can only be raw.
+        DataType::TypeFp16 | DataType::TypeBf16 | DataType::TypeInvalid => 0,
+    }
+}
+
+/// The elements of a raw BYTES tensor: 4 bytes of little-endian length, then the text.
+fn elements(mut raw: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut found = Vec::new();
+    while !raw.is_empty() {
+        let (head, rest) = raw.split_first_chunk::<4>()?;
+        let (element, rest) = rest.split_at_checked(u32::from_le_bytes(*head) as usize)?;
+        found.push(element);
+        raw = rest;
+    }
+    Some(found)
+}

@@ -1,0 +1,509 @@
+//! The simulated Triton over real sockets: what it serves, and what it refuses in a Triton's words.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use pretty_assertions::assert_eq;
+use regatta::sim::{EngineSpec, Faults, Gpu, Model, ServeError, SimOptions, serve, token, write_engine};
+use regatta::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
+use regatta::triton::proto::inference::model_infer_request::InferInputTensor;
+use regatta::triton::proto::inference::*;
+use regatta::triton::{RepositorySpec, repository};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_stream::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+use tonic::transport::Channel;
+
+pub type Client = GrpcInferenceServiceClient<Channel>;
+
+/// An engine and a repository for it, in a folder that goes away with the test.
+pub struct Files(pub TempDir);
+
+impl Files {
+    pub fn new(streaming: bool, parameters: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = folder.path().join("engine");
+        std::fs::create_dir(&engine).unwrap();
+        write_engine(&engine_spec(), &engine).unwrap();
+        let spec = RepositorySpec {
+            engine,
+            triton_num_servers: 1,
+            gpus: None,
+            streaming,
+            tokenizer: None,
+            models: ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
+                .map(str::to_owned)
+                .to_vec(),
+            runtime_flags: IndexMap::new(),
+            parameters: parameters.as_object().unwrap().iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        };
+        repository::write(&spec, folder.path()).unwrap();
+        Self(folder)
+    }
+
+    pub fn repository(&self) -> std::path::PathBuf {
+        self.0.path().join("triton_model_repo_0")
+    }
+
+    pub fn options(&self) -> SimOptions {
+        SimOptions {
+            speed: 100.0,
+            exit_timeout: Duration::from_secs(5),
+            ..SimOptions::new(self.repository(), "127.0.0.1:0".parse().unwrap())
+        }
+    }
+
+    fn edit(&self, file: &str, from: &str, to: &str) {
+        let path = self.0.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{from} is not in {file}");
+        std::fs::write(path, text.replacen(from, to, 1)).unwrap();
+    }
+}
+
+fn engine_spec() -> EngineSpec {
+    EngineSpec {
+        model: Model {
+            name: "llama3.1-8b".into(),
+            architecture: "LlamaForCausalLM".into(),
+            parameters: 8_030_261_248,
+            active_parameters: 8_030_261_248,
+            num_hidden_layers: 32,
+            hidden_size: 4096,
+            intermediate_size: 14336,
+            num_attention_heads: 32,
+            num_key_value_heads: 8,
+            vocab_size: 128_256,
+            max_position_embeddings: 131_072,
+        },
+        gpu: Gpu { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 },
+        precision: "fp8".into(),
+        tensor_parallelism: 1,
+        pipeline_parallelism: 1,
+        checkpoint_flags: serde_json::Map::new(),
+        build_flags: json!({"max_batch_size": 512, "max_input_len": 1024, "max_seq_len": 2048, "max_num_tokens": 8192})
+            .as_object()
+            .unwrap()
+            .clone(),
+    }
+}
+
+/// A server on its own runtime, as it would be in its own process. Dropping it ends it.
+pub struct Running {
+    pub address: SocketAddr,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Running {
+    pub fn start(options: SimOptions) -> Self {
+        let stop = CancellationToken::new();
+        let asked = stop.clone();
+        let (ready, address) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(serve(options, async move { asked.cancelled().await }, move |address| {
+                ready.send(address).unwrap()
+            }))
+        });
+        let address = address.recv().expect("the server opens its port");
+        Self { address, stop, thread: Some(thread) }
+    }
+
+    pub async fn client(&self) -> Client {
+        GrpcInferenceServiceClient::connect(format!("http://{}", self.address)).await.unwrap()
+    }
+
+    /// Waits for the end without asking for it.
+    fn end(mut self) -> Result<(), ServeError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    fn stop(mut self) -> Result<(), ServeError> {
+        self.stop.cancel();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn tensor(name: &str, datatype: &str, shape: &[i64]) -> InferInputTensor {
+    InferInputTensor {
+        name: name.into(),
+        datatype: datatype.into(),
+        shape: shape.to_vec(),
+        ..InferInputTensor::default()
+    }
+}
+
+fn raw(values: &[i32]) -> bytes::Bytes {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()
+}
+
+/// A request as NVIDIA's harness sends it.
+pub fn request(id: &str, isl: i32, osl: i32, streaming: bool) -> ModelInferRequest {
+    let ids: Vec<i32> = (0..isl).map(|n| n % 1000 + 3).collect();
+    ModelInferRequest {
+        model_name: "tensorrt_llm".into(),
+        id: id.into(),
+        inputs: vec![
+            tensor("input_ids", "INT32", &[1, i64::from(isl)]),
+            tensor("input_lengths", "INT32", &[1, 1]),
+            tensor("request_output_len", "INT32", &[1, 1]),
+            tensor("streaming", "BOOL", &[1, 1]),
+        ],
+        raw_input_contents: vec![raw(&ids), raw(&[isl]), raw(&[osl]), vec![u8::from(streaming)].into()],
+        ..ModelInferRequest::default()
+    }
+}
+
+fn is_final(response: &ModelInferResponse) -> Option<bool> {
+    match response.parameters.get("triton_final_response")?.parameter_choice {
+        Some(ParameterChoice::BoolParam(flag)) => Some(flag),
+        _ => None,
+    }
+}
+
+fn output_ids(response: &ModelInferResponse) -> Vec<i32> {
+    let at = response.outputs.iter().position(|output| output.name == "output_ids").unwrap();
+    let ids: Vec<i32> =
+        response.raw_output_contents[at].as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
+    assert_eq!(response.outputs[at].shape, [1, 1, ids.len() as i64]);
+    ids
+}
+
+/// Sends all requests on one stream, closes it, and collects every response.
+async fn stream(client: &mut Client, requests: Vec<ModelInferRequest>) -> Vec<ModelStreamInferResponse> {
+    let answers = client.model_stream_infer(tokio_stream::iter(requests)).await.unwrap().into_inner();
+    answers.map(Result::unwrap).collect().await
+}
+
+#[tokio::test]
+async fn a_stream_carries_each_token_once_in_order_and_marks_the_last() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let answers =
+        stream(&mut server.client().await, vec![request("a", 100, 12, true), request("b", 50, 7, true)]).await;
+    for (id, count) in [("a", 12), ("b", 7)] {
+        let own: Vec<_> = answers.iter().filter_map(|a| a.infer_response.as_ref()).filter(|r| r.id == id).collect();
+        let tokens: Vec<i32> = own.iter().flat_map(|response| output_ids(response)).collect();
+        let expected: Vec<i32> = (0..count).map(|index| token(id, index, 128_256, None)).collect();
+        assert_eq!(tokens, expected);
+        let flags: Vec<bool> = own.iter().map(|response| is_final(response).unwrap()).collect();
+        assert_eq!(flags.iter().filter(|flag| **flag).count(), 1);
+        assert_eq!(flags.last(), Some(&true));
+    }
+    server.stop().unwrap();
+}
+
+#[tokio::test]
+async fn without_streaming_a_request_has_one_answer() {
+    let files = Files::new(false, &json!({}));
+    let server = Running::start(files.options());
+    let mut client = server.client().await;
+    let answer = client.model_infer(request("7", 20, 9, false)).await.unwrap().into_inner();
+    assert_eq!(output_ids(&answer).len(), 9);
+    let at = answer.outputs.iter().position(|output| output.name == "sequence_length").unwrap();
+    assert_eq!(
+        (answer.outputs[at].shape.as_slice(), &answer.raw_output_contents[at][..]),
+        (&[1, 1][..], &9_i32.to_le_bytes()[..])
+    );
+    server.stop().unwrap();
+}
+
+#[tokio::test]
+async fn the_prompt_comes_first_when_it_is_not_excluded() {
+    let files = Files::new(false, &json!({"exclude_input_in_output": false}));
+    let server = Running::start(files.options());
+    let answer = server.client().await.model_infer(request("7", 4, 2, false)).await.unwrap().into_inner();
+    assert_eq!(output_ids(&answer)[..4], [3, 4, 5, 6]);
+    assert_eq!(output_ids(&answer).len(), 6);
+}
+
+#[tokio::test]
+async fn text_goes_in_and_comes_out_through_ensemble_and_bls() {
+    let files = Files::new(false, &json!({}));
+    let server = Running::start(files.options());
+    let mut client = server.client().await;
+    for model in ["ensemble", "tensorrt_llm_bls"] {
+        let text = [&5_u32.to_le_bytes()[..], b"hello"].concat();
+        let answer = client
+            .model_infer(ModelInferRequest {
+                model_name: model.into(),
+                id: "t".into(),
+                inputs: vec![tensor("text_input", "BYTES", &[1, 1]), tensor("max_tokens", "INT32", &[1, 1])],
+                raw_input_contents: vec![text.into(), raw(&[3])],
+                ..ModelInferRequest::default()
+            })
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(answer.outputs[0].name, "text_output");
+        assert_eq!(answer.raw_output_contents[0].len(), 4 + 5 + 3 * 4, "length, prompt, three words");
+    }
+}
+
+#[tokio::test]
+async fn a_decoupled_model_refuses_the_unary_call() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let status = server.client().await.model_infer(request("1", 5, 5, false)).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert_eq!(status.message(), "ModelInfer RPC doesn't support models with decoupled transaction policy");
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_by_name() {
+    let files = Files::new(false, &json!({}));
+    let server = Running::start(files.options());
+    let mut client = server.client().await;
+    let good = || request("1", 5, 5, false);
+    let edit = |change: &dyn Fn(&mut ModelInferRequest)| {
+        let mut request = good();
+        change(&mut request);
+        request
+    };
+    let cases = [
+        edit(&|r| r.model_name = "nobody".into()),
+        edit(&|r| r.model_version = "9".into()),
+        edit(&|r| r.inputs[0].name = "input_idz".into()),
+        edit(&|r| r.inputs[0].datatype = "INT64".into()),
+        edit(&|r| r.inputs[1].shape = vec![1]),
+        edit(&|r| r.raw_input_contents[0] = raw(&[1, 2])),
+        edit(&|r| {
+            r.inputs.remove(2);
+            r.raw_input_contents.remove(2);
+        }),
+        edit(&|r| {
+            r.inputs.remove(0);
+            r.raw_input_contents.remove(0);
+        }),
+        edit(&|r| r.raw_input_contents[3] = vec![1].into()),
+        edit(&|r| r.raw_input_contents[2] = raw(&[0])),
+        edit(&|r| r.raw_input_contents[0] = raw(&[1, 2, 3, 4, -1])),
+        request("1", 1025, 5, false),
+        request("1", 1000, 1049, false),
+        edit(&|r| {
+            r.outputs =
+                vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }]
+        }),
+    ];
+    let mut said = Vec::new();
+    for case in cases {
+        let status = client.model_infer(case).await.unwrap_err();
+        said.push(format!("{:?}: {}", status.code(), status.message()));
+    }
+    insta::assert_snapshot!(said.join("\n"), @"");
+    assert_eq!(
+        output_ids(&client.model_infer(good()).await.unwrap().into_inner()).len(),
+        5,
+        "the server is none the worse"
+    );
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_leaves_the_stream_usable() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let mut wrong = request("bad", 5, 5, true);
+    wrong.inputs[0].datatype = "INT64".into();
+    let too_long = request("long", 1500, 5, true);
+    let answers = stream(&mut server.client().await, vec![wrong, too_long, request("good", 5, 3, true)]).await;
+    let of =
+        |id: &str| answers.iter().filter(|a| a.infer_response.as_ref().is_some_and(|r| r.id == id)).collect::<Vec<_>>();
+    assert!(of("bad")[0].error_message.contains("expects 'INT32'"));
+    assert_eq!(
+        is_final(of("bad")[0].infer_response.as_ref().unwrap()),
+        None,
+        "the server's own refusal carries no final flag"
+    );
+    assert!(of("long")[0].error_message.contains("exceeds maximum input length"));
+    assert_eq!(is_final(of("long")[0].infer_response.as_ref().unwrap()), Some(true));
+    assert_eq!(of("good").len(), 3);
+}
+
+#[tokio::test]
+async fn a_final_marker_apart_comes_only_when_asked_for() {
+    let files = Files::new(true, &json!({}));
+    let faults = Faults { final_apart: true, ..Faults::default() };
+    let server = Running::start(SimOptions { faults, ..files.options() });
+    let mut asking = request("asks", 5, 3, true);
+    let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    asking.parameters.insert("triton_enable_empty_final_response".into(), flag);
+    let answers = stream(&mut server.client().await, vec![asking, request("silent", 5, 3, true)]).await;
+    let finals = |id: &str| {
+        answers
+            .iter()
+            .filter_map(|a| a.infer_response.as_ref())
+            .filter(|r| r.id == id && is_final(r) == Some(true))
+            .count()
+    };
+    assert_eq!((finals("asks"), finals("silent")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_frees_its_place() {
+    let files = Files::new(true, &json!({"max_batch_size": 1}));
+    let server = Running::start(files.options());
+    let mut client = server.client().await;
+    let mut endless = client
+        .model_stream_infer(tokio_stream::iter([request("gone", 100, 1900, true)]).chain(tokio_stream::pending()))
+        .await
+        .unwrap()
+        .into_inner();
+    endless.next().await.unwrap().unwrap();
+    drop(endless);
+    let answers = stream(&mut client, vec![request("next", 5, 2, true)]).await;
+    assert_eq!(answers.len(), 2);
+    let statistics = client
+        .model_statistics(ModelStatisticsRequest { name: "tensorrt_llm".into(), version: String::new() })
+        .await
+        .unwrap();
+    assert_eq!(statistics.into_inner().model_stats[0].inference_count, 1, "the one that went away was not served");
+}
+
+#[tokio::test]
+async fn metadata_and_config_are_those_of_the_files() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let mut client = server.client().await;
+    let ask = ModelMetadataRequest { name: "tensorrt_llm".into(), version: String::new() };
+    let metadata = client.model_metadata(ask).await.unwrap().into_inner();
+    assert_eq!((metadata.platform.as_str(), metadata.versions.as_slice()), ("tensorrtllm", &["1".to_owned()][..]));
+    let ids = metadata.inputs.iter().find(|input| input.name == "input_ids").unwrap();
+    assert_eq!((ids.datatype.as_str(), ids.shape.as_slice()), ("INT32", &[-1, -1][..]));
+    let config =
+        client.model_config(ModelConfigRequest { name: "tensorrt_llm".into(), version: String::new() }).await.unwrap();
+    assert!(config.into_inner().config.unwrap().model_transaction_policy.unwrap().decoupled);
+    let index = client.repository_index(RepositoryIndexRequest::default()).await.unwrap().into_inner();
+    assert_eq!(index.models.len(), 5);
+}
+
+#[tokio::test]
+async fn several_copies_share_the_requests() {
+    let files = Files::new(false, &json!({"max_batch_size": 1}));
+    files.edit("triton_model_repo_0/tensorrt_llm/config.pbtxt", "count: 1 kind", "count: 2 kind");
+    let server = Running::start(files.options());
+    let client = server.client().await;
+    let answers = (0..6).map(|id| {
+        let mut client = client.clone();
+        tokio::spawn(async move { client.model_infer(request(&id.to_string(), 5, 5, false)).await })
+    });
+    for answer in answers.collect::<Vec<_>>() {
+        answer.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_fault_stalls_the_tokens_and_the_server_stays_ready() {
+    let files = Files::new(true, &json!({}));
+    let faults = Faults { stall_after_tokens: Some(3), ..Faults::default() };
+    let server = Running::start(SimOptions { faults, exit_timeout: Duration::from_millis(50), ..files.options() });
+    let mut client = server.client().await;
+    let requests = tokio_stream::iter([request("1", 5, 10, true)]).chain(tokio_stream::pending());
+    let mut answers = client.model_stream_infer(requests).await.unwrap().into_inner();
+    for _ in 0..3 {
+        answers.next().await.unwrap().unwrap();
+    }
+    assert!(client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
+    assert!(matches!(server.stop(), Err(ServeError::ExitTimeout(_))));
+}
+
+#[tokio::test]
+async fn a_fault_fails_one_request_or_ends_the_server() {
+    let files = Files::new(true, &json!({}));
+    let faults = Faults { error_on_request: Some(2), die_after_requests: Some(2), ..Faults::default() };
+    let server = Running::start(SimOptions { faults, ..files.options() });
+    let mut client = server.client().await;
+    let answers = stream(&mut client, vec![request("1", 5, 1, true), request("2", 5, 1, true)]).await;
+    assert_eq!(answers.iter().filter(|a| !a.error_message.is_empty()).count(), 1);
+    let _ = client.model_stream_infer(tokio_stream::iter([request("3", 5, 1, true)])).await;
+    assert!(matches!(server.end(), Err(ServeError::Died(2))));
+}
+
+/// What a server says that cannot load its repository.
+fn refusal(files: &Files) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error =
+        runtime.block_on(serve(files.options(), std::future::pending(), |_| panic!("it opened its port"))).unwrap_err();
+    let text = error.to_string().replace(&files.0.path().display().to_string(), "DIR");
+    assert!(text.starts_with("failed to load all models: "), "{text}");
+    text
+}
+
+#[test]
+fn broken_repositories_are_refused_before_the_port_opens() {
+    const LLM: &str = "triton_model_repo_0/tensorrt_llm/config.pbtxt";
+    let broken = |change: &dyn Fn(&Files)| {
+        let files = Files::new(true, &json!({}));
+        change(&files);
+        refusal(&files)
+    };
+    let remove = |path: &Path| {
+        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+    };
+    let said = [
+        broken(&|f| f.edit(LLM, "max_batch_size: 512", "max_batch_sise: 512")),
+        broken(&|f| f.edit(LLM, "max_batch_size: 512", "max_batch_size: ${triton_max_batch_size}")),
+        broken(&|f| f.edit(LLM, "name: \"tensorrt_llm\"", "name: \"other\"")),
+        broken(&|f| f.edit(LLM, "inflight_fused_batching", "inflight")),
+        broken(&|f| {
+            f.edit(
+                LLM,
+                "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.9\"",
+                "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.01\"",
+            )
+        }),
+        broken(&|f| remove(&f.0.path().join("engine"))),
+        broken(&|f| remove(&f.0.path().join("engine/rank0.engine"))),
+        broken(&|f| f.edit("engine/config.json", "\"num_hidden_layers\": 32", "\"num_hidden_layers\": 33")),
+        broken(&|f| remove(&f.repository().join("tensorrt_llm/1"))),
+        broken(&|f| remove(&f.repository().join("postprocessing"))),
+        broken(&|f| remove(&f.repository())),
+    ];
+    insta::assert_snapshot!(said.join("\n---\n"), @"");
+}
+
+#[tokio::test]
+async fn an_unfilled_text_parameter_is_the_backends_default_as_with_the_real_one() {
+    let files = Files::new(false, &json!({}));
+    files.edit(
+        "triton_model_repo_0/tensorrt_llm/config.pbtxt",
+        "string_value: \"guaranteed_no_evict\"",
+        "string_value: \"${batch_scheduler_policy}\"",
+    );
+    let server = Running::start(files.options());
+    server.client().await.model_infer(request("1", 5, 5, false)).await.unwrap();
+}
+
+/// Offline as the brief of the simulator has it: 300 requests of 200 tokens at twentyfold speed, each in one answer.
+#[tokio::test]
+async fn three_hundred_requests_at_once_are_all_served() {
+    let files = Files::new(false, &json!({}));
+    let server = Running::start(SimOptions { speed: 20.0, ..files.options() });
+    let client = server.client().await;
+    let mut all = Vec::new();
+    for id in 0..300 {
+        let mut client = client.clone();
+        all.push(tokio::spawn(async move { client.model_infer(request(&id.to_string(), 128, 200, false)).await }));
+    }
+    let mut tokens = 0;
+    for answer in all {
+        tokens += output_ids(&answer.await.unwrap().unwrap().into_inner()).len();
+    }
+    assert_eq!(tokens, 300 * 200);
+}
