@@ -34,6 +34,7 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | diag, event, manifest, plan, runner, store, stage, process, triton, harness, sim, report, cli |
 
+pub mod app;
 pub mod cli;
 pub mod diag;
 pub mod event;

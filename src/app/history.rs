@@ -136,9 +136,8 @@ pub(super) fn write_report(
     done: &[(TaskId, Done, PathBuf)],
 ) -> Result<PathBuf, Trouble> {
     let mut results = Vec::new();
-    let failed = story.tasks.iter().filter_map(|(task, chapter)| {
-        Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?))
-    });
+    let failed =
+        story.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
     let outputs = done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed);
     for (task, out) in outputs {
         if let Ok(text) = fs::read(out.join("result.json"))
@@ -148,8 +147,9 @@ pub(super) fn write_report(
         }
     }
     results.sort_by(|a: &(TaskId, serde_json::Value), b| a.0.cmp(&b.0));
-    let about = html::About { params: plan.params.clone(), ..html::About::default() };
-    let page = html::render(story, &about, &results, Some(plan));
+    let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
+    let about = html::About { manifest_path: story.manifest.clone(), versions, ..html::About::default() };
+    let page = html::render(story, &about, &results, plan)?;
     let path = home.run(run).join("report.html");
     fs::write(&path, page)?;
     let link = home.latest().join("report.html");

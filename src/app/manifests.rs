@@ -36,7 +36,7 @@ pub(super) fn show(global: &Global, request: &Show) -> Result<Exit, Trouble> {
         .map(|shown| report::Shown { path: shown.path, value: shown.value, from: shown.origin })
         .collect();
     say(&if request.json {
-        report::tables::show_json(&values)
+        format!("{:#}\n", serde_json::json!({ "values": values }))
     } else {
         report::tables::show(&values, Paint::chosen(global.color.choice()))
     });

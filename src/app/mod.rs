@@ -85,11 +85,25 @@ impl From<Diagnostics> for Trouble {
     }
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Trouble {
-    fn from(error: E) -> Self {
-        Self::Other(error.into())
-    }
+/// Everything else that can go wrong is the machine's fault, and told with its whole chain of causes.
+macro_rules! others {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Trouble {
+            fn from(error: $error) -> Self {
+                Self::Other(error.into())
+            }
+        })+
+    };
 }
+
+others!(
+    anyhow::Error,
+    std::io::Error,
+    crate::store::PathError,
+    crate::sim::ServeError,
+    minijinja::Error,
+    tokio::task::JoinError
+);
 
 /// To stdout; a reader who has gone away is no error of ours.
 fn say(text: &str) {

@@ -21,8 +21,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             let shelf = Shelf::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = Stages::new(project.home.state(), RunId::new("plan"));
-            let decisions: Vec<_> =
-                predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
+            let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),
                 _ => report::decisions::text(&decisions, Paint::chosen(global.color.choice())),

@@ -89,7 +89,13 @@ fn given(settings: &[Setting]) -> Given {
 }
 
 /// Which tasks are part of the run, and which run even if they are done.
-pub(super) fn options(plan: &Plan, select: &Select, jobs: u32, gpus: Vec<u32>, keep_going: bool) -> Result<Options, Trouble> {
+pub(super) fn options(
+    plan: &Plan,
+    select: &Select,
+    jobs: u32,
+    gpus: Vec<u32>,
+    keep_going: bool,
+) -> Result<Options, Trouble> {
     let chosen = plan.select(&select.until, &select.only)?;
     let parts = parts(plan, &chosen, !select.only.is_empty());
     let forced = match &select.force {

@@ -111,7 +111,7 @@ impl Errand {
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
         if crashed {
-            clear_up_after_crash(&home, &shelf, &emit);
+            clear_up_after_crash(&home, &id, &shelf, &emit);
         }
         let plan = Arc::new(self.plan);
         let stages = Arc::new(Stages::new(home.state(), id.clone()));
@@ -148,7 +148,9 @@ impl Errand {
         let places = Places { logs: Some(home.run(&id)), report: report.ok(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
-            return Err(anyhow::Error::from(error).context("the run was stopped, because its journal could not be written").into());
+            return Err(anyhow::Error::from(error)
+                .context("the run was stopped, because its journal could not be written")
+                .into());
         }
         keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
         drop(lock);
@@ -183,8 +185,8 @@ fn take_lock(home: &Home, id: &RunId, stop: &Stop, teller: &Teller) -> Result<Op
 }
 
 /// Ends what a dead run left running, and removes what its unfinished tries left.
-fn clear_up_after_crash(home: &Home, shelf: &Shelf, emit: &Emit) {
-    for leftover in process::reap(home.state()) {
+fn clear_up_after_crash(home: &Home, id: &RunId, shelf: &Shelf, emit: &Emit) {
+    for leftover in process::reap(home.state(), id) {
         let text = format!("ended {} ({}), which an earlier run left running", leftover.pid, leftover.command);
         emit(Event::Notice { task: None, text });
     }
@@ -222,7 +224,9 @@ fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: &Summary, ma
     };
     let mut told = vec![started];
     if cached <= EACH {
-        told.extend(summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }));
+        told.extend(
+            summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }),
+        );
         told.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
             task: task.clone(),
             done: done.clone(),
@@ -255,12 +259,8 @@ struct Inner {
 
 impl Sink {
     fn new(home: &Home, id: &RunId, lock: &Lock, teller: Sender<Option<Event>>, stop: Stop) -> Result<Self, Trouble> {
-        let inner = Inner {
-            journal: Journal::create(home, id)?,
-            warden: None,
-            hold: Some(lock.share()?),
-            broken: None,
-        };
+        let inner =
+            Inner { journal: Journal::create(home, id)?, warden: None, hold: Some(lock.share()?), broken: None };
         Ok(Self { inner: Mutex::new(inner), teller, stop, exe: env::current_exe()?, id: id.clone() })
     }
 

@@ -307,7 +307,22 @@ async fn wrong_requests_are_refused_by_name() {
         let status = client.model_infer(case).await.unwrap_err();
         said.push(format!("{:?}: {}", status.code(), status.message()));
     }
-    insta::assert_snapshot!(said.join("\n"), @"");
+    insta::assert_snapshot!(said.join("\n"), @r"
+    NotFound: Request for unknown model: 'nobody' is not found
+    NotFound: Request for unknown model: 'tensorrt_llm' version 9 is not found
+    InvalidArgument: unexpected inference input 'input_idz' for model 'tensorrt_llm'
+    InvalidArgument: inference input 'input_ids' data-type is 'INT64', but model 'tensorrt_llm' expects 'INT32'
+    InvalidArgument: unexpected shape for input 'input_lengths' for model 'tensorrt_llm'. Expected [-1,1], got [1]. NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape
+    InvalidArgument: input byte size mismatch for input 'input_ids' for model 'tensorrt_llm'. Expected 20, got 8
+    InvalidArgument: expected number of inputs between 2 and 60 but got 3 inputs for model 'tensorrt_llm'. Got input(s) ['input_ids','input_lengths','streaming'], but missing required input(s) ['request_output_len']. Please provide all required input(s).
+    Internal: Input tokens are not provided: input 'input_ids' is missing or empty
+    Internal: Streaming is only supported if model is deployed using decoupled mode.
+    Internal: the maximum number of new tokens must be greater than 0, got 0
+    Internal: Token ID -1 in input_ids is out of range [0, 128256)
+    Internal: Prompt length (1025) exceeds maximum input length (1024).
+    Internal: Prompt length (1000) and maximum new tokens (1049) exceed the maximum sequence length (2048).
+    InvalidArgument: unexpected inference output 'logits' for model 'tensorrt_llm'
+    ");
     assert_eq!(
         output_ids(&client.model_infer(good()).await.unwrap().into_inner()).len(),
         5,
@@ -360,13 +375,12 @@ async fn a_client_that_goes_away_frees_its_place() {
     let files = Files::new(true, &json!({"max_batch_size": 1}));
     let server = Running::start(files.options());
     let mut client = server.client().await;
-    let mut endless = client
-        .model_stream_infer(tokio_stream::iter([request("gone", 100, 1900, true)]).chain(tokio_stream::pending()))
-        .await
-        .unwrap()
-        .into_inner();
+    let (requests, outgoing) = tokio::sync::mpsc::unbounded_channel();
+    requests.send(request("gone", 100, 1900, true)).unwrap();
+    let outgoing = tokio_stream::wrappers::UnboundedReceiverStream::new(outgoing);
+    let mut endless = client.model_stream_infer(outgoing).await.unwrap().into_inner();
     endless.next().await.unwrap().unwrap();
-    drop(endless);
+    drop((requests, endless));
     let answers = stream(&mut client, vec![request("next", 5, 2, true)]).await;
     assert_eq!(answers.len(), 2);
     let statistics = client
@@ -475,7 +489,33 @@ fn broken_repositories_are_refused_before_the_port_opens() {
         broken(&|f| remove(&f.repository().join("postprocessing"))),
         broken(&|f| remove(&f.repository())),
     ];
-    insta::assert_snapshot!(said.join("\n---\n"), @"");
+    insta::assert_snapshot!(said.join("\n---\n"), @r"
+    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:1: field 'max_batch_sise' not found for message 'inference.ModelConfig'
+    max_batch_sise: 512
+    ^^^^^^^^^^^^^^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:17: invalid token (a placeholder outside quotes must be filled)
+    max_batch_size: ${triton_max_batch_size}
+                    ^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected directory name 'tensorrt_llm' for model 'other', directory name must equal model name; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: invalid gpt_model_type 'inflight'; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: no GPU memory is left for the KV cache: 13.0 GB of 141.0 GB are weights and workspace, and kv_cache_free_gpu_mem_fraction is 0.01; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: both encoder and decoder model paths are empty (gpt_model_path 'DIR/engine' is not a folder); ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine is missing: the engine has 1 ranks; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine: it was built for another model than config.json says; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: tensorrt_llm: at least one version must be available under the version policy of model 'tensorrt_llm'; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    ---
+    failed to load all models: ensemble: ensemble ensemble contains models that are not available or ambiguous: postprocessing
+    ---
+    failed to load all models: DIR/triton_model_repo_0: failed to open the model repository: No such file or directory (os error 2)
+    ");
 }
 
 #[tokio::test]

@@ -86,7 +86,8 @@ fn model(name: &str, folder: &Path) -> Result<Model, String> {
     let path = folder.join("config.pbtxt");
     let text = fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))?;
     let config = pbtxt::read_as_server(&text).map_err(|error| {
-        format!("failed to read text proto from {}: {error}\n{}", path.display(), error.excerpt(&text))
+        let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+        format!("failed to read text proto from {}: {error}{hint}\n{}", path.display(), error.excerpt(&text))
     })?;
     if !config.name.is_empty() && config.name != name {
         return Err(format!(
@@ -138,26 +139,28 @@ fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
         .filter(|model| matches!(model.kind, Kind::Engine(_)))
         .map(|model| (model.name.clone(), model.is_decoupled))
         .collect();
-    let known: Vec<String> = models.keys().chain(failed.iter().map(|(name, _)| name)).cloned().collect();
+    let loaded: Vec<String> = models.keys().cloned().collect();
+    let broken: Vec<String> = failed.iter().map(|(name, _)| name.clone()).collect();
     for model in models.values_mut() {
         let Kind::Text { engine } = &mut model.kind else { continue };
+        let name = &model.name;
+        let mut why = None;
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
-            for step in &ensemble.step {
-                if !known.contains(&step.model_name) {
-                    let why = format!(
-                        "ensemble {} contains models that are not available or ambiguous: {}",
-                        model.name, step.model_name
-                    );
-                    failed.push((model.name.clone(), why));
-                } else if let Some(is_decoupled) = engines.get(&step.model_name) {
-                    step.model_name.clone_into(engine);
+            for step in ensemble.step.iter().map(|step| &step.model_name) {
+                if broken.contains(step) {
+                    why = Some(format!("ensemble '{name}' depends on '{step}' which has no loaded version"));
+                } else if !loaded.contains(step) {
+                    why = Some(format!("ensemble {name} contains models that are not available or ambiguous: {step}"));
+                } else if let Some(is_decoupled) = engines.get(step) {
+                    step.clone_into(engine);
                     model.is_decoupled = *is_decoupled;
                 }
             }
         }
-        if !engines.contains_key(engine) && !failed.iter().any(|(name, _)| name == engine || *name == model.name) {
-            failed.push((model.name.clone(), format!("the engine model '{engine}' is not in the repository")));
+        if why.is_none() && !engines.contains_key(engine) && !broken.contains(engine) {
+            why = Some(format!("the engine model '{engine}' is not in the repository"));
         }
+        failed.extend(why.map(|why| (name.clone(), why)));
     }
 }
 

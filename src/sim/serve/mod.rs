@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -78,6 +79,9 @@ pub struct Faults {
     pub final_apart: bool,
 }
 
+/// The last bytes of the last call need a moment to leave.
+const FLUSH: Duration = Duration::from_millis(100);
+
 /// Why serving ended other than by the stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -122,6 +126,7 @@ pub async fn serve(
     let address = incoming.local_addr().map_err(|error| unavailable(error.to_string()))?;
     let dead = CancellationToken::new();
     let inner = start(models, &options, &dead)?;
+    let open = inner.open.clone();
     on_ready(address);
 
     let stopped = CancellationToken::new();
@@ -140,15 +145,19 @@ pub async fn serve(
             stop.await;
             asked.cancel();
         });
-    let overdue = async {
+    // Idle connections do not keep the server up, open calls do.
+    let emptied = async {
         stopped.cancelled().await;
-        tokio::time::sleep(options.exit_timeout).await;
+        open.close();
+        let in_time = tokio::time::timeout(options.exit_timeout, open.wait()).await;
+        tokio::time::sleep(FLUSH).await;
+        in_time.map_err(|_| ServeError::ExitTimeout(options.exit_timeout))
     };
     tokio::select! {
         biased;
         () = dead.cancelled() => Err(ServeError::Died(options.faults.die_after_requests.unwrap_or_default())),
         ended = server => Ok(ended?),
-        () = overdue => Err(ServeError::ExitTimeout(options.exit_timeout)),
+        emptied = emptied => emptied,
     }
 }
 
@@ -180,5 +189,6 @@ fn start(models: BTreeMap<String, Model>, options: &SimOptions, dead: &Cancellat
         error_on_request: options.faults.error_on_request,
         calls: AtomicU64::new(0),
         requests: AtomicU64::new(0),
+        open: TaskTracker::new(),
     })
 }

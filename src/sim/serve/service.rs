@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt as _, wrappers::UnboundedReceiverStream};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::answer::bare;
@@ -41,6 +43,8 @@ pub(super) struct Inner {
     pub error_on_request: Option<u64>,
     pub calls: AtomicU64,
     pub requests: AtomicU64,
+    /// Calls that wait for answers.
+    pub open: TaskTracker,
 }
 
 /// The service; cheap to clone.
@@ -51,6 +55,7 @@ pub(super) struct Service(pub Arc<Inner>);
 struct Call {
     inner: Arc<Inner>,
     owner: u64,
+    _open: TaskTrackerToken,
 }
 
 impl Drop for Call {
@@ -65,7 +70,8 @@ impl Drop for Call {
 
 impl Inner {
     fn call(self: &Arc<Self>) -> Call {
-        Call { inner: Arc::clone(self), owner: self.calls.fetch_add(1, Ordering::Relaxed) }
+        let owner = self.calls.fetch_add(1, Ordering::Relaxed);
+        Call { inner: Arc::clone(self), owner, _open: self.open.token() }
     }
 
     fn find(&self, name: &str, version: &str) -> Result<&Model, Refusal> {

@@ -1,0 +1,49 @@
+//! `regatta sim serve`: the simulated Triton as a process of its own.
+
+use std::net::SocketAddr;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Trouble, say};
+use crate::cli::{Exit, Simulate};
+use crate::sim::{self, Faults, SimOptions};
+
+/// Serves until TERM or INT. Prints one line once the port is open: `ready grpc=<port>`.
+pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
+    let mut options =
+        SimOptions::new(request.repository.clone(), SocketAddr::from(([127, 0, 0, 1], request.grpc_port)));
+    options.speed = request.speed;
+    options.load_seconds = request.load_seconds;
+    options.faults = faults(&request.faults)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        };
+        sim::serve(options, stop, |address| say(&format!("ready grpc={}\n", address.port()))).await?;
+        Ok(Exit::Done)
+    })
+}
+
+/// The hidden `--fault NAME[=N]` options, for tests of what stands before a server.
+fn faults(given: &[(String, String)]) -> Result<Faults, Trouble> {
+    let mut faults = Faults::default();
+    for (name, value) in given {
+        let number = || {
+            value.parse::<u64>().map_err(|_| Trouble::Usage(format!("--fault {name} needs a number, not `{value}`")))
+        };
+        match name.as_str() {
+            "die-after-requests" => faults.die_after_requests = Some(number()?),
+            "stall-after-tokens" => faults.stall_after_tokens = Some(number()?),
+            "error-on-request" => faults.error_on_request = Some(number()?),
+            "never-ready" => faults.never_ready = true,
+            "final-apart" => faults.final_apart = true,
+            _ => return Err(Trouble::Usage(format!("there is no fault `{name}`"))),
+        }
+    }
+    Ok(faults)
+}

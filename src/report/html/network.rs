@@ -1,0 +1,70 @@
+//! The plan as a picture: a column for each depth, an arrow for each need.
+
+use std::fmt::Write as _;
+
+use super::svg::{Anchor, Picture};
+use super::timeline::shortened;
+use crate::plan::{Lifetime, Plan};
+use crate::report::story::{State, Story};
+
+const BOX: (f64, f64) = (176.0, 30.0);
+const GAP: (f64, f64) = (44.0, 12.0);
+/// More boxes than this are no picture any more.
+const MOST: usize = 80;
+
+/// `None` for an empty plan, and for one too big to be looked at.
+pub(super) fn draw(plan: &Plan, story: &Story) -> Option<String> {
+    if plan.tasks.is_empty() || plan.tasks.len() > MOST {
+        return None;
+    }
+    let mut depths: Vec<usize> = Vec::with_capacity(plan.tasks.len());
+    let mut heights: Vec<usize> = Vec::new();
+    let mut places = Vec::with_capacity(plan.tasks.len());
+    for task in &plan.tasks {
+        // `needs` point to earlier tasks only, so their depths are known.
+        let depth =
+            task.needs.iter().filter_map(|need| depths.get(need.task as usize)).map(|d| d + 1).max().unwrap_or(0);
+        depths.push(depth);
+        heights.resize(heights.len().max(depth + 1), 0);
+        places.push((depth, heights[depth]));
+        heights[depth] += 1;
+    }
+    let tallest = heights.iter().copied().max().unwrap_or(1);
+    let corner = |(column, row): (usize, usize)| {
+        // Short columns stand in the middle, so that arrows stay short.
+        let offset = (tallest - heights[column]) as f64 / 2.0;
+        (4.0 + column as f64 * (BOX.0 + GAP.0), 4.0 + (row as f64 + offset) * (BOX.1 + GAP.1))
+    };
+    let width = 8.0 + heights.len() as f64 * (BOX.0 + GAP.0) - GAP.0;
+    let height = 8.0 + tallest as f64 * (BOX.1 + GAP.1) - GAP.1;
+    let mut picture = Picture::new(width.max(960.0), height, "graph of the tasks");
+    for (at, task) in plan.tasks.iter().enumerate() {
+        let (x, y) = corner(places[at]);
+        for need in &task.needs {
+            let Some(place) = places.get(need.task as usize) else { continue };
+            let (from_x, from_y) = corner(*place);
+            let (x1, y1, x2, y2) = (from_x + BOX.0, from_y + BOX.1 / 2.0, x, y + BOX.1 / 2.0);
+            let bend = (x2 - x1) / 2.0;
+            let mut d = String::new();
+            let _ = write!(d, "M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}", x1 + bend, x2 - bend);
+            picture.path(&d, if need.data { "edge" } else { "edge order" });
+        }
+    }
+    for (at, task) in plan.tasks.iter().enumerate() {
+        let (x, y) = corner(places[at]);
+        let state = story.tasks.get(&task.id).map(|chapter| chapter.state);
+        let mut class = match state {
+            Some(State::Ran | State::Running | State::Up | State::Retrying) => "node ran".to_owned(),
+            Some(State::Failed) => "node failed".to_owned(),
+            Some(State::Skipped | State::Cancelled) => "node idle".to_owned(),
+            Some(State::Cached) | None => "node cached".to_owned(),
+        };
+        if task.lifetime == Lifetime::Service {
+            class.push_str(" service");
+        }
+        let hint = format!("{}: {}", task.id, state.map_or("cached", State::as_str));
+        picture.rect((x, y), BOX, &class, &hint);
+        picture.text(x + BOX.0 / 2.0, y + 19.5, "label", Anchor::Middle, &shortened(task.id.as_str(), 24));
+    }
+    Some(picture.finish())
+}

@@ -1,0 +1,175 @@
+//! The page itself: what goes into the template.
+
+use std::collections::BTreeMap;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Safe, context};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{bench, network, timeline};
+use crate::event::{Digest, FailureKind, TaskId};
+use crate::plan::Plan;
+use crate::report::paint::{clean, counted, duration};
+use crate::report::story::{Chapter, State, Story};
+
+const PAGE: &str = include_str!("../../../templates/report/page.html");
+const STYLE: &str = include_str!("../../../templates/report/style.css");
+
+/// Where a run came from: enough to do it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// As it is to be shown.
+    pub manifest_path: String,
+    /// The manifest, includes worked in, as text.
+    pub manifest: String,
+    /// `regatta` → `0.1.0`, `tritonserver` → `2.60.0`, …
+    pub versions: Vec<(String, String)>,
+    /// The key under which each task's output is stored.
+    pub keys: BTreeMap<TaskId, Digest>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    task: String,
+    state: &'static str,
+    took: String,
+    told: String,
+    key: String,
+    out: String,
+    log: String,
+}
+
+#[derive(Serialize)]
+struct Trouble {
+    task: String,
+    word: &'static str,
+    took: String,
+    what: String,
+    command: Option<String>,
+    cause: Option<String>,
+    hint: Option<String>,
+    log: Option<String>,
+    kept: Option<String>,
+    earlier: Vec<String>,
+    tail: String,
+}
+
+/// The whole page. `results` are the `result.json` of the benchmarks, in the order in which they are to be shown.
+pub fn render(
+    story: &Story,
+    about: &About,
+    results: &[(TaskId, Value)],
+    plan: &Plan,
+) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.add_template("page.html", PAGE)?;
+
+    let benches: Vec<_> = results.iter().map(|(task, result)| bench::read(task, result)).collect();
+    let (gantt, left_out) = timeline::draw(story).unzip();
+    let (tone, word) = verdict(story);
+    let page = environment.get_template("page.html")?.render(context! {
+        style => Safe::from_safe_string(STYLE.to_owned()),
+        name => if story.manifest.is_empty() { &plan.name } else { &story.manifest },
+        run => story.run.as_ref().map(ToString::to_string),
+        started_at => &story.started_at,
+        tone, word,
+        took => story.finished.map(|end| duration(end.seconds)),
+        tally => Serde(story.tally),
+        total => counted(plan.tasks.len().max(story.total), "task"),
+        benches => benches.iter().map(|bench| context! {
+            plots => bench.plots.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+            ..Safe::from(Serde(bench))
+        }).collect::<Vec<_>>(),
+        columns => bench::COLUMNS,
+        troubles => Serde(troubles(story)),
+        gantt => gantt.map(Safe::from_safe_string),
+        left_out => left_out.unwrap_or(0),
+        network => network::draw(plan, story).map(Safe::from_safe_string),
+        rows => Serde(rows(story, about, |state| state != State::Cached)),
+        cached => Serde(rows(story, about, |state| state == State::Cached)),
+        cached_at_once => story.cached_at_once,
+        notices => story.notices.iter().map(|notice| {
+            let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+            format!("{about}{}", clean(&notice.text))
+        }).collect::<Vec<_>>(),
+        params => if story.params.is_empty() { &plan.params } else { &story.params },
+        versions => &about.versions,
+        manifest_path => &about.manifest_path,
+        manifest => &about.manifest,
+    })?;
+    // Control characters are not allowed in a document, escaped or not.
+    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+fn verdict(story: &Story) -> (&'static str, &'static str) {
+    let invalid = |chapter: &Chapter| {
+        chapter.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
+    };
+    match story.finished {
+        None => ("odd", "not finished"),
+        Some(end) if end.exit == 130 => ("odd", "interrupted"),
+        Some(end) if end.exit == 0 => ("good", "done"),
+        Some(_) if story.tally.failed > 0 && story.of(State::Failed).all(|(_, chapter)| invalid(chapter)) => {
+            ("bad", "invalid")
+        }
+        Some(_) => ("bad", "failed"),
+    }
+}
+
+fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row> {
+    let row = |(task, chapter): (&TaskId, &Chapter)| {
+        let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
+        told.extend(chapter.why.as_deref().map(clean));
+        if chapter.attempts > 1 {
+            told.push(format!("attempt {}", chapter.attempts));
+        }
+        if chapter.unchanged {
+            told.push("output unchanged".to_owned());
+        }
+        Row {
+            task: task.to_string(),
+            state: if chapter.service && chapter.state == State::Ran { "served" } else { chapter.state.as_str() },
+            took: chapter.seconds.map(duration).unwrap_or_default(),
+            told: told.join("; "),
+            key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
+            out: chapter.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+            log: chapter.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+        }
+    };
+    story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).map(row).collect()
+}
+
+fn troubles(story: &Story) -> Vec<Trouble> {
+    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    story
+        .of(State::Failed)
+        .filter_map(|(task, chapter)| {
+            let failure = chapter.failure.as_ref()?;
+            Some(Trouble {
+                task: task.to_string(),
+                word: match failure.kind {
+                    FailureKind::Interrupted => "interrupted",
+                    FailureKind::Invalid(verdict) => verdict.as_str(),
+                    _ => "failed",
+                },
+                took: chapter.seconds.map(duration).unwrap_or_default(),
+                what: clean(&failure.what),
+                command: failure.command.as_deref().map(clean),
+                cause: failure.cause.as_deref().map(clean),
+                hint: failure.hint.as_deref().map(clean),
+                log: path(&failure.log).or_else(|| path(&chapter.log)),
+                kept: path(&failure.kept),
+                earlier: chapter.retried.iter().map(|what| clean(what)).collect(),
+                tail: failure.tail.iter().map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

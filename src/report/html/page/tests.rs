@@ -1,0 +1,158 @@
+//! Pages made from made-up runs. With `REGATTA_PAGES` set to a folder they are written there, to be looked at.
+
+use serde_json::json;
+
+use super::*;
+use crate::report::sample;
+
+fn told(events: &[crate::event::Event], seconds: &[f64]) -> Story {
+    let mut story = Story::new();
+    for (n, event) in events.iter().enumerate() {
+        story.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
+    }
+    story
+}
+
+fn metric(zero: &str, scale: f64) -> Value {
+    json!({
+        "unit": "ms", "n": 3000, "population": "successful requests", "excluded": 0, "zero_point": zero,
+        "token_source": "output_ids", "window": "whole run", "percentile_rule": "nearest rank, sorted element floor(N·p)",
+        "mean": 80.0 * scale, "p50": 61.25 * scale, "p90": 150.0 * scale, "p95": 180.5 * scale, "p99": 212.4 * scale,
+        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": { "low": 201.0 * scale, "high": null },
+    })
+}
+
+fn curve(scale: f64) -> Value {
+    let points = (0..=200).map(|n| {
+        let fraction = f64::from(n) / 200.0;
+        json!([(20.0 + 60.0 * -(1.0 - fraction * 0.99).ln()) * scale, fraction])
+    });
+    Value::Array(points.collect())
+}
+
+fn result() -> Value {
+    let slices = (0..62).map(|n| {
+        let wave = (f64::from(n) / 6.0).sin();
+        json!({ "start_s": n, "output_tokens_per_second": 1204.0 + 90.0 * wave, "in_flight": 14.0 + 6.0 * wave })
+    });
+    json!({
+        "verdict": "valid_with_warnings",
+        "reasons": ["drift: the second half is 3.1 % slower than the first", "p99 of TPOT rests on 31 requests"],
+        "scenario": "server",
+        "output_tokens_per_second": 1204.4, "requests_per_second": 9.412, "offered_rate": 9.5, "seed": 4_711_471_147u64,
+        "requests": { "scheduled": 3000, "ok": 3000, "failed": 0, "lost": 0 },
+        "metrics": { "ttft": metric("schedule", 1.0), "tpot": metric("first_chunk", 0.1), "e2e": metric("schedule", 9.0) },
+        "cdf": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
+        "timeslices": slices.collect::<Vec<_>>(),
+    })
+}
+
+fn about() -> About {
+    About {
+        manifest_path: "manifests/quickstart.yaml".to_owned(),
+        manifest: "regatta: 1\nname: quickstart\nabout: <b>bold</b>\n".to_owned(),
+        versions: vec![("regatta".to_owned(), "0.1.0".to_owned()), ("tritonserver".to_owned(), "2.60.0".to_owned())],
+        keys: sample::plan()
+            .tasks
+            .iter()
+            .map(|task| (task.id.clone(), Digest::of(task.id.as_str().as_bytes())))
+            .collect(),
+    }
+}
+
+fn page(name: &str, events: &[crate::event::Event], results: &[(TaskId, Value)]) -> String {
+    let seconds = [0.0, 0.0, 0.0, 0.01, 0.02, 0.03, 1.28, 1.3, 30.0, 63.7, 66.0, 66.1, 66.5, 66.9];
+    let page = render(&told(events, &seconds), &about(), results, &sample::plan()).expect("a page");
+    if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
+        std::fs::write(std::path::Path::new(&folder).join(name), &page).expect("written");
+    }
+    // The template engine escapes `/` as well.
+    page.replace("&#x2f;", "/")
+}
+
+#[test]
+fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
+    let page = page("valid.html", &sample::valid(), &[(TaskId::new("race/server"), result())]);
+    for wanted in [
+        "VALID WITH WARNINGS",
+        "drift: the second half",
+        "from schedule",
+        "sorted element floor(N·p)",
+        "201 … n/a",
+        "TTFT: % of requests",
+        "Output tokens per second",
+        "Requests in flight",
+        "timeline of the tasks",
+        "graph of the tasks",
+        "manifests/quickstart.yaml",
+        "system=sim",
+        "4711471147",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    assert!(!page.contains("<b>bold</b>"), "the manifest is escaped");
+}
+
+#[test]
+fn a_page_of_a_failed_run_says_what_to_do() {
+    let page = page("failed.html", &sample::failing(), &[]);
+    for wanted in
+        ["out of GPU memory", "kv_cache_free_gpu_mem_fraction", "CUDA error: out of memory", "logs/triton.server.log"]
+    {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_page_loads_nothing_and_runs_nothing() {
+    let page = page("plain.html", &sample::valid(), &[(TaskId::new("race/server"), result())]);
+    let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
+    for unwanted in ["<script", "http://", "https://", "<img", "<link", "@import", "url("] {
+        assert!(!without_namespace.contains(unwanted), "{unwanted}");
+    }
+}
+
+#[test]
+fn nothing_from_outside_becomes_markup() {
+    let evil = "<script>alert('x')</script>\"&\u{1b}[31m";
+    let id = TaskId::new(format!("stage/{evil}"));
+    let mut plan = sample::plan();
+    plan.tasks[0].id = id.clone();
+    let mut failure = crate::event::Failure::new(FailureKind::Exit(1), evil).cause(evil).hint(evil).command(evil);
+    failure.tail = vec![evil.to_owned()];
+    let events = [
+        crate::event::Event::TaskStarted {
+            task: id.clone(),
+            attempt: 1,
+            service: false,
+            reasons: vec![evil.to_owned()],
+            log: None,
+        },
+        crate::event::Event::Notice { task: Some(id.clone()), text: evil.to_owned() },
+        crate::event::Event::TaskFailed {
+            task: id.clone(),
+            attempt: 1,
+            failure: Box::new(failure),
+            will_retry: false,
+            seconds: 1.0,
+        },
+    ];
+    let result = json!({ evil: 1, "reasons": [evil], "metrics": { evil: { "percentile_rule": evil, "unit": evil } },
+        "cdf": { evil: [[0, 0], [1, 1]] }, "verdict": evil });
+    let about = About {
+        manifest_path: evil.to_owned(),
+        manifest: evil.to_owned(),
+        versions: vec![(evil.to_owned(), evil.to_owned())],
+        ..About::default()
+    };
+    let page = render(&told(&events, &[0.0, 0.1, 1.0]), &about, &[(id, result)], &plan).expect("a page");
+    assert!(!page.contains("<script"), "markup got through");
+    assert!(!page.contains('\u{1b}'));
+}
+
+#[test]
+fn an_empty_run_has_a_page() {
+    let plan = Plan { name: "nothing".to_owned(), params: BTreeMap::new(), tasks: vec![] };
+    let page = render(&Story::new(), &About::default(), &[], &plan).expect("a page");
+    assert!(page.contains("Nothing had to run"));
+}

@@ -1,0 +1,147 @@
+//! How words look on a terminal: colour, durations, tables. Text from outside never brings control codes along.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+
+/// Colour, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    on: bool,
+}
+
+/// What a word is, not how it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Bad,
+    Odd,
+    Quiet,
+    Strong,
+    Name,
+    Plain,
+}
+
+impl Paint {
+    pub const OFF: Self = Self { on: false };
+    pub const ON: Self = Self { on: true };
+
+    /// As asked for; `Auto` looks at stdout and at the environment (`NO_COLOR` and its kin).
+    pub fn chosen(choice: anstream::ColorChoice) -> Self {
+        let on = match choice {
+            anstream::ColorChoice::Never => false,
+            anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => true,
+            anstream::ColorChoice::Auto => {
+                anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+            }
+        };
+        Self { on }
+    }
+
+    pub fn tone(self, tone: Tone, text: impl AsRef<str>) -> String {
+        let text = text.as_ref();
+        let style = match tone {
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default().bold(),
+            Tone::Odd => AnsiColor::Yellow.on_default(),
+            Tone::Quiet => Style::new().dimmed(),
+            Tone::Strong => Style::new().bold(),
+            Tone::Name => AnsiColor::Cyan.on_default(),
+            Tone::Plain => Style::new(),
+        };
+        if self.on && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+/// A text from outside, safe to print: escape sequences gone, tabs widened, control characters gone or shown as `·`.
+pub fn clean(text: &str) -> String {
+    anstream::adapter::strip_str(text)
+        .to_string()
+        .chars()
+        .flat_map(|c| match c {
+            '\t' => ['\u{20}'; 4].into_iter().take(4),
+            c if c.is_control() => ['·'; 4].into_iter().take(1),
+            c => [c; 4].into_iter().take(1),
+        })
+        .collect()
+}
+
+/// `8 ms`, `1.2 s`, `42 s`, `3m 07s`, `2h 05m`.
+pub fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "?".to_owned();
+    }
+    if seconds < 0.9995 {
+        format!("{:.0} ms", seconds * 1e3)
+    } else if seconds < 9.95 {
+        format!("{seconds:.1} s")
+    } else if seconds < 59.5 {
+        format!("{seconds:.0} s")
+    } else if seconds < 3599.5 {
+        let whole = seconds.round() as u64;
+        format!("{}m {:02}s", whole / 60, whole % 60)
+    } else {
+        let minutes = (seconds / 60.0).round() as u64;
+        format!("{}h {:02}m", minutes / 60, minutes % 60)
+    }
+}
+
+/// `1 task`, `3 tasks`.
+pub fn counted(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting.
+pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        for (column, (_, text)) in row.iter().enumerate() {
+            let width = text.chars().count();
+            match widths.get_mut(column) {
+                Some(widest) => *widest = width.max(*widest),
+                None => widths.push(width),
+            }
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        out.push_str(indent);
+        let last = row.iter().rposition(|(_, text)| !text.is_empty());
+        for (column, (tone, text)) in row.iter().enumerate() {
+            out.push_str(&paint.tone(*tone, text));
+            if Some(column) >= last {
+                break;
+            }
+            let gap = widths[column] - text.chars().count() + 2;
+            let _ = write!(out, "{:gap$}", "");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well_at_every_scale() {
+        let shown: Vec<String> =
+            [0.0, 0.0084, 0.9996, 1.24, 9.96, 59.6, 187.0, 3599.6, 7_512.0, f64::NAN].map(duration).to_vec();
+        assert_eq!(shown.join(" | "), "0 ms | 8 ms | 1.0 s | 1.2 s | 10 s | 1m 00s | 3m 07s | 1h 00m | 2h 05m | ?");
+    }
+
+    #[test]
+    fn a_log_line_cannot_move_the_cursor() {
+        assert_eq!(clean("\u{1b}[2J\u{1b}[31mred\u{1b}[0m\ta\rb\u{7}"), "red    a·b");
+    }
+
+    #[test]
+    fn a_table_lines_up_whatever_the_colour() {
+        let row = |a: &str, b: &str| vec![(Tone::Good, a.to_owned()), (Tone::Plain, b.to_owned())];
+        let rows = [row("a", "one"), row("long", ""), row("", "two")];
+        assert_eq!(table(Paint::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
+        let painted = table(Paint::ON, "  ", &rows);
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Paint::OFF, "  ", &rows));
+    }
+}

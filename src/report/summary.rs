@@ -1,0 +1,224 @@
+//! The ending: what ran, what did not and why, the numbers, the failures with all a person needs, and where things are.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::paint::{Paint, Tone, clean, counted, duration, table};
+use super::story::{Chapter, State, Story};
+use crate::event::{Failure, FailureKind, TaskId};
+
+/// Where a run's things are, as they are to be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The HTML page.
+    pub report: Option<PathBuf>,
+    /// The folder of links to the newest outputs.
+    pub latest: Option<PathBuf>,
+    pub logs: Option<PathBuf>,
+}
+
+/// At most so many tasks that ran are listed; the rest is a number, and in the report.
+const LISTED: usize = 40;
+
+/// The whole ending, lines with `\n`.
+pub fn summary(story: &Story, places: &Places, paint: Paint) -> String {
+    let mut out = String::new();
+    what_ran(story, paint, &mut out);
+    what_did_not(story, paint, &mut out);
+    headlines(story, paint, &mut out);
+    if !out.is_empty() {
+        out.insert(0, '\n');
+    }
+    for (task, chapter) in story.of(State::Failed) {
+        if let Some(failure) = &chapter.failure {
+            out.push_str(&failed(task, chapter, failure, paint));
+        }
+    }
+    closing(story, places, paint, &mut out);
+    out
+}
+
+fn what_ran(story: &Story, paint: Paint, out: &mut String) {
+    let rows: Vec<_> = story
+        .of(State::Ran)
+        .take(LISTED)
+        .map(|(task, chapter)| {
+            let mut notes = Vec::new();
+            if chapter.service {
+                notes.push("service".to_owned());
+            }
+            if chapter.attempts > 1 {
+                notes.push(format!("attempt {}", chapter.attempts));
+            }
+            if chapter.unchanged {
+                notes.push("output unchanged".to_owned());
+            }
+            vec![
+                (Tone::Good, "✓".to_owned()),
+                (Tone::Name, task.to_string()),
+                (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (Tone::Quiet, notes.join(", ")),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{}", paint.tone(Tone::Strong, "Ran"));
+    out.push_str(&table(paint, "  ", &rows));
+    if story.tally.ran > rows.len() {
+        let _ = writeln!(out, "  … and {} more", story.tally.ran - rows.len());
+    }
+}
+
+fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
+    if story.tally.cached > 0 && story.done() > story.tally.cached {
+        let text = format!("{} as before", counted(story.tally.cached, "task"));
+        let _ = writeln!(out, "{}\n  {text}", paint.tone(Tone::Strong, "Cached"));
+    }
+    for (state, title) in [(State::Skipped, "Skipped"), (State::Cancelled, "Not started")] {
+        let rows: Vec<_> = story
+            .of(state)
+            .take(LISTED)
+            .map(|(task, chapter)| {
+                vec![(Tone::Name, task.to_string()), (Tone::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
+            })
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let all = story.of(state).count();
+        let _ = writeln!(out, "{}", paint.tone(Tone::Strong, title));
+        out.push_str(&table(paint, "  ", &rows));
+        if all > rows.len() {
+            let _ = writeln!(out, "  … and {} more", all - rows.len());
+        }
+    }
+}
+
+/// Headlines are cells with two or more spaces between them; they line up under each other.
+fn headlines(story: &Story, paint: Paint, out: &mut String) {
+    let rows: Vec<_> = story
+        .tasks
+        .iter()
+        .filter_map(|(task, chapter)| {
+            let headline = clean(chapter.headline.as_deref()?);
+            let mut row = vec![(Tone::Name, task.to_string())];
+            for (place, cell) in headline.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).enumerate() {
+                row.push((if place == 0 { tone_of(cell) } else { Tone::Plain }, cell.to_owned()));
+            }
+            if chapter.state == State::Cached {
+                row.push((Tone::Quiet, "(cached)".to_owned()));
+            }
+            Some(row)
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{}", paint.tone(Tone::Strong, "Results"));
+    out.push_str(&table(paint, "  ", &rows));
+}
+
+/// The colour of a verdict; other words have none.
+fn tone_of(word: &str) -> Tone {
+    if word.starts_with("INVALID") {
+        Tone::Bad
+    } else if word.starts_with("VALID WITH") {
+        Tone::Odd
+    } else if word.starts_with("VALID") {
+        Tone::Good
+    } else {
+        Tone::Plain
+    }
+}
+
+/// One failure: command, last lines, likely cause, what to try, and where to look.
+pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint) -> String {
+    let mut out = String::new();
+    let after = chapter.seconds.map(|s| format!(" after {}", duration(s))).unwrap_or_default();
+    let tries = if chapter.attempts > 1 { format!(" (attempt {})", chapter.attempts) } else { String::new() };
+    let word = match failure.kind {
+        FailureKind::Interrupted => "interrupted",
+        FailureKind::Invalid(verdict) => verdict.as_str(),
+        _ => "failed",
+    };
+    let head = paint.tone(Tone::Bad, format!("✗ {task} {word}{after}{tries}"));
+    let _ = writeln!(out, "\n{head}: {}", clean(&failure.what));
+    let mut line = |name: &str, text: &str| {
+        let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, format!("{name:<8}")), clean(text));
+    };
+    if let Some(command) = &failure.command {
+        line("command", command);
+    }
+    for earlier in &chapter.retried {
+        line("earlier", earlier);
+    }
+    if let Some(cause) = &failure.cause {
+        line("cause", cause);
+    }
+    if let Some(hint) = &failure.hint {
+        line("try", hint);
+    }
+    if let Some(log) = failure.log.as_ref().or(chapter.log.as_ref()) {
+        line("log", &log.display().to_string());
+    }
+    if let Some(kept) = &failure.kept {
+        line("kept", &kept.display().to_string());
+    }
+    if !failure.tail.is_empty() {
+        let _ = writeln!(out, "  {}", paint.tone(Tone::Quiet, "last lines"));
+        for tail in &failure.tail {
+            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, "│"), clean(tail.trim_end()));
+        }
+    }
+    out
+}
+
+fn closing(story: &Story, places: &Places, paint: Paint, out: &mut String) {
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    let (tone, word) = verdict(story);
+    let mut parts = Vec::new();
+    for (n, word) in [
+        (story.tally.ran, "ran"),
+        (story.tally.cached, "cached"),
+        (story.tally.skipped, "skipped"),
+        (story.tally.failed, "failed"),
+        (story.tally.cancelled, "not started"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{n} {word}"));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("nothing to do".to_owned());
+    }
+    let time = story.finished.map(|end| format!(" in {}", duration(end.seconds))).unwrap_or_default();
+    let _ = writeln!(out, "{} {}{time}", paint.tone(tone, word), parts.join(", "));
+    let mut line = |name: &str, path: Option<&PathBuf>| {
+        if let Some(path) = path {
+            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, format!("{name:<8}")), path.display());
+        }
+    };
+    line("report", places.report.as_ref());
+    line("outputs", places.latest.as_ref());
+    line("logs", places.logs.as_ref());
+}
+
+/// The word that starts the last line.
+fn verdict(story: &Story) -> (Tone, &'static str) {
+    let failures = || story.of(State::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
+    if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {
+        (Tone::Odd, "interrupted:")
+    } else if story.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
+        (Tone::Bad, "invalid:")
+    } else if story.tally.failed > 0 || story.finished.is_some_and(|end| end.exit != 0) {
+        (Tone::Bad, "failed:")
+    } else if story.finished.is_none() {
+        (Tone::Odd, "unfinished:")
+    } else {
+        (Tone::Good, "done:")
+    }
+}

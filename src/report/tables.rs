@@ -1,0 +1,164 @@
+//! The small tables: `list`, `show`, `status`.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::paint::{Paint, Tone, clean, counted, duration, table};
+use super::story::Story;
+
+/// A manifest that can be run by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    pub name: String,
+    /// As it is to be shown.
+    pub path: String,
+    pub about: Option<String>,
+}
+
+/// One value of a manifest, and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// `stages.engine.gpus`.
+    pub path: String,
+    pub value: String,
+    /// `file:line`, `command line`, `default`, …
+    pub from: String,
+}
+
+pub fn list(manifests: &[Listed], paint: Paint) -> String {
+    if manifests.is_empty() {
+        return "no manifests here; `regatta init DIR` starts a project with one\n".to_owned();
+    }
+    let rows: Vec<_> = manifests
+        .iter()
+        .map(|Listed { name, path, about }| {
+            vec![
+                (Tone::Name, clean(name)),
+                (Tone::Plain, about.as_deref().map(clean).unwrap_or_default()),
+                (Tone::Quiet, clean(path)),
+            ]
+        })
+        .collect();
+    table(paint, "", &rows)
+}
+
+pub fn list_json(manifests: &[Listed]) -> String {
+    format!("{:#}\n", json!({ "manifests": manifests }))
+}
+
+/// Values under each other with where they come from. A value of several lines is shown below its name.
+pub fn show(values: &[Shown], paint: Paint) -> String {
+    let mut rows = Vec::new();
+    for Shown { path, value, from } in values {
+        let mut lines = value.lines();
+        let first = lines.next().unwrap_or_default();
+        rows.push(vec![(Tone::Name, path.clone()), (Tone::Plain, clean(first)), (Tone::Quiet, clean(from))]);
+        rows.extend(lines.map(|line| vec![(Tone::Name, String::new()), (Tone::Plain, clean(line))]));
+    }
+    table(paint, "", &rows)
+}
+
+/// How a run stands; `alive` says whether its process is still there.
+pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
+    let mut out = String::new();
+    let run = story.run.as_ref().map_or("?", |run| run.as_str());
+    let (tone, state) = state(story, alive);
+    let name = paint.tone(Tone::Strong, clean(&story.manifest));
+    let _ = writeln!(out, "{name}  run {run}, started {}: {}", story.started_at, paint.tone(tone, state));
+    let rows: Vec<_> = story
+        .tasks
+        .iter()
+        .filter(|(_, chapter)| alive || chapter.state.is_over())
+        .map(|(task, chapter)| {
+            let told = chapter
+                .headline
+                .as_deref()
+                .or(chapter.why.as_deref())
+                .or(chapter.failure.as_deref().map(|failure| failure.what.as_str()))
+                .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
+            vec![
+                (Tone::Plain, chapter.state.as_str().to_owned()),
+                (Tone::Name, task.to_string()),
+                (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (Tone::Quiet, clean(told.unwrap_or_default())),
+            ]
+        })
+        .collect();
+    out.push_str(&table(paint, "  ", &rows));
+    let left = story.total.saturating_sub(story.done());
+    let left = if left > 0 { format!(", {left} not done") } else { String::new() };
+    let _ = writeln!(out, "  {} of {} over{left}", story.done(), counted(story.total, "task"));
+    out
+}
+
+pub fn status_json(story: &Story, alive: bool) -> String {
+    format!("{:#}\n", json!({ "state": state(story, alive).1, "story": story }))
+}
+
+fn state(story: &Story, alive: bool) -> (Tone, &'static str) {
+    match (story.finished, alive) {
+        (Some(end), _) if end.exit == 0 => (Tone::Good, "done"),
+        (Some(end), _) if end.exit == 130 => (Tone::Odd, "interrupted"),
+        (Some(_), _) => (Tone::Bad, "failed"),
+        (None, true) => (Tone::Good, "running"),
+        (None, false) => (Tone::Odd, "broken off; `regatta run` goes on from there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_run_that_was_killed_says_how_to_go_on() {
+        let events = sample::failing();
+        let mut story = Story::new();
+        events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
+        insta::assert_snapshot!(status(&story, false, Paint::OFF), @r"
+        quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: broken off; `regatta run` goes on from there
+          cached     engine
+          skipped    smoke                     `when` is false
+          ran        repository/server  12 ms
+          failed     triton/server      12 s   killed by SIGKILL
+          failed     race/server        10 s   `triton/server` died
+          cancelled  package                   `race/server` failed
+          6 of 6 tasks over
+        ");
+    }
+
+    #[test]
+    fn every_value_is_shown_with_its_place() {
+        let shown = |path: &str, value: &str, from: &str| Shown {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            from: from.to_owned(),
+        };
+        let values = [
+            shown("stages.engine.gpus", "2", "systems/h200-x8.yaml:7"),
+            shown("stages.engine.shell", "set -e\nmake", "manifest.yaml:14"),
+        ];
+        insta::assert_snapshot!(show(&values, Paint::OFF), @r"
+        stages.engine.gpus   2       systems/h200-x8.yaml:7
+        stages.engine.shell  set -e  manifest.yaml:14
+                             make
+        ");
+    }
+
+    #[test]
+    fn manifests_are_listed_with_what_they_are_about() {
+        let listed = Listed {
+            name: "quickstart".to_owned(),
+            path: "manifests/quickstart.yaml".to_owned(),
+            about: Some("race two servers".to_owned()),
+        };
+        assert_eq!(
+            list(std::slice::from_ref(&listed), Paint::OFF),
+            "quickstart  race two servers  manifests/quickstart.yaml\n"
+        );
+        assert!(list_json(&[listed]).contains("\"manifests\""));
+        assert!(list(&[], Paint::OFF).contains("regatta init"));
+    }
+}

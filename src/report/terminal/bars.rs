@@ -1,0 +1,168 @@
+//! Bars on a terminal: one for the run, one for each task that has been running for a moment.
+
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::event::TaskId;
+use crate::report::paint::{Paint, clean, counted, duration};
+use crate::report::story::{Chapter, State, Story};
+
+/// Redraws per second, at most.
+const HERTZ: u8 = 10;
+/// A task that ends sooner than this has no bar: ten thousand short tasks must not flicker.
+const A_MOMENT: Duration = Duration::from_millis(150);
+/// More bars than this do not fit; the rest is a number in the line of the run.
+const SHOWN: usize = 12;
+
+pub(super) struct Bars {
+    multi: MultiProgress,
+    run: ProgressBar,
+    tasks: IndexMap<TaskId, Bar>,
+    paint: Paint,
+}
+
+struct Bar {
+    since: Instant,
+    /// Absent until the task has been running for a moment.
+    shown: Option<ProgressBar>,
+}
+
+impl Bars {
+    pub fn on_stdout(paint: Paint) -> Self {
+        Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), paint)
+    }
+
+    fn on(target: ProgressDrawTarget, paint: Paint) -> Self {
+        let multi = MultiProgress::with_draw_target(target);
+        let run = multi.add(ProgressBar::new(0));
+        run.set_style(style(paint, "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}"));
+        Self { multi, run, tasks: IndexMap::new(), paint }
+    }
+
+    /// Remembers since when each running task runs. Cheap: nothing is drawn.
+    pub fn note(&mut self, task: &TaskId, story: &Story) {
+        let runs = story.tasks.get(task).is_some_and(|chapter| !chapter.state.is_over());
+        if runs && !self.tasks.contains_key(task) {
+            self.tasks.insert(task.clone(), Bar { since: Instant::now(), shown: None });
+        } else if !runs && let Some(Bar { shown: Some(bar), .. }) = self.tasks.shift_remove(task) {
+            bar.finish_and_clear();
+            self.multi.remove(&bar);
+        }
+    }
+
+    /// Prints lines above the bars.
+    pub fn print(&self, lines: &str) {
+        if !lines.is_empty() {
+            // A terminal that went away is no reason to stop a benchmark.
+            let _ = self.multi.println(lines.trim_end_matches('\n'));
+        }
+    }
+
+    /// Brings all bars up to date.
+    pub fn draw(&mut self, story: &Story) {
+        let mut shown = 0;
+        for (task, bar) in &mut self.tasks {
+            if shown == SHOWN {
+                break;
+            }
+            let Some(chapter) = story.tasks.get(task) else { continue };
+            if bar.shown.is_none() && bar.since.elapsed() >= A_MOMENT {
+                bar.shown = Some(self.multi.insert_before(&self.run, ProgressBar::no_length()));
+            }
+            if let Some(drawn) = &bar.shown {
+                shown += 1;
+                show(drawn, task, chapter, bar.since, self.paint);
+            }
+        }
+        self.run.set_length(story.total as u64);
+        self.run.set_position(story.done() as u64);
+        self.run.set_message(story_line(story, self.tasks.len().saturating_sub(shown)));
+        self.run.tick();
+    }
+
+    /// Takes everything off the screen.
+    pub fn clear(self) {
+        for bar in self.tasks.values().filter_map(|bar| bar.shown.as_ref()) {
+            bar.finish_and_clear();
+        }
+        self.run.finish_and_clear();
+        let _ = self.multi.clear();
+    }
+}
+
+fn style(paint: Paint, template: &str) -> ProgressStyle {
+    let template = if paint == Paint::ON {
+        template.to_owned()
+    } else {
+        template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}")
+    };
+    ProgressStyle::with_template(&template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("━╸─")
+        .tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
+}
+
+fn show(bar: &ProgressBar, task: &TaskId, chapter: &Chapter, since: Instant, paint: Paint) {
+    let for_long = duration(since.elapsed().as_secs_f64());
+    let total = chapter.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
+    let text = chapter.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
+    bar.set_prefix(task.to_string());
+    if let Some(total) = total {
+        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len}  {wide_msg}"));
+        bar.set_length(total);
+        bar.set_position(chapter.progress.as_ref().map_or(0, |progress| progress.done).min(total));
+        bar.set_message(format!("{for_long}  {text}"));
+    } else {
+        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {wide_msg}"));
+        let state = match chapter.state {
+            State::Up => format!("up {for_long}"),
+            State::Retrying => format!("{for_long}, waiting to try again"),
+            _ if chapter.service => format!("{for_long}, starting"),
+            _ => for_long,
+        };
+        bar.set_message(format!("{state}  {text}"));
+    }
+    bar.tick();
+}
+
+fn story_line(story: &Story, unseen: usize) -> String {
+    let mut parts = Vec::new();
+    if story.tally.cached > 0 {
+        parts.push(format!("{} cached", story.tally.cached));
+    }
+    if story.tally.failed > 0 {
+        parts.push(format!("{} failed", story.tally.failed));
+    }
+    if unseen > 0 {
+        parts.push(format!("{} more running", counted(unseen, "task")));
+    }
+    if story.stopping.is_some() {
+        parts.push("stopping".to_owned());
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A typing mistake in a template would otherwise show only on a person's terminal.
+    #[test]
+    fn every_template_is_one() {
+        for paint in [Paint::ON, Paint::OFF] {
+            let mut bars = Bars::on(ProgressDrawTarget::hidden(), paint);
+            bars.draw(&Story::new());
+            bars.clear();
+        }
+        for template in [
+            "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}",
+            "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len}  {wide_msg}",
+        ] {
+            let plain = template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}");
+            ProgressStyle::with_template(template).expect("with colour");
+            ProgressStyle::with_template(&plain).expect("without");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The line that an event deserves, if any.
+
+use std::fmt::Write as _;
+
+use crate::event::{Event, TaskId};
+use crate::report::paint::{Paint, Tone, clean, counted, duration};
+use crate::report::story::Story;
+
+/// How much a person wants to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ear {
+    /// Only what failed, and notices.
+    pub quiet: bool,
+    /// Cached tasks one by one, too.
+    pub verbose: bool,
+    /// Starts are shown by a bar, so the reasons move to the line of the end.
+    pub bars: bool,
+}
+
+/// The text for an event that `story` has already taken in; empty when there is nothing to say.
+pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &mut String) {
+    match event {
+        Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
+            let (sign, tone) = if *will_retry { ("↻", Tone::Odd) } else { ("✗", Tone::Bad) };
+            let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
+            let what = clean(&failure.what);
+            put(out, paint, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
+        }
+        Event::Notice { task, text } => {
+            let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+            let _ = writeln!(out, "{} {about}{}", paint.tone(Tone::Odd, "!"), clean(text));
+        }
+        Event::Stopping { why } => {
+            let _ = writeln!(out, "{} stopping: {}", paint.tone(Tone::Odd, "!"), clean(why));
+        }
+        Event::Waiting { run, pid } => {
+            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(Tone::Odd, "!"));
+        }
+        _ if ear.quiet => {}
+        Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
+            let set = params.iter().map(|(key, value)| format!(" {key}={}", clean(value))).collect::<String>();
+            let name = paint.tone(Tone::Strong, clean(manifest));
+            let _ = writeln!(
+                out,
+                "{name}{set}  {}",
+                paint.tone(Tone::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
+            );
+        }
+        Event::TaskStarted { task, attempt, reasons, .. } if !ear.bars => {
+            let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
+            put(out, paint, (Tone::Quiet, "→"), task, &again, &why(reasons));
+        }
+        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Tone::Quiet, "="), task, "cached", ""),
+        Event::TaskSkipped { task, why } if ear.verbose => {
+            put(out, paint, (Tone::Quiet, "-"), task, "skipped", &clean(why));
+        }
+        Event::TaskCancelled { task, why } => put(out, paint, (Tone::Quiet, "-"), task, "not started", &clean(why)),
+        Event::ServiceReady { task, endpoints, seconds } => {
+            let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            put(out, paint, (Tone::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
+        }
+        Event::ServiceStopped { task, seconds } => {
+            put(out, paint, (Tone::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
+        }
+        Event::TaskFinished { task, done, unchanged, seconds, .. } => {
+            let chapter = story.tasks.get(task);
+            // A service has said so when it stopped.
+            if chapter.is_some_and(|chapter| chapter.service) {
+                return;
+            }
+            let mut told = duration(*seconds);
+            if let Some(headline) = &done.headline {
+                let _ = write!(told, "  {}", clean(headline));
+            }
+            if *unchanged {
+                told.push_str("  output unchanged");
+            }
+            let reasons = chapter.filter(|_| ear.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
+            put(out, paint, (Tone::Good, "✓"), task, &told, &reasons);
+        }
+        _ => {}
+    }
+}
+
+fn put(out: &mut String, paint: Paint, sign: (Tone, &str), task: &TaskId, told: &str, aside: &str) {
+    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(Tone::Name, task.as_str()));
+    if !told.is_empty() {
+        let _ = write!(out, "  {told}");
+    }
+    if !aside.is_empty() {
+        let _ = write!(out, "  {}", paint.tone(Tone::Quiet, aside));
+    }
+    out.push('\n');
+}
+
+/// The first reason, and how many more there are.
+fn why(reasons: &[String]) -> String {
+    match reasons {
+        [] => String::new(),
+        [only] => clean(only),
+        [first, rest @ ..] => format!("{} (and {} more)", clean(first), rest.len()),
+    }
+}

@@ -1,0 +1,302 @@
+//! The teller: takes each event once, folds it, and says what there is to say.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use super::bars::Bars;
+use super::line::{Ear, line};
+use crate::event::Event;
+use crate::report::paint::Paint;
+use crate::report::story::Story;
+use crate::report::summary::{Places, summary};
+
+/// How to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// One JSON object per event on stdout, and nothing else.
+    pub json_lines: bool,
+    pub quiet: bool,
+    pub verbose: bool,
+    pub color: anstream::ColorChoice,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { json_lines: false, quiet: false, verbose: false, color: anstream::ColorChoice::Auto }
+    }
+}
+
+enum Way {
+    Json,
+    Plain,
+    Bars(Box<Bars>),
+}
+
+/// Tells a run while it happens.
+pub struct Live {
+    story: Story,
+    way: Way,
+    ear: Ear,
+    paint: Paint,
+    /// Lines that are not out yet. One event, one write; with bars, one redraw.
+    pending: String,
+    to: Box<dyn Write + Send>,
+    began: Instant,
+    drawn: Instant,
+    /// The reader has gone (`regatta run … | head`): say no more, but go on.
+    deaf: bool,
+}
+
+/// With bars, lines wait at most so long for [`Live::tick`].
+const A_FRAME: Duration = Duration::from_millis(100);
+
+impl Live {
+    /// To stdout: bars if it is a terminal that can draw them.
+    pub fn new(look: Look) -> Self {
+        let paint = Paint::chosen(look.color);
+        let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let way = match (look.json_lines, terminal && !look.quiet) {
+            (true, _) => Way::Json,
+            (false, true) => Way::Bars(Box::new(Bars::on_stdout(paint))),
+            (false, false) => Way::Plain,
+        };
+        Self::with(look, way, paint, Box::new(io::stdout()))
+    }
+
+    /// To any writer, without bars and, unless colour is `Always`, without control codes.
+    pub fn to(look: Look, to: Box<dyn Write + Send>) -> Self {
+        let paint = if look.color == anstream::ColorChoice::Always { Paint::ON } else { Paint::OFF };
+        Self::with(look, if look.json_lines { Way::Json } else { Way::Plain }, paint, to)
+    }
+
+    fn with(look: Look, way: Way, paint: Paint, to: Box<dyn Write + Send>) -> Self {
+        let ear = Ear { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, Way::Bars(_)) };
+        let now = Instant::now();
+        let (story, pending) = (Story::new(), String::new());
+        Self { story, way, ear, paint, pending, to, began: now, drawn: now, deaf: false }
+    }
+
+    /// The next event, which happened just now.
+    pub fn event(&mut self, event: &Event) {
+        if matches!(event, Event::RunStarted { .. }) {
+            self.began = Instant::now();
+        }
+        self.story.fold_at(event, self.began.elapsed().as_secs_f64());
+        match &mut self.way {
+            Way::Json => {
+                if let Ok(json) = serde_json::to_string(event) {
+                    self.pending.push_str(&json);
+                    self.pending.push('\n');
+                }
+                self.write_pending();
+            }
+            Way::Plain => {
+                line(event, &self.story, self.ear, self.paint, &mut self.pending);
+                self.write_pending();
+            }
+            Way::Bars(bars) => {
+                line(event, &self.story, self.ear, self.paint, &mut self.pending);
+                if let Some(task) = event.task() {
+                    bars.note(task, &self.story);
+                }
+                if self.drawn.elapsed() >= A_FRAME {
+                    self.tick();
+                }
+            }
+        }
+    }
+
+    /// Redraws. To be called ten times a second or so, for clocks that move while nothing happens.
+    pub fn tick(&mut self) {
+        if let Way::Bars(bars) = &mut self.way {
+            bars.print(&self.pending);
+            self.pending.clear();
+            bars.draw(&self.story);
+            self.drawn = Instant::now();
+        }
+    }
+
+    pub const fn story(&self) -> &Story {
+        &self.story
+    }
+
+    /// The ending, and the story that was told. With `--events jsonl` there is no ending: `run_finished` is the last line.
+    pub fn finish(mut self, places: &Places) -> Story {
+        match std::mem::replace(&mut self.way, Way::Plain) {
+            Way::Json => return self.story,
+            Way::Plain => {}
+            Way::Bars(bars) => {
+                bars.print(&self.pending);
+                self.pending.clear();
+                bars.clear();
+            }
+        }
+        let failed = self.story.tally.failed > 0;
+        if !self.ear.quiet || failed {
+            self.pending.push_str(&summary(&self.story, places, self.paint));
+        }
+        self.write_pending();
+        self.story
+    }
+
+    /// One write and one flush, so that whoever follows a pipe or a file sees whole lines at once.
+    fn write_pending(&mut self) {
+        if !self.pending.is_empty() && !self.deaf {
+            self.deaf = self.to.write_all(self.pending.as_bytes()).and_then(|()| self.to.flush()).is_err();
+        }
+        self.pending.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::report::sample;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn told(look: Look, events: &[Event]) -> String {
+        let paper = Paper::default();
+        let mut live = Live::to(look, Box::new(paper.clone()));
+        events.iter().for_each(|event| live.event(event));
+        let places = Places { report: Some("report.html".into()), latest: Some("latest".into()), logs: None };
+        live.finish(&places);
+        let bytes = paper.0.lock().expect("not poisoned").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn a_good_run_reads_well() {
+        insta::assert_snapshot!(told(Look::default(), &sample::valid()), @r"
+        quickstart system=sim  6 tasks, run 20261120-224301-4711
+        → repository/server  action.servers: 1 → 2
+        ✓ repository/server  12 ms
+        → triton/server  a dependent runs
+        ▲ triton/server  ready after 1.2 s  127.0.0.1:40001
+        → race/server  upstream `repository/server` changed
+        ✓ race/server  1m 02s  VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)
+        ▼ triton/server  stopped, was up 1m 06s
+        → package  never ran
+        ✓ package  400 ms
+
+        Ran
+          ✓  repository/server  12 ms
+          ✓  triton/server      1m 06s  service
+          ✓  race/server        1m 02s
+          ✓  package            400 ms
+        Cached
+          1 task as before
+        Skipped
+          smoke  `when` is false
+        Results
+          race/server  VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)
+
+        done: 4 ran, 1 cached, 1 skipped in 1m 07s
+          report   report.html
+          outputs  latest
+        ");
+    }
+
+    #[test]
+    fn a_failed_run_says_what_to_do() {
+        insta::assert_snapshot!(told(Look::default(), &sample::failing()), @r"
+        quickstart system=sim  6 tasks, run 20261120-224301-4711
+        → repository/server  action.servers: 1 → 2
+        ✓ repository/server  12 ms
+        → triton/server  a dependent runs
+        ▲ triton/server  ready after 1.2 s  127.0.0.1:40001
+        → race/server  upstream `repository/server` changed
+        ✗ triton/server  12 s  killed by SIGKILL
+        ✗ race/server  10 s  `triton/server` died
+        - package  not started  `race/server` failed
+
+        Ran
+          ✓  repository/server  12 ms
+        Cached
+          1 task as before
+        Skipped
+          smoke  `when` is false
+        Not started
+          package  `race/server` failed
+
+        ✗ triton/server failed after 12 s: killed by SIGKILL
+          command  tritonserver --model-repository=⟦repository⟧
+          cause    out of GPU memory
+          try      lower `kv_cache_free_gpu_mem_fraction` (now 0.95)
+          log      logs/triton.server.log
+          kept     .regatta/kept/triton.server
+          last lines
+          │ loading model
+          │ CUDA error: out of memory
+
+        ✗ race/server failed after 10 s: `triton/server` died
+          log      logs/race.server.log
+
+        failed: 1 ran, 1 cached, 1 skipped, 2 failed, 1 not started in 14 s
+          report   report.html
+          outputs  latest
+        ");
+    }
+
+    #[test]
+    fn a_quiet_run_that_goes_well_says_nothing() {
+        let quiet = Look { quiet: true, ..Look::default() };
+        assert_eq!(told(quiet, &sample::valid()), "");
+        assert!(told(quiet, &sample::failing()).contains("out of GPU memory"));
+    }
+
+    #[test]
+    fn plain_lines_have_no_control_codes() {
+        for look in [Look::default(), Look { verbose: true, ..Look::default() }] {
+            let text = told(look, &sample::failing());
+            assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_lines_are_the_events_and_nothing_else() {
+        let text = told(Look { json_lines: true, ..Look::default() }, &sample::failing());
+        let read: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        assert_eq!(read, sample::failing());
+    }
+
+    #[test]
+    fn ten_thousand_cached_tasks_are_one_number() {
+        let task = |n: usize| crate::event::TaskId::new(format!("t/{n}"));
+        let cached = |n| Event::TaskCached { task: task(n), done: crate::event::Done::default(), out: None };
+        let mut events: Vec<Event> = (0..10_000).map(cached).collect();
+        let tally = crate::event::Tally { cached: 10_000, ..Default::default() };
+        events.push(Event::RunFinished { tally, exit: 0, seconds: 0.2 });
+        assert_eq!(told(Look::default(), &events).lines().next(), Some("done: 10000 cached in 200 ms"));
+    }
+
+    /// `regatta run … | head -1` must not stop a benchmark.
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut live = Live::to(Look::default(), Box::new(Gone));
+        sample::valid().iter().for_each(|event| live.event(event));
+        assert_eq!(live.finish(&Places::default()).tally.ran, 4);
+    }
+}
