@@ -4,7 +4,7 @@ mod plan;
 mod ready;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -21,14 +21,14 @@ const GRACE: Duration = Duration::from_secs(35);
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
 
-pub async fn perform(mut errand: Errand, serve: &Serve) -> Result<Done, Failure> {
+pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
         Serve::Command(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
-    let planned = plan::plan(&errand, serve)?;
+    let planned = plan::plan(&errand, serve, program)?;
     let send_ready = errand.lease.ready.take();
     let mut servers = Servers { errand: &errand, set: JoinSet::new(), quit: errand.lease.stop.child() };
     let result = servers.live(&planned, limit, send_ready).await;

@@ -41,16 +41,17 @@ impl Planned {
     }
 }
 
-pub fn plan(errand: &Errand, serve: &Serve) -> Result<Vec<Planned>, Failure> {
+pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Vec<Planned>, Failure> {
     match serve {
-        Serve::Simulator(server) => simulators(errand, server),
+        Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
     }
 }
 
-fn simulators(errand: &Errand, server: &SimServer) -> Result<Vec<Planned>, Failure> {
-    let program = std::env::current_exe()
+fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Result<Vec<Planned>, Failure> {
+    let program = program
+        .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
     let repositories = repositories(&errand.path(&server.repository))?;
     let count = repositories.len();
