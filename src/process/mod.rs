@@ -7,6 +7,7 @@
 mod command;
 mod diagnose;
 mod family;
+mod listener;
 mod log;
 mod orphans;
 mod procfs;
@@ -16,6 +17,7 @@ mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
 pub use diagnose::{Diagnosis, diagnose};
+pub use listener::{Owner, listener};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};
 pub use running::{Running, run};

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend};
+use crate::sim::{self, EngineSpec};
 
 /// What other keys of the manifest decide, and flags therefore may not (reference: NVIDIA's flag dictionaries).
 const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
@@ -35,10 +36,51 @@ const BUILD_DECIDED: [(&str, &str); 7] = [
 pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     match engine.backend {
         EngineBackend::TensorrtLlm => build(errand, engine).await,
-        EngineBackend::Simulator => {
-            Err(Failure::new(FailureKind::Refused, "the simulator's engine writer is not part of this build"))
-        }
+        EngineBackend::Simulator => simulate(errand, engine),
     }
+}
+
+fn simulate(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    let model = &engine.model;
+    let spec = EngineSpec {
+        model: sim::Model {
+            name: model.name.clone(),
+            architecture: model.architecture.clone(),
+            parameters: model.parameters,
+            active_parameters: model.active_parameters.unwrap_or(model.parameters),
+            num_hidden_layers: model.num_hidden_layers,
+            hidden_size: model.hidden_size,
+            intermediate_size: model.intermediate_size,
+            num_attention_heads: model.num_attention_heads,
+            num_key_value_heads: model.num_key_value_heads,
+            vocab_size: model.vocab_size,
+            max_position_embeddings: model.max_position_embeddings,
+        },
+        gpu: sim::Gpu {
+            name: engine.system.name.clone(),
+            memory_gb: engine.system.memory_gb,
+            bandwidth_gbs: engine.system.bandwidth_gbs,
+            tflops_16bit: engine.system.tflops_16bit,
+        },
+        precision: engine.precision.clone(),
+        tensor_parallelism: engine.tensor_parallelism,
+        pipeline_parallelism: engine.pipeline_parallelism,
+        checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
+        build_flags: engine.build_flags.clone().into_iter().collect(),
+    };
+    let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
+    if gpus > engine.system.gpus {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            format!(
+                "{gpus} GPUs are asked for (tensor × pipeline parallelism), {} has {}",
+                engine.system.name, engine.system.gpus
+            ),
+        ));
+    }
+    sim::write_engine(&spec, &errand.lease.out)
+        .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
+    Ok(Done::default())
 }
 
 async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {

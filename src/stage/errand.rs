@@ -138,7 +138,8 @@ impl Errand {
         failure
     }
 
-    fn redacted(&self, text: &str) -> String {
+    /// Without secret values.
+    pub fn redacted(&self, text: &str) -> String {
         self.secrets
             .iter()
             .filter(|secret| !secret.is_empty())

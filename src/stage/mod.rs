@@ -3,9 +3,12 @@
 //! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod bench;
 mod engine;
 mod errand;
 mod git;
+mod repository;
+mod serve;
 mod shell;
 mod template;
 
@@ -22,13 +25,22 @@ use errand::Errand;
 pub struct Stages {
     home: PathBuf,
     run: RunId,
+    /// The program whose `sim serve` is the simulated server; `None` is this one.
+    program: Option<PathBuf>,
 }
 
 impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run }
+        Self { home: home.into(), run, program: None }
+    }
+
+    /// Another program for simulated servers than the one that is running.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
     }
 }
 
@@ -42,9 +54,11 @@ impl Work for Stages {
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
             Action::Git(git) => git::perform(errand, &git).await,
-            Action::Template(_) | Action::Engine(_) | Action::Repository(_) | Action::Serve(_) | Action::Bench(_) => {
-                Err(Failure::new(FailureKind::Refused, "this kind of stage is not part of this build"))
-            }
+            Action::Template(template) => template::perform(&errand, &template),
+            Action::Engine(engine) => engine::perform(&errand, &engine).await,
+            Action::Repository(repository) => repository::perform(&errand, &repository),
+            Action::Serve(serve) => serve::perform(errand, &serve, self.program.as_deref()).await,
+            Action::Bench(bench) => bench::perform(&errand, &bench).await,
         }
     }
 }

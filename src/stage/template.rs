@@ -3,10 +3,12 @@
 //! `*.j2` are rendered and lose the suffix; other files are copied. A name that is not given is an error, never an
 //! empty text. The executable bit stays.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
@@ -22,30 +24,40 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-
-    let mut written = 0_usize;
+    environment.set_syntax(keeping_line_ends()?);
+    let mut targets = BTreeSet::new();
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
         let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
-        let target = errand.lease.out.join(name);
+        let mut target = errand.lease.out.join(name);
+        let is_template = entry.path().extension().is_some_and(|extension| extension == "j2");
+        if is_template && !entry.file_type().is_dir() {
+            target.set_extension("");
+        }
+        if entry.file_type().is_file() && !targets.insert(target.clone()) {
+            return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
+        }
         if entry.file_type().is_dir() {
             fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
-        } else if entry.path().extension().is_some_and(|extension| extension == "j2") {
-            let target = target.with_extension("");
-            if target.exists() {
-                return Err(Failure::new(FailureKind::Refused, format!("two files become {}", target.display())));
-            }
+        } else if is_template {
             render(&environment, entry.path(), &from, &target, template)?;
-            written += 1;
         } else {
             fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
-            written += 1;
         }
     }
+    let written = targets.len();
     if written == 0 {
         return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
     }
     Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })) })
+}
+
+/// A text file keeps its last line break.
+fn keeping_line_ends() -> Result<SyntaxConfig, Failure> {
+    SyntaxConfig::builder()
+        .keep_trailing_newline(true)
+        .build()
+        .map_err(|error| Failure::new(FailureKind::Refused, format!("the template syntax cannot be set: {error}")))
 }
 
 fn render(
@@ -57,8 +69,9 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered =
-        environment.render_named_str(&name, &text, minijinja::value::Serde(&template.with)).map_err(|error| {
+    let rendered = environment
+        .render_named_str(&name, &text, minijinja::Value::from(minijinja::value::Serde(&template.with)))
+        .map_err(|error| {
             let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
             let detail =
                 error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));

@@ -3,9 +3,11 @@
 mod cli;
 mod diagnostics;
 mod faults;
+mod git;
 mod language;
 mod processes;
 mod report;
 mod simulator;
+mod stages;
 mod triton;
 mod world;

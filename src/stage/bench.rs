@@ -1,0 +1,124 @@
+//! `bench:` — requests on schedule, answers measured, a verdict.
+
+use std::time::Duration;
+
+use super::errand::Errand;
+use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::harness::{self, HarnessError, Spec};
+use crate::manifest::duration;
+use crate::manifest::model::{self, Bench};
+
+pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
+    let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let stop = errand.lease.stop.child();
+    let measuring = harness::run(&spec, &stop, |progress| {
+        let mut text = format!("{} of {} answered", progress.ended, progress.scheduled);
+        if progress.failed > 0 {
+            text.push_str(&format!(", {} failed", progress.failed));
+        }
+        errand.lease.say(text, progress.ended, Some(progress.scheduled));
+    });
+    tokio::pin!(measuring);
+    let late = async {
+        match errand.lease.task.timeout {
+            Some(limit) => {
+                tokio::time::sleep(limit).await;
+                limit
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let measured = tokio::select! {
+        measured = &mut measuring => measured,
+        limit = late => {
+            stop.now();
+            let _ = measuring.await;
+            return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
+        }
+    };
+    let measured = measured.map_err(|error| failure(&error))?;
+    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
+    if errand.lease.stop.is_asked() {
+        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+    }
+    let result = &measured.result;
+    if result.verdict.is_valid() {
+        return Ok(Done { headline: Some(result.headline()) });
+    }
+    let reasons: Vec<String> =
+        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    Err(match reasons.first() {
+        Some(first) => failure.cause(first.clone()).tail(reasons),
+        None => failure,
+    })
+}
+
+fn failure(error: &HarnessError) -> Failure {
+    let kind = match error {
+        HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
+        HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
+        HarnessError::Stopped => FailureKind::Interrupted,
+        HarnessError::Worker(_) | HarnessError::File { .. } | HarnessError::Format { .. } => FailureKind::System,
+    };
+    Failure::new(kind, error.to_string())
+}
+
+fn spec(bench: &Bench) -> Result<Spec, String> {
+    let length = |length: &model::Length| match *length {
+        model::Length::Fixed(tokens) => harness::Length::Fixed(tokens),
+        model::Length::Uniform { min, max } => harness::Length::Uniform { min, max },
+        model::Length::Normal { mean, stddev, min, max } => harness::Length::Normal { mean, stddev, min, max },
+    };
+    let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
+    let limits = bench.limits.clone().unwrap_or_default();
+    Ok(Spec {
+        endpoints: endpoints(&bench.target)?,
+        model: bench.model.clone(),
+        scenario: match (bench.scenario, bench.rate) {
+            (model::Scenario::Offline, _) => harness::Scenario::Offline,
+            (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
+            (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
+        },
+        arrivals: match bench.arrivals {
+            model::Arrivals::Poisson => harness::Arrivals::Poisson,
+            model::Arrivals::Constant => harness::Arrivals::Constant,
+        },
+        stop: harness::Until { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
+        input_len: length(&bench.input_tokens),
+        output_len: length(&bench.output_tokens),
+        seed: bench.seed,
+        warmup: bench.warmup,
+        frontends: bench.triton_num_frontends_per_model,
+        clients: bench.triton_num_clients_per_frontend,
+        stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
+        limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
+        vocab_size: bench.vocab_size,
+        end_id: bench.end_id,
+    })
+}
+
+/// Reads `host:port,port|host:port`: one endpoint for each port.
+fn endpoints(target: &str) -> Result<Vec<Endpoint>, String> {
+    let mut endpoints = Vec::new();
+    for part in target.split('|').map(str::trim) {
+        let (host, ports) = part.rsplit_once(':').ok_or_else(|| format!("the target `{part}` is not host:port"))?;
+        for port in ports.split(',') {
+            endpoints.push(format!("{host}:{}", port.trim()).parse()?);
+        }
+    }
+    Ok(endpoints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_every_server() {
+        let shown = |target: &str| endpoints(target).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(shown("a:1,2|b:3"), Ok(vec!["a:1".to_owned(), "a:2".to_owned(), "b:3".to_owned()]));
+        assert_eq!(shown("a"), Err("the target `a` is not host:port".to_owned()));
+        assert!(shown("a:x").is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! `repository:` — Triton model repositories, one for each server.
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::Repository;
+use crate::triton::RepositorySpec;
+use crate::triton::repository::{RepositoryError, write};
+
+pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure> {
+    let gpus = errand.lease.gpus.len() as u32;
+    let spec = RepositorySpec {
+        engine: errand.path(&repository.engine),
+        triton_num_servers: repository.triton_num_servers,
+        gpus: (gpus > 0).then_some(gpus),
+        streaming: repository.streaming,
+        tokenizer: repository.tokenizer.as_ref().map(|tokenizer| errand.path(tokenizer)),
+        models: repository.models.clone(),
+        runtime_flags: repository.runtime_flags.clone(),
+        parameters: repository.parameters.clone(),
+    };
+    let written = write(&spec, &errand.lease.out).map_err(|error| match error {
+        RepositoryError::Invalid { problems } => {
+            let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+            let hints: Vec<String> = problems.into_iter().filter_map(|problem| problem.hint).collect();
+            let failure = Failure::new(FailureKind::Refused, what);
+            if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+        }
+        RepositoryError::Write { ref path, ref source } => {
+            Failure::new(FailureKind::System, format!("cannot write {}: {source}", path.display()))
+        }
+        other => Failure::new(FailureKind::Refused, other.to_string()),
+    })?;
+    for note in &written.notes {
+        errand.lease.notice(note.clone());
+    }
+    let count = written.repositories.len();
+    Ok(Done { headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })) })
+}
