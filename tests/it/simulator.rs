@@ -110,7 +110,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             runtime.block_on(serve(options, async move { asked.cancelled().await }, move |address| {
-                ready.send(address).unwrap()
+                ready.send(address).unwrap();
             }))
         });
         let address = address.recv().expect("the server opens its port");
@@ -299,7 +299,7 @@ async fn wrong_requests_are_refused_by_name() {
         request("1", 1000, 1049, false),
         edit(&|r| {
             r.outputs =
-                vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }]
+                vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }];
         }),
     ];
     let mut said = Vec::new();
@@ -480,7 +480,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
                 LLM,
                 "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.9\"",
                 "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.01\"",
-            )
+            );
         }),
         broken(&|f| remove(&f.0.path().join("engine"))),
         broken(&|f| remove(&f.0.path().join("engine/rank0.engine"))),
