@@ -122,7 +122,7 @@ pub fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // Octal is the format's only escape of a fixed length.
-            c if c.is_control() && c.is_ascii() => out.push_str(&format!("\\{:03o}", c as u32)),
+            c if c.is_control() && c.is_ascii() => out.extend(octal(c)),
             c => out.push(c),
         }
     }
@@ -171,6 +171,12 @@ fn with_colons(text: &str) -> (String, Vec<usize>) {
         out.push(c);
     }
     (out, inserted)
+}
+
+/// `\ooo` of an ASCII character.
+fn octal(c: char) -> [char; 4] {
+    let digit = |shift: u32| char::from(b'0' + ((c as u32 >> shift) & 7) as u8);
+    ['\\', digit(6), digit(3), digit(0)]
 }
 
 fn schema() -> &'static MessageDescriptor {

@@ -110,7 +110,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             runtime.block_on(serve(options, async move { asked.cancelled().await }, move |address| {
-                ready.send(address).unwrap()
+                ready.send(address).unwrap();
             }))
         });
         let address = address.recv().expect("the server opens its port");
@@ -299,7 +299,7 @@ async fn wrong_requests_are_refused_by_name() {
         request("1", 1000, 1049, false),
         edit(&|r| {
             r.outputs =
-                vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }]
+                vec![model_infer_request::InferRequestedOutputTensor { name: "logits".into(), ..Default::default() }];
         }),
     ];
     let mut said = Vec::new();
@@ -311,10 +311,10 @@ async fn wrong_requests_are_refused_by_name() {
     NotFound: Request for unknown model: 'nobody' is not found
     NotFound: Request for unknown model: 'tensorrt_llm' version 9 is not found
     InvalidArgument: unexpected inference input 'input_idz' for model 'tensorrt_llm'
-    InvalidArgument: inference input 'input_ids' data-type is 'INT64', but model 'tensorrt_llm' expects 'INT32'
-    InvalidArgument: unexpected shape for input 'input_lengths' for model 'tensorrt_llm'. Expected [-1,1], got [1]. NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape
-    InvalidArgument: input byte size mismatch for input 'input_ids' for model 'tensorrt_llm'. Expected 20, got 8
-    InvalidArgument: expected number of inputs between 2 and 60 but got 3 inputs for model 'tensorrt_llm'. Got input(s) ['input_ids','input_lengths','streaming'], but missing required input(s) ['request_output_len']. Please provide all required input(s).
+    InvalidArgument: [request id: 1] inference input 'input_ids' data-type is 'INT64', but model 'tensorrt_llm' expects 'INT32'
+    InvalidArgument: [request id: 1] unexpected shape for input 'input_lengths' for model 'tensorrt_llm'. Expected [-1,1], got [1]. NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape.
+    InvalidArgument: [request id: 1] input byte size mismatch for input 'input_ids' for model 'tensorrt_llm'. Expected 20, got 8
+    InvalidArgument: [request id: 1] expected number of inputs between 2 and 60 but got 3 inputs for model 'tensorrt_llm'. Got input(s) ['input_ids','input_lengths','streaming'], but missing required input(s) ['request_output_len']. Please provide all required input(s).
     Internal: Input tokens are not provided: input 'input_ids' is missing or empty
     Internal: Streaming is only supported if model is deployed using decoupled mode.
     Internal: the maximum number of new tokens must be greater than 0, got 0
@@ -373,7 +373,8 @@ async fn a_final_marker_apart_comes_only_when_asked_for() {
 #[tokio::test]
 async fn a_client_that_goes_away_frees_its_place() {
     let files = Files::new(true, &json!({"max_batch_size": 1}));
-    let server = Running::start(files.options());
+    // Slow enough that the one that went away would still be running.
+    let server = Running::start(SimOptions { speed: 1.0, ..files.options() });
     let mut client = server.client().await;
     let (requests, outgoing) = tokio::sync::mpsc::unbounded_channel();
     requests.send(request("gone", 100, 1900, true)).unwrap();
@@ -480,7 +481,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
                 LLM,
                 "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.9\"",
                 "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.01\"",
-            )
+            );
         }),
         broken(&|f| remove(&f.0.path().join("engine"))),
         broken(&|f| remove(&f.0.path().join("engine/rank0.engine"))),

@@ -35,7 +35,7 @@ async fn a_server_is_asked_who_it_is() {
 async fn waiting_ends_when_the_server_is_ready() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
-    await_ready(&endpoint(&server), Duration::from_secs(60), |_, _| {}, std::future::pending()).await.unwrap();
+    await_ready(&endpoint(&server), Duration::from_mins(1), |_, _| {}, std::future::pending()).await.unwrap();
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn waiting_ends_when_asked_to() {
         assert!(said.contains("refused"), "{said}");
         drop(asked.take());
     };
-    let error = await_ready(&endpoint, Duration::from_secs(60), progress, stopped).await.unwrap_err();
+    let error = await_ready(&endpoint, Duration::from_mins(1), progress, stopped).await.unwrap_err();
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
     assert!(matches!(TritonClient::connect(&endpoint).await, Err(ClientError::Connect { .. })));
 }

@@ -80,8 +80,11 @@ fn row(limits: &Limits) -> String {
         .collect();
     let tokens: u64 = ran.requests.iter().map(|r| r.tokens).sum();
     let pauses: u32 = ran.requests.iter().map(|r| r.pauses).sum();
-    let text: String = ran.requests.iter().enumerate().map(|(id, r)| format!("{id},{},{};", r.first, r.last)).collect();
-    let hash: String = Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let lines: Vec<String> =
+        ran.requests.iter().enumerate().map(|(id, r)| format!("{id},{},{};", r.first, r.last)).collect();
+    let text = lines.concat();
+    let digest: Vec<String> = Sha256::digest(text.as_bytes())[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = digest.concat();
     format!(
         "{:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {} | {pauses} | {hash}",
         tokens as f64 / (ran.end as f64 / 1e9),

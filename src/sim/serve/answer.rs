@@ -67,8 +67,9 @@ impl Answer {
                 let prompt = if whole { prompt.as_slice() } else { &[] };
                 let count = prompt.len() + (to - from) as usize;
                 let mut ids = BytesMut::with_capacity(4 * count);
-                prompt.iter().for_each(|token| ids.put_i32_le(*token));
-                tokens.for_each(|token| ids.put_i32_le(token));
+                for token in prompt.iter().copied().chain(tokens) {
+                    ids.put_i32_le(token);
+                }
                 self.put(&mut response, "output_ids", "INT32", vec![1, 1, count as i64], ids.freeze());
                 let length = Bytes::copy_from_slice(&(count as i32).to_le_bytes());
                 self.put(&mut response, "sequence_length", "INT32", vec![1, 1], length);

@@ -214,12 +214,13 @@ impl Running {
         let mut gone = Vec::new();
         core.finish(|token| {
             shared.tokens.fetch_add(1, Ordering::Relaxed);
+            // Counted before it is said: who has the last token finds it in the statistics.
+            let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let is_heard = jobs.get(&token.id).is_some_and(|job| speak(job, token));
             if token.is_last {
                 if let Some(job) = jobs.remove(&token.id) {
-                    close(*job);
                     inside.fetch_sub(1, Ordering::Relaxed);
-                    let served = shared.served.fetch_add(1, Ordering::Relaxed) + 1;
+                    close(*job);
                     if shared.die_after_requests.is_some_and(|limit| served >= limit) {
                         shared.dead.cancel();
                     }

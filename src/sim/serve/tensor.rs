@@ -34,18 +34,26 @@ impl<'a> Inputs<'a> {
     /// Checks every input and every requested output.
     pub(super) fn check(model: &Model, request: &'a ModelInferRequest) -> Result<Self, Refusal> {
         let has_raw = !request.raw_input_contents.is_empty();
-        if has_raw && request.raw_input_contents.len() != request.inputs.len() {
-            return Err(Refusal::invalid(format!(
-                "expected number of raw inputs {} to match number of inputs {} for model '{}'",
-                request.raw_input_contents.len(),
-                request.inputs.len(),
-                model.name
-            )));
-        }
+        // The order of the checks is the real server's: data, count, then each input by itself.
         for (at, input) in request.inputs.iter().enumerate() {
-            check_one(model, request, input, has_raw.then(|| &request.raw_input_contents[at][..]))?;
+            let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
+            if !is_there && !input.shape.contains(&0) {
+                return Err(Refusal::invalid(format!(
+                    "unable to find data for input tensor '{}' for model '{}' in request.",
+                    input.name, model.name
+                )));
+            }
         }
-        check_missing(model, request)?;
+        check_missing(model, request).map_err(|message| named(request, &message))?;
+        for (at, input) in request.inputs.iter().enumerate() {
+            let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
+                let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
+                return Err(Refusal::invalid(message));
+            };
+            let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
+            check_one(model, known, request, input, raw).map_err(|message| named(request, &message))?;
+        }
+        check_batch(model, request)?;
         for output in &request.outputs {
             if !model.config.output.iter().any(|known| known.name == output.name) {
                 let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
@@ -96,98 +104,107 @@ impl<'a> Inputs<'a> {
     }
 }
 
+/// The real server puts the request's id before what it says about its inputs.
+fn named(request: &ModelInferRequest, message: &str) -> Refusal {
+    let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
+    Refusal::invalid(format!("[request id: {id}] {message}"))
+}
+
 fn check_one(
     model: &Model,
+    known: &ModelInput,
     request: &ModelInferRequest,
     input: &InferInputTensor,
     raw: Option<&[u8]>,
-) -> Result<(), Refusal> {
-    let refuse = |message: String| Err(Refusal::invalid(message));
+) -> Result<(), String> {
     let (name, model_name) = (&input.name, &model.name);
-    let Some(known) = model.config.input.iter().find(|known| known.name == *name) else {
-        return refuse(format!("unexpected inference input '{name}' for model '{model_name}'"));
-    };
     if request.inputs.iter().filter(|other| other.name == *name).count() > 1 {
-        return refuse(format!("input '{name}' already exists in request for model '{model_name}'"));
+        return Err(format!("input '{name}' already exists in request"));
     }
     let expected = wire_name(known.data_type());
     if input.datatype != expected {
         let found = &input.datatype;
-        return refuse(format!(
+        return Err(format!(
             "inference input '{name}' data-type is '{found}', but model '{model_name}' expects '{expected}'"
         ));
     }
     check_shape(model, known, input)?;
     let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
     else {
-        return refuse(format!("input '{name}' for model '{model_name}' is too large"));
+        return Err(format!("input '{name}' for model '{model_name}' is too large"));
     };
     if raw.is_some() && input.contents.is_some() {
-        return refuse(format!(
+        return Err(format!(
             "contents field must not be specified when using raw_input_contents for '{name}' for model '{model_name}'"
         ));
     }
-    let size = width(known.data_type());
-    match (raw, &input.contents, size) {
-        (Some(raw), _, Some(width)) if raw.len() != count * width => refuse(format!(
+    match (raw, &input.contents, width(known.data_type())) {
+        (Some(raw), _, Some(width)) if raw.len() != count.saturating_mul(width) => Err(format!(
             "input byte size mismatch for input '{name}' for model '{model_name}'. Expected {}, got {}",
-            count * width,
+            count.saturating_mul(width),
             raw.len()
         )),
         (Some(raw), _, None) => match elements(raw) {
             Some(found) if found.len() == count => Ok(()),
-            Some(found) => refuse(format!(
-                "expected {count} string(s) for inference input '{name}' for model '{model_name}', got {}",
+            Some(found) => Err(format!(
+                "unexpected number of string elements {} for inference input '{name}' for model '{model_name}', expecting {count}",
                 found.len()
             )),
-            None => refuse(format!("incomplete string data for inference input '{name}' for model '{model_name}'")),
+            None => Err(format!("incomplete string data for inference input '{name}' for model '{model_name}'")),
         },
         (None, contents, _) => {
             let found = contents.as_ref().map_or(0, |contents| length(contents, known.data_type()));
             if found == count {
-                Ok(())
-            } else {
-                refuse(format!(
-                    "unexpected explicit tensor data for input tensor '{name}' for model '{model_name}': expected {count} elements, got {found}"
-                ))
+                return Ok(());
             }
+            Err(format!(
+                "unexpected explicit tensor data for input tensor '{name}' for model '{model_name}': expected {count} elements, got {found}"
+            ))
         }
         _ => Ok(()),
     }
 }
 
 /// The wire shape is `[batch] + dims` when the model batches.
-fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> Result<(), Refusal> {
+fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> Result<(), String> {
     let model_name = &model.name;
     let expected = full_shape(model.config.max_batch_size, &known.dims);
     let fits = input.shape.len() == expected.len()
         && input.shape.iter().zip(&expected).all(|(found, want)| *found >= 0 && (*want == -1 || found == want));
     if !fits {
-        return Err(Refusal::invalid(format!(
-            "unexpected shape for input '{}' for model '{model_name}'. Expected {}, got {}{}",
+        return Err(format!(
+            "unexpected shape for input '{}' for model '{model_name}'. Expected {}, got {}.{}",
             input.name,
             brackets(&expected),
             brackets(&input.shape),
             if model.config.max_batch_size > 0 {
-                ". NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape"
+                " NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape."
             } else {
                 ""
             }
-        )));
+        ));
     }
     let limit = i64::from(model.config.max_batch_size);
     if limit > 0 && input.shape[0] > limit {
-        return Err(Refusal::invalid(format!("inference request batch-size must be <= {limit} for '{model_name}'")));
-    }
-    if limit > 0 && input.shape[0] != 1 {
-        let message =
-            format!("the simulator serves batch size 1 in one request, got {} for '{model_name}'", input.shape[0]);
-        return Err(Refusal { code: Code::Unimplemented, message, by_backend: false });
+        return Err(format!("inference request batch-size must be <= {limit} for '{model_name}'"));
     }
     Ok(())
 }
 
-fn check_missing(model: &Model, request: &ModelInferRequest) -> Result<(), Refusal> {
+/// One request in one message, as the harnesses of the field send them.
+fn check_batch(model: &Model, request: &ModelInferRequest) -> Result<(), Refusal> {
+    let batch =
+        request.inputs.first().and_then(|input| input.shape.first()).filter(|_| model.config.max_batch_size > 0);
+    match batch {
+        Some(batch) if *batch != 1 => {
+            let message = format!("the simulator serves batch size 1 in one request, got {batch} for '{}'", model.name);
+            Err(Refusal { code: Code::Unimplemented, message, by_backend: false })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_missing(model: &Model, request: &ModelInferRequest) -> Result<(), String> {
     let missing: Vec<String> = model
         .config
         .input
@@ -195,20 +212,32 @@ fn check_missing(model: &Model, request: &ModelInferRequest) -> Result<(), Refus
         .filter(|known| !known.optional && !request.inputs.iter().any(|input| input.name == known.name))
         .map(|known| format!("'{}'", known.name))
         .collect();
-    if missing.is_empty() {
+    let required = model.config.input.iter().filter(|known| !known.optional).count();
+    let all = model.config.input.len();
+    let is_counted = (required..=all).contains(&request.inputs.len());
+    if missing.is_empty() && is_counted {
         return Ok(());
     }
-    let required = model.config.input.iter().filter(|known| !known.optional).count();
+    // A wrong name in the place of a required one is reported by the wrong name.
+    let has_stranger =
+        request.inputs.iter().any(|input| !model.config.input.iter().any(|known| known.name == input.name));
+    if is_counted && has_stranger {
+        return Ok(());
+    }
+    let expected = if required == all {
+        format!("{all} inputs")
+    } else {
+        format!("number of inputs between {required} and {all}")
+    };
     let given: Vec<String> = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
-    Err(Refusal::invalid(format!(
-        "expected number of inputs between {required} and {} but got {} inputs for model '{}'. Got input(s) [{}], but \
-         missing required input(s) [{}]. Please provide all required input(s).",
-        model.config.input.len(),
+    Err(format!(
+        "expected {expected} but got {} inputs for model '{}'. Got input(s) [{}], but missing required input(s) [{}]. \
+         Please provide all required input(s).",
         request.inputs.len(),
         model.name,
         given.join(","),
         missing.join(",")
-    )))
+    ))
 }
 
 pub(super) fn full_shape(max_batch_size: i32, dims: &[i64]) -> Vec<i64> {

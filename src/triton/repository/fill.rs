@@ -86,7 +86,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
             Meaning::Parameters(list) => {
-                said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)))
+                said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
             Meaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
             Meaning::Elsewhere => problems.push(problem(
