@@ -60,7 +60,7 @@ pub(super) struct Share {
     /// Time this thread waited for a core, ns; absent where the kernel does not tell.
     pub wait_ns: Option<u64>,
     pub wall_ns: u64,
-    /// Requests that waited because all connections were full.
+    /// How often the next request in line waited because all connections were full.
     pub waited_for_stream: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
