@@ -120,7 +120,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             warmup: 10,
             frontends: 1,
             clients,
-            stall_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_mins(1),
             limits: Limits::default(),
             vocab_size: 32_000,
             end_id: 2,
