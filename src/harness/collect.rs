@@ -138,3 +138,27 @@ impl Collector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_agrees_with_sorted_values_to_three_digits() {
+        let mut pool = Pool::new();
+        let mut other = Pool::new();
+        let values: Vec<u64> = (1..=1_000u64).map(|i| i * i * 1_000).collect();
+        for (position, value) in values.iter().enumerate() {
+            if position.is_multiple_of(2) { pool.add(*value as f64, 1) } else { other.add(*value as f64, 1) }
+        }
+        pool.merge(&other);
+        for p in [0.0, 0.1, 0.5, 0.9, 0.99, 0.999] {
+            let exact = values[(1_000.0 * p) as usize] as f64;
+            let found = pool.percentile(p).unwrap() as f64;
+            assert!((found - exact).abs() <= exact / 1_000.0, "p{p}: {found} is not {exact}");
+        }
+        assert_eq!(pool.range(), Some((1_000, 1_000_000_000)));
+        assert_eq!(pool.count(), 1_000);
+        assert_eq!((Pool::new().percentile(0.5), Pool::new().mean()), (None, None));
+    }
+}

@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
+use super::flight::Live;
 use super::result::Measured;
-use super::worker::{Job, Live, Share};
+use super::worker::{Job, Share};
 use super::{HarnessError, Spec, plan, summary};
 use crate::event::Stop;
 
@@ -50,7 +51,8 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
             schedule: Arc::clone(&schedule),
             clock,
             live: Arc::clone(live),
-            stop: cancel.clone(),
+            // A child each: registering with it takes a lock, which workers must not share.
+            stop: cancel.child_token(),
         })?);
     }
     for member in &mut crew {
@@ -130,7 +132,7 @@ impl Member {
                     Ok(runtime) => runtime,
                     Err(source) => {
                         let what = "no runtime for a worker".to_owned();
-                        let _ = tell_ready.send(Err(HarnessError::File { what, source }));
+                        let _ = tell_ready.send(Err(HarnessError::System { what, source }));
                         return;
                     }
                 };
@@ -151,7 +153,7 @@ impl Member {
                     }
                 });
             })
-            .map_err(|source| HarnessError::File { what: "no thread for a worker".to_owned(), source })?;
+            .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
         Ok(Self { ready, go, share })
     }
 }

@@ -16,7 +16,7 @@ pub enum HarnessError {
     #[error("a load worker ended without a result: {0}")]
     Worker(String),
     #[error("{what}: {source}")]
-    File { what: String, source: std::io::Error },
+    System { what: String, source: std::io::Error },
     #[error("{path} is not a result of this version: {why}")]
     Format { path: String, why: String },
 }

@@ -30,13 +30,13 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<(
         fill(&mut out)?;
         out.flush()
     };
-    write().map_err(|source| HarnessError::File { what: format!("cannot write {}", path.display()), source })
+    write().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
 /// Reads a `result.json`.
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| HarnessError::File { what: format!("cannot read {}", path.display()), source })?;
+        .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
     let wrong = |why: String| HarnessError::Format { path: path.display().to_string(), why };
     let result: RunResult = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
     if result.schema != super::result::SCHEMA {

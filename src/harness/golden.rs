@@ -21,7 +21,7 @@ fn spec(requests: u64) -> Spec {
         warmup: 0,
         frontends: 1,
         clients: 1,
-        stall_timeout: std::time::Duration::from_secs(60),
+        stall_timeout: std::time::Duration::from_mins(1),
         limits: Limits::default(),
         vocab_size: 100,
         end_id: 2,
@@ -136,4 +136,56 @@ fn a_stalled_server_cannot_hide() {
     let curve = &result.curves["e2e"];
     assert_eq!((curve.len(), curve[199]), (200, (2_040.0 - 10.0, 1.0)));
     assert_eq!(result.slices[31].in_flight, 102);
+}
+
+/// Requests issued `late` ms after their time, answered at once in 100 ms.
+fn late_by(late: u64, change: impl FnOnce(&mut Spec)) -> RunResult {
+    let mut spec = spec(200);
+    change(&mut spec);
+    let mut all = Collector::new();
+    for index in 0..200 {
+        let at = index * 10;
+        ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], Ended::Ok);
+    }
+    summarised(&spec, all).result
+}
+
+#[test]
+fn lateness_of_the_client_warns_first_and_then_invalidates() {
+    let verdict = |late| late_by(late, |_| {}).verdict;
+    assert_eq!(verdict(0), crate::event::Verdict::Valid);
+    assert_eq!(verdict(1), crate::event::Verdict::Valid);
+    assert_eq!(verdict(4), crate::event::Verdict::ValidWithWarnings);
+    assert_eq!(verdict(50), crate::event::Verdict::InvalidClient);
+    let offline = late_by(50, |spec| spec.scenario = Scenario::Offline);
+    assert_eq!(offline.verdict, crate::event::Verdict::Valid);
+}
+
+#[test]
+fn the_worst_finding_decides_and_comes_first() {
+    let limit = |spec: &mut Spec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90));
+    let missed = late_by(0, limit);
+    assert_eq!(missed.verdict, crate::event::Verdict::InvalidLoad);
+    let both = late_by(50, limit);
+    assert_eq!(both.verdict, crate::event::Verdict::InvalidClient);
+    let checks: Vec<&str> = both.reasons.iter().map(|reason| reason.check.as_str()).collect();
+    assert_eq!(checks, ["lag", "limits"]);
+}
+
+#[test]
+fn requests_that_vanish_are_noticed() {
+    let mut all = Collector::new();
+    ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], Ended::Ok);
+    let result = summarised(&spec(2), all).result;
+    assert!(!result.counts.conserved);
+    assert!(result.reasons.iter().any(|reason| reason.check == "conservation"));
+    assert_eq!(result.verdict, crate::event::Verdict::InvalidClient);
+}
+
+#[test]
+fn the_headline_says_what_it_counts() {
+    insta::assert_snapshot!(
+        late_by(0, |_| {}).headline(),
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (n=200, from schedule, tokens from output_ids)"
+    );
 }

@@ -158,7 +158,7 @@ fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
     }
     if is_server && result.connections.waited_for_stream > 0 {
         let text = format!(
-            "{} requests waited for a free stream; each connection allows {}: raise triton_num_clients_per_frontend",
+            "arrivals were held back {} times; each connection allows {} streams: raise triton_num_clients_per_frontend",
             result.connections.waited_for_stream,
             result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
         );

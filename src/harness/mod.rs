@@ -17,6 +17,8 @@ mod drive;
 mod error;
 mod exchange;
 mod files;
+mod flight;
+mod greet;
 mod headline;
 mod judge;
 mod link;

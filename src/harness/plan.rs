@@ -27,6 +27,9 @@ pub struct Planned {
     pub output_len: u32,
 }
 
+/// A schedule is kept whole, 16 bytes a request; beyond this something was mistyped.
+const MOST: usize = 50_000_000;
+
 /// Draws the schedule. Errors name what the spec lacks.
 pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
     spec.check()?;
@@ -38,6 +41,9 @@ pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
         let index = index as u64;
         if index >= least && !(is_timed && at_ns < until_ns) {
             break;
+        }
+        if requests.len() == MOST {
+            return Err(HarnessError::Spec(format!("the schedule has more than {MOST} requests")));
         }
         requests.push(Planned {
             at_ns,

@@ -240,7 +240,7 @@ pub struct Connections {
     pub count: u64,
     /// The smallest limit on concurrent streams that a server told; null without one.
     pub max_streams: Option<u64>,
-    /// Requests that waited because every connection was full.
+    /// How often the next request in line waited because every connection was full.
     pub waited_for_stream: u64,
     pub reconnects: u64,
 }

@@ -84,7 +84,7 @@ fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
 }
 
 fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[Record]) -> Counts {
-    let mut counts = Counts { scheduled, issued, lost, in_flight_at_end, ..Counts::default() };
+    let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
     for record in records {
         match &record.ended {
             Ended::Ok => counts.ok += 1,

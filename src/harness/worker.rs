@@ -4,11 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
@@ -16,26 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
-use super::exchange::{Answer, Call, Exchange, ask, code};
+use super::exchange::{Call, Exchange};
+use super::flight::{Flight, Gauge, Live};
+use super::greet::greet;
 use super::link::Link;
 use super::pacer::Pacer;
-use super::record::{Ended, Record};
-use super::{HarnessError, Planned, Scenario, Schedule, Spec, wire};
-use crate::triton::proto::inference::{
-    ModelConfigRequest, ModelConfigResponse, ModelReadyRequest, ModelReadyResponse, ServerReadyRequest,
-};
+use super::record::Ended;
+use super::{HarnessError, Planned, Schedule, Spec, wire};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
-
-/// What others may watch while it runs.
-#[derive(Debug, Default)]
-pub(super) struct Live {
-    pub issued: AtomicU64,
-    pub ended: AtomicU64,
-    pub failed: AtomicU64,
-    pub tokens: AtomicU64,
-}
 
 pub(super) struct Job {
     pub number: usize,
@@ -60,32 +49,11 @@ pub(super) struct Share {
     /// Time this thread waited for a core, ns; absent where the kernel does not tell.
     pub wait_ns: Option<u64>,
     pub wall_ns: u64,
-    /// Requests that waited because all connections were full.
+    /// How often the next request in line waited because all connections were full.
     pub waited_for_stream: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
     pub call: Call,
-}
-
-/// Requests in flight, integrated over time.
-struct Gauge {
-    clock: Clock,
-    now: Cell<u64>,
-    since: Cell<u64>,
-    area: Cell<f64>,
-}
-
-impl Gauge {
-    const fn new(clock: Clock) -> Self {
-        Self { clock, now: Cell::new(0), since: Cell::new(0), area: Cell::new(0.0) }
-    }
-
-    fn change(&self, by: i64) {
-        let at = self.clock.now();
-        self.area.set(self.area.get() + self.now.get() as f64 * (at.saturating_sub(self.since.get())) as f64);
-        self.since.set(at);
-        self.now.set(self.now.get().saturating_add_signed(by));
-    }
 }
 
 /// Connected and warmed up, waiting for the start.
@@ -123,7 +91,7 @@ impl Job {
             .collect();
         let mut call = None;
         for link in &links {
-            let found = self.greet(link).await?;
+            let found = greet(link, &self.spec).await?;
             if *call.get_or_insert(found) != found {
                 let model = self.spec.model.clone();
                 let why = "it streams on one server and not on another".to_owned();
@@ -144,48 +112,8 @@ impl Job {
         if self.number == 0 {
             self.warm_up(&links, call).await?;
         }
-        let pacer = Pacer::new().map_err(|source| HarnessError::File { what: "no timerfd".to_owned(), source })?;
+        let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
         Ok(Prepared { job: self, links, call, pacer, bodies })
-    }
-
-    /// After two calls the server's stream limit has arrived. A server without ModelConfig is taken by scenario.
-    async fn greet(&self, link: &Link) -> Result<Call, HarnessError> {
-        let endpoint = link.authority();
-        link.sender().await.map_err(|why| HarnessError::Connect { endpoint: endpoint.clone(), why })?;
-        let refuse =
-            |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: self.spec.model.clone(), why };
-        let patience = self.spec.stall_timeout;
-        let timed = |method, frame| async move {
-            match tokio::time::timeout(patience, ask(link, method, frame)).await {
-                Ok(result) => result,
-                Err(_) => Err((None, format!("{method} was not answered within {:.1} s", patience.as_secs_f64()))),
-            }
-        };
-        match timed("ServerReady", wire::frame(&ServerReadyRequest {})).await {
-            Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
-            Err((_, why)) => return Err(HarnessError::Connect { endpoint: endpoint.clone(), why }),
-        }
-        let ready = ModelReadyRequest { name: self.spec.model.clone(), ..ModelReadyRequest::default() };
-        match timed("ModelReady", wire::frame(&ready)).await {
-            Ok(answer) if ModelReadyResponse::decode(answer.clone()).is_ok_and(|answer| !answer.ready) => {
-                return Err(refuse("it is not ready".to_owned()));
-            }
-            Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
-            Err((_, why)) => return Err(refuse(why)),
-        }
-        let config = ModelConfigRequest { name: self.spec.model.clone(), ..ModelConfigRequest::default() };
-        match timed("ModelConfig", wire::frame(&config)).await {
-            Ok(answer) => {
-                let answer = ModelConfigResponse::decode(answer).map_err(|e| refuse(e.to_string()))?;
-                let policy = answer.config.and_then(|config| config.model_transaction_policy);
-                Ok(if policy.is_some_and(|policy| policy.decoupled) { Call::Stream } else { Call::Unary })
-            }
-            Err((Some(code::UNIMPLEMENTED), _)) => Ok(match self.spec.scenario {
-                Scenario::Server { .. } => Call::Stream,
-                Scenario::Offline => Call::Unary,
-            }),
-            Err((_, why)) => Err(refuse(why)),
-        }
     }
 
     async fn warm_up(&self, links: &[Rc<Link>], call: Call) -> Result<(), HarnessError> {
@@ -224,7 +152,7 @@ impl Prepared {
     pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
         let Self { job, links, call, pacer, mut bodies } = self;
         let collector = Rc::new(RefCell::new(Collector::new()));
-        let gauge = Rc::new(Gauge::new(job.clock));
+        let gauge = Rc::new(Gauge::default());
         let freed = Rc::new(Notify::new());
         let connected_before: u32 = links.iter().map(|link| link.connects.get()).sum();
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
@@ -236,12 +164,12 @@ impl Prepared {
             .run_until(async {
                 for (index, planned) in job.mine() {
                     let frame = bodies.pop_front().unwrap_or_else(|| job.body(index, planned, call));
-                    let is_waiting_for_arrival = tokio::select! {
+                    let has_come = tokio::select! {
                         biased;
                         () = job.stop.cancelled() => false,
                         waited = pacer.until(job.clock.instant(t0 + planned.at_ns)) => { waited?; true }
                     };
-                    if !is_waiting_for_arrival {
+                    if !has_come {
                         lost += 1;
                         continue;
                     }
@@ -266,8 +194,9 @@ impl Prepared {
                     issued += 1;
                     job.live.issued.fetch_add(1, Ordering::Relaxed);
                     link.in_flight.set(link.in_flight.get() + 1);
-                    gauge.change(1);
-                    let request = One {
+                    let t_issue = job.clock.now();
+                    gauge.change(t_issue, 1);
+                    let flight = Flight {
                         link,
                         index,
                         planned,
@@ -281,9 +210,9 @@ impl Prepared {
                         live: Arc::clone(&job.live),
                         clock: job.clock,
                         stop: job.stop.clone(),
-                        t_issue: job.clock.now(),
+                        t_issue,
                     };
-                    running.spawn_local(request.go());
+                    running.spawn_local(flight.go());
                     while running.try_join_next().is_some() {}
                     // At a standing backlog the loop never waits; let answers be read.
                     tokio::task::yield_now().await;
@@ -292,15 +221,15 @@ impl Prepared {
                 Ok(())
             })
             .await;
-        outcome.map_err(|source| HarnessError::File { what: "timerfd".to_owned(), source })?;
-        gauge.change(0);
+        outcome.map_err(|source| HarnessError::System { what: "timerfd".to_owned(), source })?;
+        gauge.change(job.clock.now(), 0);
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
         let collector = collector.replace(Collector::new());
         Ok(Share {
             issued,
             lost,
-            in_flight_at_end: gauge.now.get(),
-            in_flight_area: gauge.area.get(),
+            in_flight_at_end: gauge.now(),
+            in_flight_area: gauge.area(),
             cpu_ns: thread_cpu().saturating_sub(cpu),
             wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
             wall_ns: job.clock.now().saturating_sub(t0),
@@ -317,70 +246,6 @@ impl Prepared {
 fn least_busy(links: &[Rc<Link>], turn: usize) -> Option<Rc<Link>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
     rotated.filter(|link| link.in_flight.get() < link.max_streams()).min_by_key(|link| link.in_flight.get()).cloned()
-}
-
-/// One request on its way.
-struct One {
-    link: Rc<Link>,
-    index: u64,
-    planned: Planned,
-    frame: Bytes,
-    call: Call,
-    t0: u64,
-    collector: Rc<RefCell<Collector>>,
-    gauge: Rc<Gauge>,
-    freed: Rc<Notify>,
-    spec: Arc<Spec>,
-    live: Arc<Live>,
-    clock: Clock,
-    stop: CancellationToken,
-    t_issue: u64,
-}
-
-impl One {
-    async fn go(self) {
-        let mut chunks = Vec::with_capacity(self.planned.output_len.min(4096) as usize);
-        let Answer { ended, final_marker, t_end } = Exchange {
-            link: &self.link,
-            call: self.call,
-            frame: self.frame,
-            asked_tokens: self.planned.output_len,
-            end_id: self.spec.end_id,
-            clock: self.clock,
-            stall: self.spec.stall_timeout,
-            t_issue: self.t_issue,
-        }
-        .perform(&self.stop, &mut chunks, |ns| self.collector.borrow_mut().backlog.add(ns as f64, 1))
-        .await;
-        self.gauge.change(-1);
-        self.link.in_flight.set(self.link.in_flight.get() - 1);
-        self.freed.notify_one();
-        for chunk in &mut chunks {
-            chunk.t_read = chunk.t_read.saturating_sub(self.t0);
-        }
-        let tokens = chunks.iter().map(|chunk| u64::from(chunk.tokens)).sum();
-        self.live.tokens.fetch_add(tokens, Ordering::Relaxed);
-        self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
-        self.live.ended.fetch_add(1, Ordering::Relaxed);
-        let record = Record {
-            index: self.index,
-            endpoint: self.link.endpoint,
-            input_tokens: self.planned.input_len,
-            asked_tokens: self.planned.output_len,
-            tokens: 0,
-            first_tokens: 0,
-            chunks: 0,
-            final_marker,
-            t_sched: self.planned.at_ns,
-            t_issue: self.t_issue.saturating_sub(self.t0),
-            t_first: None,
-            t_last: None,
-            t_end: t_end.saturating_sub(self.t0),
-            max_gap: 0,
-            ended,
-        };
-        self.collector.borrow_mut().take(record, &chunks);
-    }
 }
 
 fn thread_cpu() -> u64 {
