@@ -59,7 +59,7 @@ fn failure(error: &HarnessError) -> Failure {
         HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
-        HarnessError::Worker(_) | HarnessError::File { .. } | HarnessError::Format { .. } => FailureKind::System,
+        HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
     };
     Failure::new(kind, error.to_string())
 }
