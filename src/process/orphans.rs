@@ -55,7 +55,19 @@ pub fn adopted() -> Vec<i32> {
     if !ADOPTING.load(Ordering::Relaxed) {
         return Vec::new();
     }
-    let mut children = procfs::children();
+    let mut dead = HashSet::new();
+    loop {
+        let children = procfs::children();
+        let known_dead = dead.len();
+        let living = living_strangers(children, &mut dead);
+        // Whoever died since the list was read may have left us children that are not in it.
+        if dead.len() == known_dead {
+            return living;
+        }
+    }
+}
+
+fn living_strangers(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32> {
     if children.is_empty() {
         return children;
     }
@@ -67,16 +79,17 @@ pub fn adopted() -> Vec<i32> {
     };
     let awaited = AWAITED.lock().unwrap_or_else(PoisonError::into_inner);
     children.retain(|pid| {
-        !awaited.contains(pid)
-            && match procfs::stat(*pid) {
-                Some(stat) if stat.zombie => {
-                    if may_reap.is_some() {
-                        let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
-                    }
-                    false
-                }
-                found => found.is_some(),
-            }
+        if awaited.contains(pid) {
+            return false;
+        }
+        if procfs::stat(*pid).is_some_and(|stat| !stat.zombie) {
+            return true;
+        }
+        dead.insert(*pid);
+        if may_reap.is_some() {
+            let _ = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
+        }
+        false
     });
     children
 }

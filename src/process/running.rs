@@ -161,18 +161,16 @@ impl Running {
             let pumping = self.pump.as_ref().is_some_and(|pump| pump.open);
             let readable = tokio::select! {
                 biased;
-                guard = self.pidfd.readable() => match guard {
-                    Ok(mut guard) => {
+                guard = self.pidfd.readable() => {
+                    if let Ok(mut guard) = guard {
                         guard.clear_ready();
-                        true
-                    }
-                    // The runtime is going away: nobody will wake us again.
-                    Err(_) => {
+                    } else {
+                        // The runtime is going away: nobody will wake us again.
                         self.family.signal(Signal::KILL);
                         let _ = self.handle.wait();
-                        true
                     }
-                },
+                    true
+                }
                 () = step(&mut self.pump), if pumping => false,
             };
             if readable {
@@ -266,38 +264,46 @@ struct Pump {
     pipe: Receiver,
     log: File,
     redactor: Redactor,
+    /// Here and not in the futures, which would carry it along wherever they move.
+    buffer: Vec<u8>,
     open: bool,
 }
 
 impl Pump {
     fn new(read: OwnedFd, log: File, secrets: &[String]) -> io::Result<Self> {
-        Ok(Self { pipe: Receiver::from_owned_fd(read)?, log, redactor: Redactor::new(secrets), open: true })
+        Ok(Self {
+            pipe: Receiver::from_owned_fd(read)?,
+            log,
+            redactor: Redactor::new(secrets),
+            buffer: vec![0; CHUNK],
+            open: true,
+        })
     }
 
     async fn step(&mut self) {
-        let mut buffer = [0_u8; CHUNK];
-        match self.pipe.readable().await.and_then(|()| self.pipe.try_read(&mut buffer)) {
+        match self.pipe.readable().await.and_then(|()| self.pipe.try_read(&mut self.buffer)) {
             Ok(0) => self.open = false,
-            Ok(n) => self.write(&buffer[..n]),
+            Ok(n) => self.write(n),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.open = false,
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    /// Moves the first `n` bytes of the buffer on.
+    fn write(&mut self, n: usize) {
+        let bytes = self.buffer.get(..n).unwrap_or_default();
         // A full disk must not stop the command from being waited for; it shows where the stage's result is kept.
         let _ = self.log.write_all(&self.redactor.push(bytes));
     }
 
     /// What is in the pipe now. Reads past the runtime, which may not have heard yet that there is something.
     fn drain(&mut self) {
-        let mut buffer = [0_u8; CHUNK];
         let mut moved = 0;
         while self.open && moved < LAST_WORDS {
-            match rustix::io::read(&self.pipe, &mut buffer) {
+            match rustix::io::read(&self.pipe, &mut self.buffer[..]) {
                 Ok(n) if n > 0 => {
                     moved += n;
-                    self.write(&buffer[..n]);
+                    self.write(n);
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 _ => break,

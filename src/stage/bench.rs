@@ -14,7 +14,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let measuring = harness::run(&spec, &stop, |progress| {
         let mut text = format!("{} of {} answered", progress.ended, progress.scheduled);
         if progress.failed > 0 {
-            text.push_str(&format!(", {} failed", progress.failed));
+            text = format!("{text}, {} failed", progress.failed);
         }
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
     });

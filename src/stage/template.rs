@@ -1,7 +1,7 @@
 //! `template:` — a folder of minijinja templates rendered into files.
 //!
-//! `*.j2` are rendered and lose the suffix; other files are copied. A name that is not given is an error, never an
-//! empty text. The executable bit stays.
+//! `*.j2` are rendered and lose the suffix; other files are copied. Printing a name that is not given is an error, never
+//! an empty text. The executable bit stays.
 
 use std::collections::BTreeSet;
 use std::fs;

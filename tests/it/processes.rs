@@ -265,7 +265,7 @@ async fn in_its_own_process_escapers_are_ended() {
     let dir = folder();
     let exit = run(shell(&dir, "(setsid env -i sleep 1000 &)"), &Stop::new(), |_| {}).await.unwrap();
     let swept = sweep(Duration::from_secs(5)).await;
-    assert_eq!(exit.leftovers.len() + swept.len(), 1);
+    assert!(!exit.leftovers.is_empty() || !swept.is_empty());
     assert_eq!(sweep(Duration::ZERO).await, []);
 }
 

@@ -147,9 +147,9 @@ async fn templates_are_rendered_strictly_and_keep_their_mode() {
     assert_eq!(bench.out("sub/plain"), "{{ not touched }}");
     assert_eq!(fs::metadata(bench.path("out/sub/run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
 
-    let failure = bench.perform(&json!({"template": {"from": "from", "with": {"batch": 8}}})).await.unwrap_err();
+    let failure = bench.perform(&json!({"template": {"from": "from", "with": {"names": ["a"]}}})).await.unwrap_err();
     assert!(failure.what.starts_with("sub/run.sh.j2:2: undefined value"), "{}", failure.what);
-    assert_eq!(failure.hint.unwrap(), "given are: batch");
+    assert_eq!(failure.hint.unwrap(), "given are: names");
 }
 
 /// An engine and a repository in `out`, as earlier stages would leave them.

@@ -22,7 +22,7 @@ pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
         CherryPick::From { url, .. } => Some(url),
         CherryPick::Commit(_) => None,
     }));
-    let hidden: Vec<String> = urls.flat_map(|url| credentials(url)).collect();
+    let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
     errand.hide(hidden);
     let errand = &errand;
     let ask = Asker { errand };

@@ -157,7 +157,7 @@ fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Equal shares of the leased GPUs when they can be divided; all of them for everybody when not.
 fn share(gpus: &[u32], index: usize, servers: usize) -> Vec<u32> {
-    if gpus.len() >= servers && gpus.len() % servers == 0 {
+    if gpus.len() >= servers && gpus.len().is_multiple_of(servers) {
         let size = gpus.len() / servers;
         gpus[index * size..(index + 1) * size].to_vec()
     } else {
