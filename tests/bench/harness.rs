@@ -68,7 +68,7 @@ async fn serve(listener: tokio::net::TcpListener, tokens: usize) {
         let (config, server_ready, model_ready) = (config.clone(), server_ready.clone(), model_ready.clone());
         tokio::spawn(
             hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                .max_concurrent_streams(10_000)
+                .max_concurrent_streams(200)
                 .serve_connection(
                     TokioIo::new(socket),
                     service_fn(move |request: Request<Incoming>| {
