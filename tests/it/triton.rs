@@ -8,7 +8,7 @@ use regatta::sim::{Faults, SimOptions};
 use regatta::triton::{AwaitError, ClientError, TritonClient, await_ready};
 use serde_json::json;
 
-use crate::simulator::{Files, Running, request};
+use crate::simulator::ground::{Files, Running, request};
 
 fn endpoint(server: &Running) -> Endpoint {
     server.address.to_string().parse().unwrap()
