@@ -79,7 +79,8 @@ impl Errand {
         let home = self.project.home.clone();
         let id = run_id();
         let stop = Stop::new();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // One thread: the loop and the tries hand small things to each other all the time, and the cores belong to the stages.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let teller = Teller::start(self.look);
         let signals = runtime.spawn(heed_signals(stop.clone(), teller.send.clone()));
         process::adopt_orphans()?;
