@@ -72,13 +72,12 @@ impl Try {
         let mut working = tokio::spawn(async move { work.perform(lease).await });
         let limit = self.task.timeout.unwrap_or(Duration::MAX);
         let mut late = false;
-        let ended = match tokio::time::timeout(limit, &mut working).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                late = true;
-                stop.gently();
-                working.await
-            }
+        let ended = if let Ok(ended) = tokio::time::timeout(limit, &mut working).await {
+            ended
+        } else {
+            late = true;
+            stop.gently();
+            working.await
         };
         let done = match ended {
             Ok(result) => result,
@@ -108,7 +107,7 @@ impl Try {
 
     fn assignment(&self) -> Result<Assignment, Failure> {
         let needs: BTreeMap<&str, &Made> =
-            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(need).as_str(), made)).collect();
+            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
         let made = |id: &str| needs.get(id).copied();
         let mut inputs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for (name, patterns) in &self.task.inputs {
@@ -137,7 +136,7 @@ impl Try {
         Ok(Assignment { action, inputs, env })
     }
 
-    fn id_of(&self, need: &Need) -> &TaskId {
+    fn id_of(&self, need: Need) -> &TaskId {
         &self.plan.tasks[need.task as usize].id
     }
 
@@ -162,7 +161,7 @@ impl Try {
             {
                 return Err(Failure::new(
                     FailureKind::Refused,
-                    format!("it wrote into the output of {}: {what}", self.id_of(need)),
+                    format!("it wrote into the output of {}: {what}", self.id_of(*need)),
                 )
                 .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
             }
@@ -192,6 +191,7 @@ fn jiff_like(d: Duration) -> String {
 }
 
 /// The record an output was accepted under.
+#[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
 pub(super) fn accept(
     shelf: &Shelf,
     run: &RunId,
