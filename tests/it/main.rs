@@ -1,6 +1,8 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
+mod campaign;
 mod cli;
+mod crash;
 mod diagnostics;
 mod faults;
 mod git;
