@@ -122,5 +122,9 @@ stages:
     world.file("gate", "");
     world.good(&["run", "m"]);
     assert_eq!(world.read("latest/a/out"), "half\nwhole\n");
-    assert_eq!(fs::read_dir(world.path(".regatta/out")).unwrap().count(), 1, "unfinished outputs of killed runs are gone");
+    assert_eq!(
+        fs::read_dir(world.path(".regatta/out")).unwrap().count(),
+        1,
+        "unfinished outputs of killed runs are gone"
+    );
 }
