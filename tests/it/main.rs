@@ -1,5 +1,6 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
+#[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
 mod crash;
