@@ -17,7 +17,9 @@ use crate::process::{self, Warden};
 use crate::report::{Live, Look, Places};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::Stages;
-use crate::store::{Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, ended_well, unfinished};
+use crate::store::{
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, name_run, unfinished,
+};
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
     let begun = Instant::now();
@@ -77,18 +79,18 @@ struct Errand {
 impl Errand {
     fn go(self) -> Result<Exit, Trouble> {
         let home = self.project.home.clone();
-        let id = run_id();
         let stop = Stop::new();
         // One thread: the loop and the tries hand small things to each other all the time, and the cores belong to the stages.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let teller = Teller::start(self.look);
         let signals = runtime.spawn(heed_signals(stop.clone(), teller.send.clone()));
         process::adopt_orphans()?;
-        let Some(lock) = take_lock(&home, &id, &stop, &teller)? else {
+        let Some(lock) = take_lock(&home, &stop, &teller)? else {
             signals.abort();
             teller.close();
             return Ok(Exit::Interrupted);
         };
+        let id = lock.run.clone();
         let crashed = !ended_well(&home);
         let shelf = Arc::new(Shelf::open(&home)?);
         shelf.begin()?;
@@ -159,16 +161,11 @@ impl Errand {
     }
 }
 
-fn run_id() -> RunId {
-    let now = jiff::Zoned::now();
-    RunId::new(format!("{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id()))
-}
-
 /// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
-fn take_lock(home: &Home, id: &RunId, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
+fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
     let mut said = false;
     loop {
-        match Lock::try_take(home, id)? {
+        match Lock::try_take(home, || name_run(home))? {
             Taken::Yes(lock) => return Ok(Some(lock)),
             Taken::No(held) => {
                 if !said {
@@ -192,7 +189,7 @@ fn clear_up_after_crash(home: &Home, id: &RunId, shelf: &Shelf, emit: &Emit) {
         emit(Event::Notice { task: None, text });
     }
     for folder in unfinished(home, shelf) {
-        let _ = std::fs::remove_dir_all(folder);
+        let _ = discard(&folder);
     }
 }
 

@@ -80,3 +80,23 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     symlink(target, &temp).at("link", &temp)?;
     fs::rename(&temp, link).at("publish", link)
 }
+
+/// What a crash between the two steps of a replacement leaves: `<name>.tmp<process id>`.
+pub(super) fn is_half_written(path: &Path) -> bool {
+    path.extension()
+        .and_then(|e| e.to_str()?.strip_prefix("tmp"))
+        .is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Removes a file, a link (not what it leads to) or a folder with all that is in it. It may be gone already.
+pub fn discard(path: &Path) -> Result<(), PathError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
+    }
+}

@@ -1,9 +1,9 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
-#![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
-
 mod architecture;
+mod campaign;
 mod cli;
+mod crash;
 mod diagnostics;
 mod faults;
 mod git;
