@@ -347,7 +347,7 @@ async fn heed_signals(stop: Stop, teller: Sender<Option<Event>>) {
         let why = match asked {
             1 => {
                 stop.gently();
-                "stopping; once more kills what runs"
+                "interrupted; once more kills what runs"
             }
             2 => {
                 stop.now();
