@@ -19,6 +19,7 @@ use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::Stages;
 use crate::store::{
     Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, name_run, unfinished,
+    unfinished_plans,
 };
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
@@ -90,6 +91,9 @@ impl Errand {
             return Ok(Exit::Interrupted);
         };
         let id = lock.run.clone();
+        for plan in unfinished_plans(&home) {
+            let _ = discard(&plan);
+        }
         let crashed = !ended_well(&home);
         let shelf = Arc::new(Shelf::open(&home)?);
         shelf.begin()?;
@@ -136,6 +140,8 @@ impl Errand {
             summary
         })?;
         signals.abort();
+        // An input that is still being read, after somebody asked to stop, must not be waited for.
+        runtime.shutdown_background();
         shelf.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);

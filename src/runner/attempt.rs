@@ -95,8 +95,17 @@ impl Try {
             return Ok((done, None));
         }
         let folder = folder.to_owned();
-        // Hashing a large output is work for a core, not for the loop.
-        tokio::task::block_in_place(|| self.check(&folder)).map(|sealed| (done, Some(sealed)))
+        // Hashing a large output is work for a core, not for the loop. Who asks to stop waits for it, so that what is done is
+        // not lost; who asks twice does not.
+        tokio::select! {
+            checked = tokio::task::spawn_blocking(move || self.check(&folder)) => {
+                let broken = |e| Failure::new(FailureKind::System, format!("its output could not be read: {e}"));
+                Ok((done, Some(checked.map_err(broken)??)))
+            }
+            () = stop.asked_now() => {
+                Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"))
+            }
+        }
     }
 
     fn assignment(&self) -> Result<Assignment, Failure> {
