@@ -75,7 +75,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<Exit, Trouble> {
     }
     let known: Vec<String> = logs_in(&home.run(&newest)).iter().map(|log| name_of(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
-    let hint = hint.map_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned(), |h| h);
+    let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
     Err(Trouble::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
 }
 

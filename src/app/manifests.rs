@@ -64,13 +64,13 @@ pub(super) fn list(global: &Global, request: List) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-pub(super) fn schema(which: SchemaOf) -> Result<Exit, Trouble> {
+pub(super) fn schema(which: SchemaOf) -> Exit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
     };
-    say(&format!("{:#}\n", schema));
-    Ok(Exit::Done)
+    say(&format!("{schema:#}\n"));
+    Exit::Done
 }
 
 /// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.

@@ -50,7 +50,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),
         Job::List(request) => manifests::list(&global, request),
-        Job::Schema(which) => manifests::schema(which),
+        Job::Schema(which) => Ok(manifests::schema(which)),
         Job::Init(request) => manifests::init(&request),
         Job::Status(request) => history::status(&global, request),
         Job::Logs(request) => history::logs(&global, &request),

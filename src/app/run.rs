@@ -81,12 +81,12 @@ impl Errand {
     fn go(self) -> Result<Exit, Trouble> {
         let home = self.project.home.clone();
         let stop = Stop::new();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // One thread: the loop and the tries hand small things to each other all the time, and the cores belong to the stages.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let teller = Teller::start(self.look);
-        let signals = runtime.spawn(heed_signals(stop.clone(), teller.send.clone()));
+        listen_to_signals(stop.clone(), teller.send.clone())?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
-            signals.abort();
             teller.close();
             return Ok(Exit::Interrupted);
         };
@@ -139,7 +139,6 @@ impl Errand {
             }
             summary
         })?;
-        signals.abort();
         // An input that is still being read, after somebody asked to stop, must not be waited for.
         runtime.shutdown_background();
         shelf.sync()?;
@@ -339,11 +338,22 @@ fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
     }
 }
 
-/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest.
-async fn heed_signals(stop: Stop, teller: Sender<Option<Event>>) {
+/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
+/// so that it is heard while the loop reads something large or waits for the lock.
+fn listen_to_signals(stop: Stop, teller: Sender<Option<Event>>) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let [int, term, hup] = {
+        let _inside = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
+    };
+    let streams = [int?, term?, hup?];
+    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, teller)));
+    Ok(())
+}
+
+async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, teller: Sender<Option<Event>>) {
+    let [mut int, mut term, mut hup] = streams;
     for asked in 1.. {
         tokio::select! {
             _ = int.recv() => {}

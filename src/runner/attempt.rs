@@ -12,7 +12,7 @@ use super::run::Emit;
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, PathError, Record, Sealed, Shelf, seal_folder};
+use crate::store::{Digests, Listed, PathError, Record, Sealed, Shelf, list_folder};
 
 /// What a try needs, gathered by the loop.
 pub(super) struct Try {
@@ -72,13 +72,12 @@ impl Try {
         let mut working = tokio::spawn(async move { work.perform(lease).await });
         let limit = self.task.timeout.unwrap_or(Duration::MAX);
         let mut late = false;
-        let ended = match tokio::time::timeout(limit, &mut working).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                late = true;
-                stop.gently();
-                working.await
-            }
+        let ended = if let Ok(ended) = tokio::time::timeout(limit, &mut working).await {
+            ended
+        } else {
+            late = true;
+            stop.gently();
+            working.await
         };
         let done = match ended {
             Ok(result) => result,
@@ -94,23 +93,26 @@ impl Try {
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));
         }
-        let folder = folder.to_owned();
-        // Hashing a large output is work for a core, not for the loop. Who asks to stop waits for it, so that what is done is
-        // not lost; who asks twice does not.
-        tokio::select! {
-            checked = tokio::task::spawn_blocking(move || self.check(&folder)) => {
-                let broken = |e| Failure::new(FailureKind::System, format!("its output could not be read: {e}"));
-                Ok((done, Some(checked.map_err(broken)??)))
+        let listed = self.check(folder)?;
+        // Hashing a large output is work for another core, not for the loop. Who asks to stop waits for it, so that what is
+        // done is not lost; who asks twice does not.
+        let sealed = if listed.is_large() {
+            tokio::select! {
+                sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
+                    .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
+                () = stop.asked_now() => {
+                    return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
+                }
             }
-            () = stop.asked_now() => {
-                Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"))
-            }
-        }
+        } else {
+            listed.seal()
+        };
+        sealed.map(|sealed| (done, Some(sealed))).map_err(|e| system(&e))
     }
 
     fn assignment(&self) -> Result<Assignment, Failure> {
         let needs: BTreeMap<&str, &Made> =
-            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(need).as_str(), made)).collect();
+            self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
         let made = |id: &str| needs.get(id).copied();
         let mut inputs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for (name, patterns) in &self.task.inputs {
@@ -139,12 +141,12 @@ impl Try {
         Ok(Assignment { action, inputs, env })
     }
 
-    fn id_of(&self, need: &Need) -> &TaskId {
+    fn id_of(&self, need: Need) -> &TaskId {
         &self.plan.tasks[need.task as usize].id
     }
 
-    /// After the work: outputs are there, inputs and upstream outputs are what they were, and then the folder is hashed.
-    fn check(&self, folder: &std::path::Path) -> Result<Sealed, Failure> {
+    /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
+    fn check(&self, folder: &std::path::Path) -> Result<Listed, Failure> {
         let missing: Vec<&str> =
             self.task.outputs.iter().map(String::as_str).filter(|name| !folder.join(name).exists()).collect();
         if !missing.is_empty() {
@@ -164,12 +166,12 @@ impl Try {
             {
                 return Err(Failure::new(
                     FailureKind::Refused,
-                    format!("it wrote into the output of {}: {what}", self.id_of(need)),
+                    format!("it wrote into the output of {}: {what}", self.id_of(*need)),
                 )
                 .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
             }
         }
-        seal_folder(folder).map_err(|e| system(&e))
+        list_folder(folder).map_err(|e| system(&e))
     }
 }
 
@@ -194,6 +196,7 @@ fn jiff_like(d: Duration) -> String {
 }
 
 /// The record an output was accepted under.
+#[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
 pub(super) fn accept(
     shelf: &Shelf,
     run: &RunId,

@@ -94,6 +94,7 @@ struct Runner<W> {
 }
 
 /// Runs a plan to its end. The caller holds the project's lock and has called [`Shelf::begin`].
+#[expect(clippy::too_many_arguments, reason = "everything that a run is made of, once")]
 pub async fn run<W: Work>(
     plan: Arc<Plan>,
     work: Arc<W>,
@@ -369,7 +370,7 @@ impl<W: Work> Runner<W> {
         let task = Arc::clone(self.task(ix));
         let Tried { result, folder, seconds } = tried;
         if task.lifetime == Lifetime::Service {
-            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
+            return self.take_service_end(ix, &running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let result = result.and_then(|(done, sealed)| {
@@ -456,7 +457,7 @@ impl<W: Work> Runner<W> {
     fn take_service_end(
         &mut self,
         ix: Ix,
-        running: Running,
+        running: &Running,
         result: Result<(), Box<Failure>>,
         folder: Option<PathBuf>,
         seconds: f64,

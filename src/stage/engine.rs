@@ -212,7 +212,7 @@ fn text(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn engine(change: Value) -> Engine {
+    fn engine(change: &Value) -> Engine {
         let mut engine = serde_json::json!({
             "backend": "tensorrt_llm", "precision": "fp8", "tensor_parallelism": 2,
             "checkpoint": "/models/llama", "trtllm": "/src/trtllm",
@@ -229,7 +229,7 @@ mod tests {
         serde_json::from_value(engine).unwrap()
     }
 
-    fn lines(change: Value) -> String {
+    fn lines(change: &Value) -> String {
         match engine_commands(&engine(change), Path::new("CKPT"), Path::new("OUT")) {
             Ok(commands) => commands.iter().map(|argv| argv.join(" ")).collect::<Vec<_>>().join("\n"),
             Err(error) => error,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn fp8_is_quantized_and_built() {
-        insta::assert_snapshot!(lines(serde_json::json!({})), @r"
+        insta::assert_snapshot!(lines(&serde_json::json!({})), @r"
         python3 /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir CKPT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024
         trtllm-build --checkpoint_dir CKPT --output_dir OUT --workers 2 --max_batch_size 1024 --max_num_tokens 1536 --use_fp8_context_fmha enable --fast_build
         ");
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn sixteen_bits_are_converted() {
         let change = serde_json::json!({"precision": "bf16", "tensor_parallelism": 1, "checkpoint_flags": {}, "build_flags": {}});
-        insta::assert_snapshot!(lines(change), @r"
+        insta::assert_snapshot!(lines(&change), @r"
         python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
         trtllm-build --checkpoint_dir CKPT --output_dir OUT
         ");
@@ -256,12 +256,12 @@ mod tests {
     #[test]
     fn what_other_keys_decide_is_refused() {
         let change = serde_json::json!({"checkpoint_flags": {"qformat": "fp8"}});
-        assert_eq!(lines(change), "`checkpoint_flags.qformat` may not be given: precision decides it");
+        assert_eq!(lines(&change), "`checkpoint_flags.qformat` may not be given: precision decides it");
         let change = serde_json::json!({"build_flags": {"tensor_parallelism": 2}});
-        assert_eq!(lines(change), "`build_flags.tensor_parallelism` may not be given: tensor_parallelism decides it");
+        assert_eq!(lines(&change), "`build_flags.tensor_parallelism` may not be given: tensor_parallelism decides it");
         let change = serde_json::json!({"trtllm": null});
-        assert_eq!(lines(change), "`trtllm` is needed to build an engine with TensorRT-LLM");
+        assert_eq!(lines(&change), "`trtllm` is needed to build an engine with TensorRT-LLM");
         let change = serde_json::json!({"precision": "int8"});
-        assert_eq!(lines(change), "the precision `int8` is none of fp16, bf16, fp8, fp4");
+        assert_eq!(lines(&change), "the precision `int8` is none of fp16, bf16, fp8, fp4");
     }
 }

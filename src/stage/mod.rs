@@ -1,9 +1,7 @@
 //! What each kind of task does: one closed enum, one `match`.
 //!
-//! A stage gets a [`Lease`](crate::runner::Lease) and fills its output folder. It knows nothing of keys, of other
+//! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
-
-#![allow(clippy::result_large_err, reason = "a failure is told once and may be as large as it needs to be")]
 
 mod bench;
 mod engine;

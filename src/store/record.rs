@@ -67,7 +67,7 @@ impl Record {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
-    Record(Record),
+    Record(Box<Record>),
     /// Everything above was synced to disk.
     Synced,
 }
@@ -88,7 +88,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<Record>, u64), PathError> {
         rest = &tail[1..];
         let Some(json) = super::journal::unseal(line) else { continue };
         match serde_json::from_slice(json) {
-            Ok(Line::Record(record)) => records.push(record),
+            Ok(Line::Record(record)) => records.push(*record),
             Ok(Line::Synced) => synced = records.len(),
             Err(_) => {}
         }

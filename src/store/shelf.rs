@@ -149,6 +149,7 @@ impl Shelf {
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
     /// goes away, so that paths that others wrote down stay true; then the second value is true.
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
     pub fn accept(
         &self,
         run: &RunId,
@@ -303,7 +304,7 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        record::append(file, &Line::Record(Record::clone(&record)), &path)?;
+        record::append(file, &Line::Record(Box::new(Record::clone(&record))), &path)?;
         self.unsynced = true;
         self.lines += 1;
         self.remember(record);
@@ -323,7 +324,7 @@ impl Inner {
         });
         let mut bytes = Vec::new();
         for record in &live {
-            let json = serde_json::to_vec(&Line::Record(Record::clone(record)))
+            let json = serde_json::to_vec(&Line::Record(Box::new(Record::clone(record))))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;
             bytes.extend(super::journal::seal(&json));

@@ -70,7 +70,7 @@ impl Stamp {
         })
     }
 
-    #[expect(clippy::unnecessary_cast, clippy::useless_conversion, reason = "the fields differ between platforms")]
+    #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]
     fn read(s: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(s.st_mode) {
             FileType::RegularFile if Mode::from_raw_mode(s.st_mode).contains(Mode::XUSR) => Kind::Program,

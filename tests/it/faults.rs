@@ -234,7 +234,7 @@ stages:
 #[test]
 fn daemon_a_background_process_is_ended_and_named_and_holds_nothing_up() {
     let world = World::with(
-        r#"
+        r"
 stages:
   group:
     shell: |
@@ -244,7 +244,7 @@ stages:
     shell: |
       setsid sh -c 'setsid sleep 1000 &' &
       echo done > out
-"#,
+",
     );
     let ended = world.good(&["run", "m"]);
     ended.says("left a background process running").says("sleep 1000");

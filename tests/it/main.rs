@@ -1,5 +1,6 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
+mod architecture;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;

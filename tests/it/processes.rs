@@ -118,7 +118,7 @@ async fn the_hard_stop_does_not_wait_for_the_grace() {
     let dir = folder();
     let stop = Stop::new();
     let command =
-        shell(&dir, "trap '' TERM; echo up > up; while :; do sleep 1000; done").grace(Duration::from_secs(3600));
+        shell(&dir, "trap '' TERM; echo up > up; while :; do sleep 1000; done").grace(Duration::from_hours(1));
     let (exit, ()) = tokio::join!(run(command, &stop, |_| {}), async {
         line_in(&dir.path().join("up")).await;
         stop.gently();
@@ -247,7 +247,7 @@ async fn in_its_own_process_escapers_are_ended() {
     // What one command left must not be blamed on another that ends while the first still runs.
     let dir = folder();
     let other = folder();
-    let patient = r#"(setsid sh -c 'echo $$ > daemon; exec sleep 1000' &); while ! [ -e go ]; do sleep 0.01; done"#;
+    let patient = r"(setsid sh -c 'echo $$ > daemon; exec sleep 1000' &); while ! [ -e go ]; do sleep 0.01; done";
     let stop = Stop::new();
     let (first, second) = tokio::join!(run(shell(&dir, patient), &stop, |_| {}), async {
         let daemon = {

@@ -146,7 +146,7 @@ impl Ended {
 /// Waits for something that another process does.
 #[track_caller]
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !is() {
         assert!(Instant::now() < deadline, "waited a minute for {what}");
         std::thread::sleep(Duration::from_millis(2));
