@@ -94,11 +94,16 @@ impl Try {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
-        // Hashing a large output is work for another core, not for the loop.
+        // Hashing a large output is work for another core, not for the loop. Who asks to stop waits for it, so that what is
+        // done is not lost; who asks twice does not.
         let sealed = if listed.is_large() {
-            tokio::task::spawn_blocking(|| listed.seal())
-                .await
-                .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?
+            tokio::select! {
+                sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
+                    .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
+                () = stop.asked_now() => {
+                    return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
+                }
+            }
         } else {
             listed.seal()
         };

@@ -81,11 +81,9 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     fs::rename(&temp, link).at("publish", link)
 }
 
-/// What a crash between the two steps of a replacement leaves: `<name>.tmp<process id>`.
-pub(super) fn is_half_written(path: &Path) -> bool {
-    path.extension()
-        .and_then(|e| e.to_str()?.strip_prefix("tmp"))
-        .is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
+/// What a crash between the two steps of a replacement leaves is `<name>.tmp<process id>`: which process that was.
+pub(super) fn half_written_by(path: &Path) -> Option<u32> {
+    path.extension()?.to_str()?.strip_prefix("tmp")?.parse().ok()
 }
 
 /// Removes a file, a link (not what it leads to) or a folder with all that is in it. It may be gone already.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::durable::{PathError, discard, is_half_written};
+use super::durable::{PathError, discard, half_written_by};
 use super::{Home, Shelf, runs};
 use crate::event::TaskId;
 
@@ -66,10 +66,20 @@ pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
     for (folder, depth) in replaced.chain([(home.latest(), usize::MAX)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
-        found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| is_half_written(path)));
+        found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }
     found.sort();
     found
+}
+
+/// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
+/// tells of such a crash.
+pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
+    let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
+    items
+        .map(|item| item.path())
+        .filter(|path| half_written_by(path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
+        .collect()
 }
 
 /// The folders of each task's newest `keep` outputs.

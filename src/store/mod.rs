@@ -49,7 +49,7 @@ mod stamp;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{PathError, discard, point};
 pub use explain::explain;
-pub use gc::{Garbage, garbage, remove, unfinished};
+pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;
 pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};

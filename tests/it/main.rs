@@ -1,6 +1,7 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
 mod architecture;
+#[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
 mod crash;
@@ -9,9 +10,11 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod lifecycle;
 mod processes;
 mod report;
 mod scripted;
+mod services;
 mod simulator;
 mod stages;
 mod triton;
