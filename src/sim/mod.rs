@@ -10,6 +10,6 @@ mod serve;
 mod timing;
 
 pub use self::core::{Arrival, Chunking, Limits, Policy, Ran, Served, Unfit, simulate};
-pub use engine::{EngineSpec, RankFile, SimEngineError, write as write_engine};
+pub use engine::{EngineSpec, RankFile, SimEngineError, simulated, write as write_engine};
 pub use serve::{Faults, ServeError, SimOptions, serve, token};
 pub use timing::{Coefficients, Gpu, Memory, Model, Precision};

@@ -9,6 +9,7 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod manual;
 mod processes;
 mod report;
 mod scripted;
