@@ -43,7 +43,7 @@ fn lock(home: &Home) -> Result<Option<Lock>, Trouble> {
     if !home.state().exists() {
         return Ok(None);
     }
-    match Lock::try_take(home, &RunId::new("cleaning"))? {
+    match Lock::try_take(home, || RunId::new("cleaning"))? {
         Taken::Yes(lock) => Ok(Some(lock)),
         Taken::No(held) => {
             let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));

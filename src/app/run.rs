@@ -17,7 +17,10 @@ use crate::process::{self, Warden};
 use crate::report::{Live, Look, Places};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::Stages;
-use crate::store::{Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, ended_well, unfinished};
+use crate::store::{
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, name_run, unfinished,
+    unfinished_plans,
+};
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
     let begun = Instant::now();
@@ -77,17 +80,20 @@ struct Errand {
 impl Errand {
     fn go(self) -> Result<Exit, Trouble> {
         let home = self.project.home.clone();
-        let id = run_id();
         let stop = Stop::new();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // One thread: the loop and the tries hand small things to each other all the time, and the cores belong to the stages.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let teller = Teller::start(self.look);
-        let signals = runtime.spawn(heed_signals(stop.clone(), teller.send.clone()));
+        listen_to_signals(stop.clone(), teller.send.clone())?;
         process::adopt_orphans()?;
-        let Some(lock) = take_lock(&home, &id, &stop, &teller)? else {
-            signals.abort();
+        let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
             return Ok(Exit::Interrupted);
         };
+        let id = lock.run.clone();
+        for plan in unfinished_plans(&home) {
+            let _ = discard(&plan);
+        }
         let crashed = !ended_well(&home);
         let shelf = Arc::new(Shelf::open(&home)?);
         shelf.begin()?;
@@ -133,7 +139,8 @@ impl Errand {
             }
             summary
         })?;
-        signals.abort();
+        // An input that is still being read, after somebody asked to stop, must not be waited for.
+        runtime.shutdown_background();
         shelf.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
@@ -158,16 +165,11 @@ impl Errand {
     }
 }
 
-fn run_id() -> RunId {
-    let now = jiff::Zoned::now();
-    RunId::new(format!("{}-{}", now.strftime("%Y%m%d-%H%M%S"), std::process::id()))
-}
-
 /// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
-fn take_lock(home: &Home, id: &RunId, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
+fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
     let mut said = false;
     loop {
-        match Lock::try_take(home, id)? {
+        match Lock::try_take(home, || name_run(home))? {
             Taken::Yes(lock) => return Ok(Some(lock)),
             Taken::No(held) => {
                 if !said {
@@ -191,7 +193,7 @@ fn clear_up_after_crash(home: &Home, id: &RunId, shelf: &Shelf, emit: &Emit) {
         emit(Event::Notice { task: None, text });
     }
     for folder in unfinished(home, shelf) {
-        let _ = std::fs::remove_dir_all(folder);
+        let _ = discard(&folder);
     }
 }
 
@@ -336,11 +338,22 @@ fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
     }
 }
 
-/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest.
-async fn heed_signals(stop: Stop, teller: Sender<Option<Event>>) {
+/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
+/// so that it is heard while the loop reads something large or waits for the lock.
+fn listen_to_signals(stop: Stop, teller: Sender<Option<Event>>) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [Ok(mut int), Ok(mut term), Ok(mut hup)] = kinds.map(signal) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let [int, term, hup] = {
+        let _inside = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
+    };
+    let streams = [int?, term?, hup?];
+    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, teller)));
+    Ok(())
+}
+
+async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, teller: Sender<Option<Event>>) {
+    let [mut int, mut term, mut hup] = streams;
     for asked in 1.. {
         tokio::select! {
             _ = int.recv() => {}
@@ -350,7 +363,7 @@ async fn heed_signals(stop: Stop, teller: Sender<Option<Event>>) {
         let why = match asked {
             1 => {
                 stop.gently();
-                "stopping; once more kills what runs"
+                "interrupted; once more kills what runs"
             }
             2 => {
                 stop.now();

@@ -37,7 +37,7 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// A run's name: local start time and process, `20261120-224301-4711`. Sorts by time.
+/// A run's name: local start time and process, `20261120-224301.017-4711`. Sorts by time (`store::name_run`).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunId(Arc<str>);
 

@@ -12,7 +12,7 @@ use super::run::Emit;
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, PathError, Record, Sealed, Shelf, seal_folder};
+use crate::store::{Digests, Listed, PathError, Record, Sealed, Shelf, list_folder};
 
 /// What a try needs, gathered by the loop.
 pub(super) struct Try {
@@ -93,9 +93,21 @@ impl Try {
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));
         }
-        let folder = folder.to_owned();
-        // Hashing a large output is work for a core, not for the loop.
-        tokio::task::block_in_place(|| self.check(&folder)).map(|sealed| (done, Some(sealed)))
+        let listed = self.check(folder)?;
+        // Hashing a large output is work for another core, not for the loop. Who asks to stop waits for it, so that what is
+        // done is not lost; who asks twice does not.
+        let sealed = if listed.is_large() {
+            tokio::select! {
+                sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
+                    .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
+                () = stop.asked_now() => {
+                    return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
+                }
+            }
+        } else {
+            listed.seal()
+        };
+        sealed.map(|sealed| (done, Some(sealed))).map_err(|e| system(&e))
     }
 
     fn assignment(&self) -> Result<Assignment, Failure> {
@@ -133,8 +145,8 @@ impl Try {
         &self.plan.tasks[need.task as usize].id
     }
 
-    /// After the work: outputs are there, inputs and upstream outputs are what they were, and then the folder is hashed.
-    fn check(&self, folder: &std::path::Path) -> Result<Sealed, Failure> {
+    /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
+    fn check(&self, folder: &std::path::Path) -> Result<Listed, Failure> {
         let missing: Vec<&str> =
             self.task.outputs.iter().map(String::as_str).filter(|name| !folder.join(name).exists()).collect();
         if !missing.is_empty() {
@@ -159,7 +171,7 @@ impl Try {
                 .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
             }
         }
-        seal_folder(folder).map_err(|e| system(&e))
+        list_folder(folder).map_err(|e| system(&e))
     }
 }
 

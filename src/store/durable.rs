@@ -80,3 +80,21 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     symlink(target, &temp).at("link", &temp)?;
     fs::rename(&temp, link).at("publish", link)
 }
+
+/// What a crash between the two steps of a replacement leaves is `<name>.tmp<process id>`: which process that was.
+pub(super) fn half_written_by(path: &Path) -> Option<u32> {
+    path.extension()?.to_str()?.strip_prefix("tmp")?.parse().ok()
+}
+
+/// Removes a file, a link (not what it leads to) or a folder with all that is in it. It may be gone already.
+pub fn discard(path: &Path) -> Result<(), PathError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
+        _ => Ok(()),
+    }
+}

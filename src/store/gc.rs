@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::durable::{At as _, PathError};
+use super::durable::{PathError, discard, half_written_by};
 use super::{Home, Shelf, runs};
 use crate::event::TaskId;
 
@@ -42,7 +42,8 @@ pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec
     found
 }
 
-/// Output folders of tries that a crash cut off: no record names them, nobody was shown them, nothing continues in them.
+/// What a crash cut off: files and links that were being replaced, and output folders of tries that did not end (no record
+/// names them, nobody was shown them, nothing continues in them).
 pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
     let named = shelf.named_folders();
     let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
@@ -62,8 +63,23 @@ pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
         })
         .map(|item| item.path())
         .collect();
+    let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
+    for (folder, depth) in replaced.chain([(home.latest(), usize::MAX)]) {
+        let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
+        found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
+    }
     found.sort();
     found
+}
+
+/// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
+/// tells of such a crash.
+pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
+    let items = fs::read_dir(home.plans()).into_iter().flatten().flatten();
+    items
+        .map(|item| item.path())
+        .filter(|path| half_written_by(path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
+        .collect()
 }
 
 /// The folders of each task's newest `keep` outputs.
@@ -94,11 +110,7 @@ pub fn remove(home: &Home, shelf: &Shelf, garbage: &[Garbage]) -> Result<(), Pat
     let keep = shelf.named_folders().into_iter().filter(|f| !gone.contains(f)).collect();
     shelf.forget(&keep)?;
     for item in garbage {
-        let removed = if item.path.is_dir() { fs::remove_dir_all(&item.path) } else { fs::remove_file(&item.path) };
-        match removed {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e).at("remove", &item.path),
-            _ => {}
-        }
+        discard(&item.path)?;
     }
     Ok(())
 }

@@ -92,6 +92,25 @@ pub fn runs(home: &Home) -> Vec<RunId> {
     names.into_iter().filter(|n| home.runs().join(n).join("journal.jsonl").is_file()).map(RunId::new).collect()
 }
 
+/// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
+/// clock did meanwhile, because the last name is how a crash is noticed. For who holds the lock.
+pub fn name_run(home: &Home) -> RunId {
+    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
+    name_after(last_run(home), &now)
+}
+
+fn name_after(last: Option<RunId>, now: &str) -> RunId {
+    let pid = std::process::id();
+    let name = RunId::new(format!("{now}-{pid}"));
+    match last {
+        Some(last) if last >= name => {
+            let time = last.as_str().rsplit_once('-').map_or(last.as_str(), |(time, _)| time);
+            RunId::new(format!("{time}~-{pid}"))
+        }
+        _ => name,
+    }
+}
+
 pub fn last_run(home: &Home) -> Option<RunId> {
     runs(home).pop()
 }
@@ -131,6 +150,18 @@ mod tests {
             assert_eq!(read.corrupt, None);
             assert_eq!(read.torn, cut > 0 && whole[cut - 1] != b'\n');
         }
+    }
+
+    #[test]
+    fn a_run_sorts_after_the_one_before_it_even_when_the_clock_went_back() {
+        let mut last = None;
+        for now in ["20261025-025959.999", "20261025-020000.000", "20261025-020000.000", "20261025-030000.000"] {
+            let name = name_after(last.clone(), now);
+            assert!(Some(&name) > last.as_ref(), "{name} after {last:?}");
+            last = Some(name);
+        }
+        let older = RunId::new("20261025-030000-999999");
+        assert!(name_after(Some(older.clone()), "20261025-030000.001") > older, "names without milliseconds, too");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Lock {
     file: File,
     /// The filesystem cannot lock: two runs at once would not see each other.
     pub unprotected: bool,
+    /// Who has it now.
+    pub run: RunId,
 }
 
 /// What became of a try.
@@ -37,8 +39,8 @@ pub enum Taken {
 }
 
 impl Lock {
-    /// Never waits.
-    pub fn try_take(home: &Home, run: &RunId) -> Result<Taken, PathError> {
+    /// Never waits. `name` is asked only when the lock has been taken, so that names of runs follow the order of runs.
+    pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<Taken, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
         let mut file =
@@ -53,11 +55,12 @@ impl Lock {
             Err(TryLockError::Error(e)) if e.kind() == std::io::ErrorKind::Unsupported => true,
             Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
         };
+        let run = name();
         let held = Held { run: run.to_string(), pid: std::process::id() };
         file.set_len(0).at("write", &path)?;
         file.rewind().at("write", &path)?;
         file.write_all(&serde_json::to_vec(&held).unwrap_or_default()).at("write", &path)?;
-        Ok(Taken::Yes(Self { file, unprotected }))
+        Ok(Taken::Yes(Self { file, unprotected, run }))
     }
 
     /// Who holds the lock now, if anybody does. Takes it for an instant if it is free.

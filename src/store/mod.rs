@@ -47,14 +47,14 @@ mod shelf;
 mod stamp;
 
 pub use digests::{Digests, InputError, InputState};
-pub use durable::{PathError, point};
+pub use durable::{PathError, discard, point};
 pub use explain::explain;
-pub use gc::{Garbage, garbage, remove, unfinished};
+pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;
-pub use journal::{Journal, ReadJournal, ended_well, last_run, read_journal, runs};
+pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
 pub use lock::{Held, Lock, Taken};
-pub use outputs::{Sealed, seal_folder};
+pub use outputs::{Listed, Sealed, list_folder};
 pub use plans::{Compiler, Origins, Rest};
 pub use record::Record;
 pub use shelf::{Look, Shelf};

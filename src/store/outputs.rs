@@ -30,27 +30,48 @@ pub struct Sealed {
     pub entries: Vec<Entry>,
 }
 
-/// Hashes everything in `folder`. Links are taken as they are, not followed. `.git` is left out: two clones of one
+/// What is in a folder, not yet hashed.
+#[derive(Debug)]
+pub struct Listed {
+    folder: PathBuf,
+    entries: Vec<Entry>,
+}
+
+/// Lists everything in `folder`. Links are taken as they are, not followed. `.git` is left out: two clones of one
 /// revision hold the same files and different indexes, logs and packs, and `git status` rewrites the index.
-pub fn seal_folder(folder: &Path) -> Result<Sealed, PathError> {
+pub fn list_folder(folder: &Path) -> Result<Listed, PathError> {
     let mut entries = Vec::new();
     list(folder, Path::new(""), &mut entries)?;
-    let mut h = Hasher::new();
-    for entry in &mut entries {
-        let path = folder.join(&entry.path);
-        entry.digest = match entry.stamp.kind {
-            Kind::Folder => None,
-            Kind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
-            _ => {
-                let (digest, stamp) = hash_file(&path)?;
-                entry.stamp = stamp;
-                Some(digest)
-            }
-        };
-        h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
-        h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
+    Ok(Listed { folder: folder.to_owned(), entries })
+}
+
+impl Listed {
+    /// Hashing it takes so long that it should not be done on the way.
+    pub fn is_large(&self) -> bool {
+        let bytes: u64 = self.entries.iter().map(|entry| entry.stamp.size).sum();
+        bytes > 4 << 20 || self.entries.len() > 256
     }
-    Ok(Sealed { digest: h.finish(), entries })
+
+    /// Hashes names, kinds and contents.
+    pub fn seal(self) -> Result<Sealed, PathError> {
+        let Self { folder, mut entries } = self;
+        let mut h = Hasher::new();
+        for entry in &mut entries {
+            let path = folder.join(&entry.path);
+            entry.digest = match entry.stamp.kind {
+                Kind::Folder => None,
+                Kind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
+                _ => {
+                    let (digest, stamp) = hash_file(&path)?;
+                    entry.stamp = stamp;
+                    Some(digest)
+                }
+            };
+            h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
+            h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
+        }
+        Ok(Sealed { digest: h.finish(), entries })
+    }
 }
 
 /// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.
@@ -126,7 +147,7 @@ pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since
     if !suspicious {
         return Since::Same;
     }
-    let now = match seal_folder(folder) {
+    let now = match list_folder(folder).and_then(Listed::seal) {
         Ok(now) => now.entries,
         Err(e) => return Since::Changed(format!("its output cannot be read: {e}")),
     };

@@ -3,16 +3,21 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+#[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
+mod campaign;
 mod cli;
+mod crash;
 mod diagnostics;
 mod faults;
 mod git;
 mod harness;
 mod language;
+mod lifecycle;
 mod manual;
 mod processes;
 mod report;
 mod scripted;
+mod services;
 mod simulator;
 mod stages;
 mod triton;

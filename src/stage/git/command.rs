@@ -64,7 +64,7 @@ impl Asker<'_> {
             .set("SSH_ASKPASS", "")
             .set("GIT_CONFIG_NOSYSTEM", "1")
             .set("LC_ALL", "C");
-        if std::env::var_os("GIT_SSH_COMMAND").is_none() {
+        if ["GIT_SSH_COMMAND", "GIT_SSH"].iter().all(|name| std::env::var_os(name).is_none()) {
             command = command.set("GIT_SSH_COMMAND", "ssh -oBatchMode=yes");
         }
         for (name, value) in IDENTITY {

@@ -1,0 +1,480 @@
+//! A run from its first to its last moment: interrupted in each phase, retried, chosen from, limited, asked about, cleaned up.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use pretty_assertions::assert_eq;
+use regatta::event::Event;
+use regatta::store::{last_run, read_journal};
+
+use crate::campaign::{home, nobody_left};
+use crate::world::{Ended, World, signal, until};
+
+fn world(manifest: &str) -> World {
+    let mut world = World::with(manifest);
+    let folder = world.path("");
+    world.env("W", folder);
+    world
+}
+
+/// Starts a run whose events go to a file, line by line.
+fn watched(world: &World, words: &[&str]) -> Child {
+    let mut all = vec!["run", "m", "--events", "jsonl"];
+    all.extend(words);
+    let events = fs::File::create(world.path("events")).unwrap();
+    world.command(&all).stdout(events).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn await_event(world: &World, what: &str) {
+    until(what, || world.read("events").lines().any(|line| line.contains(what)));
+}
+
+fn journal(world: &World) -> Vec<Event> {
+    let home = home(world);
+    read_journal(&home.run(&last_run(&home).unwrap()).join("journal.jsonl")).unwrap().events
+}
+
+const GATED: &str = r#"
+stages:
+  a:
+    shell: |
+      touch "$W/started"
+      while [ ! -e "$W/gate" ]; do sleep 0.02; done
+      echo a > out
+"#;
+
+// ── Ctrl-C ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+#[test]
+fn ctrl_c_while_waiting_for_another_run_leaves_that_run_alone() {
+    let world = world(GATED);
+    let first = world.start(&["run", "m"]);
+    world.await_file("started");
+    let second = watched(&world, &[]);
+    await_event(&world, r#""event":"waiting""#);
+    signal(&second, "INT");
+    assert_eq!(Ended::of(second).code, 130);
+    world.file("gate", "");
+    assert_eq!(Ended::of(first).code, 0);
+    assert_eq!(world.read("latest/a/out"), "a\n");
+}
+
+#[test]
+fn ctrl_c_while_a_large_input_is_read_does_not_wait_for_its_end() {
+    let world = world("stages:\n  a: { inputs: { big: big }, shell: 'echo a > out' }\n");
+    // A hole of 8 TB: nobody reads that to its end while somebody waits.
+    fs::File::create(world.path("big")).unwrap().set_len(8 << 40).unwrap();
+    let run = world.start(&["run", "m"]);
+    let maps = format!("/proc/{}/maps", run.id());
+    until("the input to be read", || fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("/big")));
+    signal(&run, "INT");
+    assert_eq!(Ended::of(run).code, 130);
+    fs::write(world.path("big"), "small\n").unwrap();
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
+}
+
+#[test]
+fn ctrl_c_while_a_large_output_is_read_does_not_wait_for_its_end() {
+    let world =
+        world("stages:\n  a: { shell: 'if [ -e \"$W/small\" ]; then echo a > big; else truncate -s 8T big; fi' }\n");
+    let run = watched(&world, &[]);
+    let maps = format!("/proc/{}/maps", run.id());
+    until("the output to be read", || fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("/big")));
+    // Once lets it be read to its end, so that nothing that is done is lost; twice does not.
+    signal(&run, "INT");
+    await_event(&world, "interrupted; once more");
+    signal(&run, "INT");
+    assert_eq!(Ended::of(run).code, 130);
+    world.file("small", "");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/a/big"), "a\n");
+}
+
+#[test]
+fn ctrl_c_while_a_retry_waits() {
+    let world = world(
+        "stages:\n  a: { retry: { times: 3, delay: 1h }, shell: '[ -e \"$W/fixed\" ] || exit 7; echo a > out' }\n  b: { shell: 'echo {{ stages.a.out }} > out' }\n",
+    );
+    let run = watched(&world, &[]);
+    await_event(&world, r#""will_retry":true"#);
+    signal(&run, "INT");
+    assert_eq!(Ended::of(run).code, 130);
+    assert!(
+        journal(&world).iter().any(|event| matches!(event, Event::TaskCancelled { task, .. } if task.as_str() == "b"))
+    );
+    nobody_left(&world);
+    world.file("fixed", "");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b"]);
+}
+
+#[test]
+fn ctrl_c_while_a_clone_waits_for_the_other_side() {
+    let mut world = world("stages:\n  a: { git: { url: \"ssh://nowhere/repository\", rev: main } }\n");
+    // What git starts to speak to the other side, and what never answers.
+    world.file("ssh", "#!/bin/sh\ntouch \"$W/asked\"\nexec sleep 1000\n");
+    let ssh = world.path("ssh");
+    assert!(Command::new("chmod").arg("+x").arg(&ssh).status().unwrap().success());
+    world.env("GIT_SSH", ssh).env("GIT_SSH_VARIANT", "simple");
+    let run = world.start(&["run", "m"]);
+    world.await_file("asked");
+    signal(&run, "INT");
+    assert_eq!(Ended::of(run).code, 130);
+    nobody_left(&world);
+}
+
+// ── Retries and timeouts ──────────────────────────────────────────────────────────────────────────────────────────
+
+#[test]
+fn a_stage_that_fails_once_is_tried_again_in_an_empty_folder() {
+    let world = world(
+        r#"
+stages:
+  a:
+    retry: { times: 2 }
+    shell: |
+      [ ! -e out ] || exit 8
+      echo a >> "$W/tries"; echo a > out
+      [ $(wc -l < "$W/tries") -ge 2 ] || exit 7
+"#,
+    );
+    let ended = world.good(&["run", "m"]);
+    assert_eq!(world.count("tries"), 2);
+    ended.says("exit code 7").says("attempt 1 failed, trying again").says("attempt 2");
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+}
+
+#[test]
+fn a_stage_that_keeps_failing_is_tried_as_often_as_it_says_and_no_more() {
+    let world = world("stages:\n  a: { retry: { times: 2 }, shell: 'echo a >> \"$W/tries\"; exit 7' }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    assert_eq!(world.count("tries"), 3);
+    ended.says("(attempt 3)");
+}
+
+#[test]
+fn a_stage_that_keeps_its_work_goes_on_in_the_same_folder() {
+    let world = world(
+        r#"
+stages:
+  a:
+    resume: true
+    shell: |
+      echo part >> work
+      [ $(wc -l < work) -ge 3 ] || exit 7
+"#,
+    );
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/a/work"), "part\npart\npart\n");
+}
+
+#[test]
+fn kill9_a_stage_that_keeps_its_work_goes_on_where_it_was() {
+    let world = world(
+        r#"
+stages:
+  a:
+    resume: true
+    shell: |
+      echo part >> work
+      touch "$W/started"
+      while [ ! -e "$W/gate" ]; do sleep 0.02; done
+"#,
+    );
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("started");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.file("gate", "");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/a/work"), "part\npart\n");
+}
+
+#[test]
+fn a_stage_past_its_timeout_is_ended_and_says_so() {
+    let world = world("stages:\n  a: { timeout: 300ms, shell: 'echo begun; sleep 1000' }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("it ran past its timeout of 0.3 s").says("begun");
+    nobody_left(&world);
+}
+
+#[test]
+fn a_stage_that_leaves_out_what_it_promised_fails() {
+    let world = world("stages:\n  a: { outputs: [engine/rank0.engine, config.json], shell: 'echo > config.json' }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("it left no engine/rank0.engine\n").says("must be there at the end");
+}
+
+// ── Choices ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const CHAIN: &str = r#"
+stages:
+  a: { shell: 'echo a >> "$W/count"; echo a > out' }
+  b: { shell: 'echo b >> "$W/count"; cat {{ stages.a.out }}/out > out' }
+  c: { shell: 'echo c >> "$W/count"; cat {{ stages.b.out }}/out > out' }
+  d: { shell: 'echo d >> "$W/count"; echo d > out' }
+"#;
+
+#[test]
+fn until_runs_a_stage_and_what_it_needs() {
+    let world = world(CHAIN);
+    assert_eq!(world.good(&["run", "m", "--until", "b"]).ran(), ["a", "b"]);
+    assert_eq!(world.good(&["run", "m"]).ran(), ["c", "d"]);
+}
+
+#[test]
+fn only_runs_a_stage_alone_if_what_it_needs_is_there() {
+    let world = world(CHAIN);
+    let ended = world.regatta(&["run", "m", "--only", "b"]);
+    assert_eq!(ended.code, 1);
+    ended.says("it is not done yet, and --only leaves it out").says("run without --only");
+    assert_eq!(world.count("count"), 0);
+    world.good(&["run", "m", "--until", "a"]);
+    assert_eq!(world.good(&["run", "m", "--only", "b"]).ran(), ["b"]);
+    assert_eq!(world.count("count"), 2);
+}
+
+#[test]
+fn force_runs_what_is_done_and_early_cut_off_spares_the_rest() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    assert_eq!(world.good(&["run", "m", "--force", "a"]).ran(), ["a"], "the same bytes: b stays");
+    assert_eq!(world.good(&["run", "m", "--force"]).ran(), ["a", "b", "c", "d"]);
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+}
+
+#[test]
+fn a_stage_that_is_not_cached_runs_every_time() {
+    let world = world("stages:\n  a: { cache: false, shell: 'echo a >> \"$W/count\"; echo a > out' }\n");
+    for n in 1..=3 {
+        assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
+        assert_eq!(world.count("count"), n);
+    }
+}
+
+#[test]
+fn keep_going_does_all_that_does_not_need_what_failed() {
+    let broken = CHAIN.replace("echo a > out", "exit 3");
+    let world = world(&broken);
+    let ended = world.regatta(&["run", "m", "--keep-going", "-j1"]);
+    assert_eq!(ended.code, 1);
+    assert_eq!(ended.ran(), ["d"]);
+    ended.says("b  not started").says("c  not started");
+    world.manifest("m", CHAIN);
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c"]);
+}
+
+#[test]
+fn without_keep_going_nothing_starts_after_a_failure() {
+    let broken = CHAIN.replace("echo a > out", "exit 3");
+    let world = world(&broken);
+    let ended = world.regatta(&["run", "m", "-j1"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.ran().is_empty());
+    ended.says("d  not started");
+}
+
+// ── Limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Two stages that wait for each other. Alone, each gives up after a while.
+const HANDSHAKE: &str = r#"
+stages:
+  a: { shell: 'touch "$W/a"; n=0; while [ ! -e "$W/b" ]; do n=$((n+1)); [ $n -lt 1000 ] || exit 9; sleep 0.02; done' }
+  b: { shell: 'touch "$W/b"; n=0; while [ ! -e "$W/a" ]; do n=$((n+1)); [ $n -lt 1000 ] || exit 9; sleep 0.02; done' }
+"#;
+
+#[test]
+fn two_jobs_run_two_stages_at_once() {
+    world(HANDSHAKE).good(&["run", "m", "-j2"]);
+}
+
+#[test]
+fn one_job_runs_one_stage_at_a_time() {
+    let one = r#"mkdir "$W/busy" || exit 9; echo {} > out; rmdir "$W/busy""#;
+    let stages: String = (0..8).map(|n| format!("  s{n}: {{ shell: '{one}' }}\n")).collect();
+    let world = world(&format!("stages:\n{stages}"));
+    assert_eq!(world.good(&["run", "m", "-j1"]).ran().len(), 8);
+}
+
+#[test]
+fn stages_at_once_have_different_gpus() {
+    let world = world(
+        r#"
+stages:
+  a: { gpus: 1, shell: 'echo $CUDA_VISIBLE_DEVICES > out; touch "$W/a"; while [ ! -e "$W/b" ]; do sleep 0.02; done' }
+  b: { gpus: 1, shell: 'echo $CUDA_VISIBLE_DEVICES > out; touch "$W/b"; while [ ! -e "$W/a" ]; do sleep 0.02; done' }
+"#,
+    );
+    world.good(&["run", "m", "-j4", "--gpus", "4,7"]);
+    let mut seen = [world.read("latest/a/out"), world.read("latest/b/out")];
+    seen.sort();
+    assert_eq!(seen, ["4\n", "7\n"]);
+}
+
+#[test]
+fn more_gpus_than_there_are_is_refused_in_words() {
+    let world = world("stages:\n  a: { gpus: 4, shell: 'echo > out' }\n");
+    let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
+    assert_eq!(ended.code, 1);
+    ended.says("it needs 4 GPUs, and this run can lease 2").says("--gpus");
+}
+
+// ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+#[test]
+fn a_secret_is_nowhere_under_the_state_and_in_nothing_that_is_printed() {
+    const VALUE: &str = "hf_9f8e7d6c5b4a";
+    let mut world = world(
+        r#"
+stages:
+  good: { secrets: [TOKEN], shell: 'echo "token $TOKEN"; [ ${#TOKEN} = 15 ] && echo fine > out' }
+  bad: { secrets: [TOKEN], needs: [good], shell: 'echo "refused: $TOKEN" >&2; setsid sleep 1000 "$TOKEN" & exit 4' }
+"#,
+    );
+    world.env("TOKEN", VALUE);
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("refused: ***");
+    let plan = world.good(&["plan", "m"]);
+    let json = world.good(&["plan", "m", "--json"]);
+    let show = world.good(&["show", "m"]);
+    let status = world.good(&["status"]);
+    let logs = world.good(&["logs", "bad"]);
+    for said in [&ended, &plan, &json, &show, &status, &logs] {
+        assert!(!said.stdout.contains(VALUE) && !said.stderr.contains(VALUE), "{said:?}");
+    }
+    for item in walkdir::WalkDir::new(world.path("")).into_iter().flatten().filter(|item| item.file_type().is_file()) {
+        let bytes = fs::read(item.path()).unwrap();
+        let found = bytes.windows(VALUE.len()).any(|window| window == VALUE.as_bytes());
+        assert!(!found, "{} holds the secret", item.path().display());
+    }
+    world.env("TOKEN", "hf_another_valu");
+    assert_eq!(world.will_run(&[]), ["bad"], "a secret's value is no part of the key");
+    nobody_left(&world);
+}
+
+// ── Asking and cleaning up ────────────────────────────────────────────────────────────────────────────────────────
+
+#[test]
+fn status_and_logs_say_what_is_going_on_and_what_was() {
+    let world = world(
+        "stages:\n  a: { shell: 'echo first line; touch \"$W/started\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; echo last line' }\n",
+    );
+    let ended = world.regatta(&["status"]);
+    assert_eq!(ended.code, 2);
+    ended.says("nothing has run in this folder yet");
+    let run = world.start(&["run", "m"]);
+    world.await_file("started");
+    world.good(&["status"]).says("running");
+    world.good(&["logs"]).says("a\n");
+    let followed = fs::File::create(world.path("followed")).unwrap();
+    let follower = world.command(&["logs", "-f", "a"]).stdout(followed).stderr(Stdio::piped()).spawn().unwrap();
+    until("the log to be followed", || world.read("followed").contains("first line"));
+    world.file("gate", "");
+    assert_eq!(Ended::of(run).code, 0);
+    assert_eq!(Ended::of(follower).code, 0, "the follower leaves when the run does");
+    assert_eq!(world.read("followed"), "first line\nlast line\n");
+    world.good(&["logs", "a"]).says("first line\nlast line\n");
+    world.good(&["status"]).says("done");
+    let status: serde_json::Value = serde_json::from_str(&world.good(&["status", "--json"]).stdout).unwrap();
+    assert_eq!(status["story"]["finished"]["exit"], 0, "{status}");
+    let wrong = world.regatta(&["logs", "b"]);
+    assert_eq!(wrong.code, 2);
+    wrong.says("no run has a log of b");
+}
+
+#[test]
+fn a_run_that_was_killed_is_said_to_be_broken_off() {
+    let world = world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("started");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    nobody_left(&world);
+    world.good(&["status"]).says("broken off; `regatta run` goes on from there");
+}
+
+#[test]
+fn gc_shows_what_could_go_and_with_yes_it_goes() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    world.manifest("m", &CHAIN.replace("echo d > out", "echo e > out"));
+    world.good(&["run", "m"]);
+    let outputs = || fs::read_dir(world.path(".regatta/out")).unwrap().count();
+    assert_eq!(outputs(), 5);
+    world.good(&["gc"]).says("an older output").says("`--yes` removes them");
+    assert_eq!(outputs(), 5, "a dry run");
+    world.good(&["gc", "--yes"]).says("removed");
+    assert_eq!(outputs(), 4);
+    world.good(&["gc"]).says("nothing to remove");
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    world.manifest("m", CHAIN);
+    assert_eq!(world.good(&["run", "m"]).ran(), ["d"], "its older output is gone, and known to be");
+    assert_eq!(world.read("latest/d/out"), "d\n");
+}
+
+#[test]
+fn clean_shows_what_would_go_and_with_yes_all_of_it_goes() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    world.good(&["clean"]).says(".regatta").says("latest").says("`--yes` removes them");
+    assert_eq!(world.read("latest/d/out"), "d\n");
+    world.good(&["clean", "--yes"]);
+    assert!(!world.path(".regatta").exists());
+    assert!(!world.path("latest").exists());
+    world.good(&["clean", "--yes"]).says("nothing to remove");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn nothing_is_cleaned_up_under_a_run() {
+    let world = world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("started");
+    for words in [["gc", "--yes"], ["clean", "--yes"]] {
+        let ended = world.regatta(&words);
+        assert_eq!(ended.code, 2);
+        ended.says("is working in this folder");
+    }
+    world.file("gate", "");
+    assert_eq!(Ended::of(run).code, 0);
+    assert_eq!(world.read("latest/a/out"), "a\n");
+}
+
+#[test]
+fn the_state_may_lie_elsewhere() {
+    let mut world = world(CHAIN);
+    let elsewhere = World::new();
+    world.env("REGATTA_HOME", elsewhere.path("deep/state"));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c", "d"]);
+    assert!(!world.path(".regatta").exists());
+    assert!(elsewhere.path("deep/state/records").exists());
+    assert_eq!(elsewhere.read("deep/latest/c/out"), "a\n");
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    world.good(&["status"]).says("done");
+}
+
+#[test]
+fn events_are_one_json_object_a_line_and_the_last_one_has_the_exit_code() {
+    for (manifest, exit) in [(CHAIN.to_owned(), 0), (CHAIN.replace("echo d > out", "exit 3"), 1)] {
+        let world = world(&manifest);
+        let ended = world.regatta(&["run", "m", "--events", "jsonl"]);
+        let events: Vec<serde_json::Value> =
+            ended.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        assert_eq!(events[0]["event"], "run_started");
+        let last = events.last().unwrap();
+        assert_eq!(last["event"], "run_finished");
+        assert_eq!(last["exit"], exit);
+        assert_eq!(ended.code, exit);
+    }
+    // When nothing has to run, too.
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    let again = world.good(&["run", "m", "--events", "jsonl"]);
+    let last: serde_json::Value = serde_json::from_str(again.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["exit"]), (&"run_finished".into(), &0.into()));
+}
