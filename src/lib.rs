@@ -29,7 +29,7 @@
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | diag, event |
 //! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |
-//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton, harness, event |
+//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML | event, plan |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
