@@ -5,6 +5,8 @@
 //! The instants are drawn over the length of a whole run, measured first with as many at once as later; every fourth
 //! time the rerun is killed as well. Exits with 1 if anything did not hold.
 
+#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
+
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../it/world.rs"]
 mod world;
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     println!(
         "{}{}: an undisturbed run takes {seconds:.2} s; {} kills over that time, seed {}, {} at once",
         asked.manifest,
-        asked.settings.iter().map(|setting| format!(" {setting}")).collect::<String>(),
+        asked.settings.iter().flat_map(|setting| [" ", setting]).collect::<String>(),
         asked.kills,
         asked.seed,
         asked.parallel
@@ -76,7 +78,7 @@ fn main() -> ExitCode {
         for violation in &outcome.violations {
             println!("kill {nth} at {:?} s, {}: {violation}", plan[nth], outcome.phase);
         }
-        if done % 20 == 0 {
+        if done.is_multiple_of(20) {
             println!("{done} of {}, {:.0} s", asked.kills, begun.elapsed().as_secs_f64());
         }
         outcome
