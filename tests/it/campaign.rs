@@ -305,10 +305,9 @@ fn bytes(world: &World) -> BTreeMap<String, blake3::Hash> {
         let inside = walkdir::WalkDir::new(link.join("")).into_iter().filter_entry(|item| item.file_name() != ".git");
         for item in inside.map(|item| item.expect("a readable output")).filter(|item| !item.file_type().is_dir()) {
             let bytes = fs::read(item.path()).expect("a readable file");
-            let bytes = String::from_utf8(bytes).map_or_else(
-                |binary| binary.into_bytes(),
-                |text| folders.iter().fold(text, |text, (folder, task)| text.replace(folder, task)).into_bytes(),
-            );
+            let bytes = String::from_utf8(bytes).map_or_else(std::string::FromUtf8Error::into_bytes, |text| {
+                folders.iter().fold(text, |text, (folder, task)| text.replace(folder, task)).into_bytes()
+            });
             let name = item.path().strip_prefix(&link).expect("a file of it").display();
             found.insert(format!("{task}/{name}"), blake3::hash(&bytes));
         }

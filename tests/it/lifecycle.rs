@@ -155,14 +155,14 @@ fn a_stage_that_keeps_failing_is_tried_as_often_as_it_says_and_no_more() {
 #[test]
 fn a_stage_that_keeps_its_work_goes_on_in_the_same_folder() {
     let world = world(
-        r#"
+        r"
 stages:
   a:
     resume: true
     shell: |
       echo part >> work
       [ $(wc -l < work) -ge 3 ] || exit 7
-"#,
+",
     );
     assert_eq!(world.regatta(&["run", "m"]).code, 1);
     assert_eq!(world.regatta(&["run", "m"]).code, 1);
@@ -295,8 +295,8 @@ fn two_jobs_run_two_stages_at_once() {
 #[test]
 fn one_job_runs_one_stage_at_a_time() {
     let one = r#"mkdir "$W/busy" || exit 9; echo {} > out; rmdir "$W/busy""#;
-    let stages: String = (0..8).map(|n| format!("  s{n}: {{ shell: '{one}' }}\n")).collect();
-    let world = world(&format!("stages:\n{stages}"));
+    let stages: Vec<String> = (0..8).map(|n| format!("  s{n}: {{ shell: '{one}' }}\n")).collect();
+    let world = world(&format!("stages:\n{}", stages.concat()));
     assert_eq!(world.good(&["run", "m", "-j1"]).ran().len(), 8);
 }
 
