@@ -83,6 +83,10 @@ pub struct Schedule {
     free_slots: u32,
     free_gpus: BTreeSet<u32>,
     running_steps: u32,
+    /// How many of them take all slots: one at the most.
+    running_alone: u32,
+    /// Tasks that something is under way for: keying, running, starting or stopping.
+    moving: u32,
     /// Nothing new starts any more.
     halted: bool,
     open: usize,
@@ -121,6 +125,8 @@ impl Schedule {
             free_slots: slots,
             free_gpus: gpus.into_iter().collect(),
             running_steps: 0,
+            running_alone: 0,
+            moving: 0,
             halted: false,
         };
         for ix in 0..schedule.nodes.len() as Ix {
@@ -151,7 +157,7 @@ impl Schedule {
         if self.state(ix) != State::Keying {
             return;
         }
-        self.nodes[ix as usize].state = State::Known;
+        self.set(ix, State::Known);
         self.settle_dependents(ix);
         self.stop_if_unneeded(ix);
     }
@@ -165,14 +171,14 @@ impl Schedule {
             self.over(ix, Over::Cancelled);
             return;
         }
-        self.nodes[ix as usize].state = State::Wanting;
+        self.set(ix, State::Wanting);
         self.wanting.insert(ix);
     }
 
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: Ix) {
         self.release(ix);
-        self.nodes[ix as usize].state = State::Keying;
+        self.set(ix, State::Keying);
         self.to_key.insert(ix);
     }
 
@@ -183,8 +189,14 @@ impl Schedule {
             return None;
         }
         let wanting: Vec<Ix> = self.wanting.iter().copied().take(256).collect();
+        // A step that takes all slots must not be disturbed, not even by the loading of the next one's server; unless
+        // nothing moves any more, for then the next one's server may be what holds the GPUs of this one's.
+        let mut alone_before = self.running_alone > 0;
         for ix in wanting {
             let node = &self.nodes[ix as usize];
+            if node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
+                continue;
+            }
             let mut all_up = true;
             let mut to_start = None;
             for need in &node.item.needs {
@@ -195,7 +207,7 @@ impl Schedule {
             }
             if let Some(service) = to_start {
                 let gpus = self.lease(service, 0);
-                self.nodes[service as usize].state = State::Starting;
+                self.set(service, State::Starting);
                 return Some(Start { task: service, gpus });
             }
             if !all_up {
@@ -205,8 +217,9 @@ impl Schedule {
             if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
                 self.wanting.remove(&ix);
                 let gpus = self.lease(ix, want);
-                self.nodes[ix as usize].state = State::Running;
+                self.set(ix, State::Running);
                 self.running_steps += 1;
+                self.running_alone += u32::from(self.nodes[ix as usize].item.cpus.is_none());
                 return Some(Start { task: ix, gpus });
             }
             if self.running_steps > 0 {
@@ -232,7 +245,7 @@ impl Schedule {
     /// A service is ready.
     pub fn up(&mut self, ix: Ix) {
         if self.state(ix) == State::Starting {
-            self.nodes[ix as usize].state = State::Up;
+            self.set(ix, State::Up);
             self.stop_if_unneeded(ix);
         }
     }
@@ -249,7 +262,7 @@ impl Schedule {
                 && matches!(self.state(at), State::Known | State::Starting | State::Up | State::Stopping);
             self.to_key.remove(&at);
             self.wanting.remove(&at);
-            self.nodes[at as usize].state = State::Over(how);
+            self.set(at, State::Over(how));
             self.open -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
                 self.nodes[need as usize].open -= 1;
@@ -310,11 +323,7 @@ impl Schedule {
 
     /// Nothing runs, nothing starts or stops by itself, and yet there are steps that want to: the first of them.
     pub fn stuck(&self) -> Option<Ix> {
-        let alive = |s: State| matches!(s, State::Running | State::Starting | State::Stopping | State::Keying);
-        if self.nodes.iter().any(|n| alive(n.state)) {
-            return None;
-        }
-        self.wanting.first().copied()
+        if self.moving > 0 { None } else { self.wanting.first().copied() }
     }
 
     /// Running steps that need this service.
@@ -336,10 +345,19 @@ impl Schedule {
         gpus
     }
 
+    /// Every transition passes here.
+    fn set(&mut self, ix: Ix, state: State) {
+        let moves = |s: State| matches!(s, State::Running | State::Starting | State::Stopping | State::Keying);
+        let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
+        self.moving += u32::from(moves(state));
+        self.moving -= u32::from(moves(was));
+    }
+
     fn release(&mut self, ix: Ix) {
         let node = &mut self.nodes[ix as usize];
         if node.state == State::Running {
             self.running_steps -= 1;
+            self.running_alone -= u32::from(node.item.cpus.is_none());
         }
         self.free_slots += std::mem::take(&mut node.held_slots);
         self.free_gpus.extend(std::mem::take(&mut node.held_gpus));
@@ -360,7 +378,7 @@ impl Schedule {
         if self.nodes[ix as usize].item.skipped {
             self.over(ix, Over::Skipped);
         } else {
-            self.nodes[ix as usize].state = State::Keying;
+            self.set(ix, State::Keying);
             self.to_key.insert(ix);
         }
     }
@@ -378,7 +396,7 @@ impl Schedule {
     }
 
     fn begin_stop(&mut self, ix: Ix) {
-        self.nodes[ix as usize].state = State::Stopping;
+        self.set(ix, State::Stopping);
         self.to_stop.push(ix);
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::undeclared::undeclared;
 use crate::event::{Event, Failure, FailureKind, RunId};
 use crate::process::{self, Command, Exit, How, SpawnError};
 use crate::runner::Lease;
@@ -47,11 +48,23 @@ impl Errand {
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
     pub fn command(&self, argv: Vec<OsString>) -> Command {
-        let mut command = Command::new(argv, &self.lease.out, &self.lease.log)
-            .secrets(self.secrets.clone())
-            .timeout(self.lease.task.timeout);
+        // No timeout here: the runner's covers the whole task.
+        let mut command = Command::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
         command.env.clone_from(&self.env);
         command
+    }
+
+    /// Says which files of the project a command names that its stage does not declare.
+    pub fn warn_of_undeclared(&self, argv: &[OsString]) {
+        let lease = &self.lease;
+        let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out);
+        for word in argv {
+            let text = word.to_string_lossy();
+            for path in undeclared(&text, &lease.out, &lease.project, state, &lease.assignment.inputs) {
+                let name = path.strip_prefix(&lease.project).unwrap_or(&path).display();
+                lease.notice(format!("{name} is not under its `inputs:`, so a change to it would not be seen"));
+            }
+        }
     }
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.

@@ -11,6 +11,7 @@ mod repository;
 mod serve;
 mod shell;
 mod template;
+mod undeclared;
 
 use std::path::PathBuf;
 

@@ -11,6 +11,7 @@ pub async fn perform(errand: &Errand, script: &Script) -> Result<Done, Failure> 
         Script::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
         Script::Words(words) => words.iter().map(OsString::from).collect(),
     };
+    errand.warn_of_undeclared(&argv);
     errand.run(errand.command(argv)).await?;
     Ok(Done::default())
 }

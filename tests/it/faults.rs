@@ -261,6 +261,15 @@ fn undeclared_a_stage_that_reads_what_it_did_not_declare_fails_and_is_told_why()
 }
 
 #[test]
+fn undeclared2_a_project_file_that_a_command_names_in_full_is_noticed() {
+    let world = World::new();
+    world.file("undeclared.txt", "secret ingredient\n");
+    let path = world.path("undeclared.txt");
+    world.manifest("m", &format!("stages:\n  a:\n    shell: cat {} > out\n", path.display()));
+    world.good(&["run", "m"]).says("undeclared.txt is not under its `inputs:`");
+}
+
+#[test]
 fn midedit_an_input_that_changes_under_its_stage_is_read_again() {
     let world = World::with(
         r#"
