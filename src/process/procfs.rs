@@ -47,6 +47,11 @@ pub fn command(pid: i32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
 }
 
+/// Its memory is gone, and with it its command line: it is about to be a zombie (`exit_mm` comes before `exit_notify`).
+pub fn is_leaving(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
+}
+
 /// Every process that we may look at.
 pub fn all() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -79,5 +84,6 @@ mod tests {
         assert!(!stat(me).unwrap().zombie);
         assert!(all().contains(&me));
         assert!(!command(me).is_empty());
+        assert!(!is_leaving(me));
     }
 }

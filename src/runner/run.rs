@@ -477,6 +477,12 @@ impl<W: Work> Runner<W> {
                 }
                 self.fail(ix, running.attempt, *failure, seconds);
             }
+            // Found dead when it was asked to stop: those that failed have failed because of it.
+            Err(failure)
+                if failure.kind == FailureKind::Service && !self.stop.is_asked() && self.a_dependent_failed(ix) =>
+            {
+                self.fail(ix, running.attempt, *failure, seconds);
+            }
             result => {
                 if let Err(failure) = result
                     && failure.kind != FailureKind::Interrupted
@@ -488,6 +494,11 @@ impl<W: Work> Runner<W> {
                 self.schedule.over(ix, Over::Done);
             }
         }
+    }
+
+    fn a_dependent_failed(&self, ix: Ix) -> bool {
+        let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
+        self.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
     }
 
     fn fail(&mut self, ix: Ix, attempt: u32, failure: Failure, seconds: f64) {

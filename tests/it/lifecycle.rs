@@ -295,8 +295,8 @@ fn two_jobs_run_two_stages_at_once() {
 #[test]
 fn one_job_runs_one_stage_at_a_time() {
     let one = r#"mkdir "$W/busy" || exit 9; echo {} > out; rmdir "$W/busy""#;
-    let stages: String = (0..8).map(|n| format!("  s{n}: {{ shell: '{one}' }}\n")).collect::<Vec<_>>().concat();
-    let world = world(&format!("stages:\n{stages}"));
+    let stages: Vec<String> = (0..8).map(|n| format!("  s{n}: {{ shell: '{one}' }}\n")).collect();
+    let world = world(&format!("stages:\n{}", stages.concat()));
     assert_eq!(world.good(&["run", "m", "-j1"]).ran().len(), 8);
 }
 

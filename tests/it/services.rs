@@ -1,11 +1,15 @@
 //! Servers with a lifetime, in good days and bad ones: what is printed, the exit code, and that nothing is left behind.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 
-use regatta::event::Event;
-use regatta::store::{last_run, read_journal};
+use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
+use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
+use regatta::runner::{Lease, Options, Part, Work, run};
+use regatta::store::{Digests, Lock, Shelf, Taken, last_run, name_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};
@@ -283,4 +287,68 @@ fn a_server_that_dies_between_two_users_is_a_failure_for_the_second() {
     ended.says("the server ended with exit code 9 while it was needed").says("had enough");
     ended.says("two  not started");
     and_then_it_works(&world);
+}
+
+/// A service that is found dead when it is asked to stop, and a step that failed meanwhile.
+struct FoundDead;
+
+impl Work for FoundDead {
+    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
+        let Some(ready) = lease.ready.take() else {
+            return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
+        };
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None };
+        ready.send(vec![endpoint]).expect("somebody waits for it");
+        lease.stop.asked().await;
+        Err(Failure::new(FailureKind::Service, "the server had ended"))
+    }
+}
+
+#[tokio::test]
+async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed_with_it() {
+    let world = World::new();
+    let home = home(&world);
+    let task = |id: &str, lifetime: Lifetime, needs: Vec<Need>| Task {
+        id: TaskId::new(id),
+        stage: id.to_owned(),
+        about: None,
+        lifetime,
+        skipped: None,
+        kind: ActionKind::Shell,
+        action: "{}".to_owned(),
+        needs,
+        inputs: BTreeMap::new(),
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        secrets: Vec::new(),
+        gpus: 0,
+        cpus: None,
+        timeout: None,
+        retry: None,
+        cache: true,
+        resume: false,
+    };
+    let tasks = vec![
+        task("server", Lifetime::Service, Vec::new()),
+        task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
+    ];
+    let plan = Plan { name: "m".to_owned(), params: BTreeMap::new(), tasks };
+    let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
+    let shelf = Shelf::open(&home).unwrap();
+    shelf.begin().unwrap();
+    let options =
+        Options { jobs: 1, gpus: Vec::new(), keep_going: false, parts: vec![Part::Run; 2], forced: vec![false; 2] };
+    let summary = run(
+        Arc::new(plan),
+        Arc::new(FoundDead),
+        Arc::new(shelf),
+        Arc::new(Digests::load(&home)),
+        options,
+        lock.run.clone(),
+        Stop::new(),
+        Arc::new(|_| {}),
+    )
+    .await;
+    let failed: Vec<&str> = summary.failures.iter().map(|(task, _)| task.as_str()).collect();
+    assert_eq!(failed, ["measure", "server"]);
 }

@@ -31,9 +31,13 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
     let planned = plan::plan(&errand, serve, program)?;
     let send_ready = errand.lease.ready.take();
     let mut servers = Servers { errand: &errand, set: JoinSet::new(), quit: errand.lease.stop.child() };
+    let begun = Instant::now();
     let result = servers.live(&planned, limit, send_ready).await;
-    servers.end().await;
-    result
+    // Whoever was dead already when it was asked to stop has not done its duty.
+    match (result, servers.end().await) {
+        (Ok(_), Some(left)) => Err(servers.death(&planned, Ok(left), "while it was needed", begun)),
+        (result, _) => result,
+    }
 }
 
 /// How one server left.
@@ -100,10 +104,14 @@ impl Servers<'_> {
         Ok(())
     }
 
-    /// Stops every server that is still up, and waits until it is gone.
-    async fn end(&mut self) {
+    /// Stops every server that is still up, and waits until it is gone. The first one that had ended by itself.
+    async fn end(&mut self) -> Option<Left> {
         self.quit.gently();
-        while self.set.join_next().await.is_some() {}
+        let mut by_itself = None;
+        while let Some(left) = self.set.join_next().await {
+            by_itself = by_itself.or(left.ok().filter(|left| !left.asked));
+        }
+        by_itself
     }
 
     fn death(
