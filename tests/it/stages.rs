@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Lifetime, Task};
