@@ -1,5 +1,7 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
+#![allow(clippy::disallowed_methods, reason = "tests start programs and move files as anybody may")]
+
 mod architecture;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
