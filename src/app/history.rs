@@ -40,12 +40,17 @@ fn story_of(home: &Home, run: &RunId) -> Result<Story, Trouble> {
     Ok(story)
 }
 
-/// Whether that run's process is still there: it holds the lock, and the lock says so.
+/// Whether that run's process is still there: the lock names it, and it lives. The lock alone is not enough: the warden of a
+/// killed run holds it for a moment longer.
 fn is_held(home: &Home, run: &RunId) -> bool {
-    if !home.lock().exists() {
-        return false;
-    }
-    Lock::holder(home).is_some_and(|held| held.run == run.as_str())
+    let held = if home.lock().exists() { Lock::holder(home) } else { None };
+    held.is_some_and(|held| held.run == run.as_str() && lives(held.pid))
+}
+
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything but ends at the last `)`.
+    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
 }
 
 /// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.

@@ -44,38 +44,38 @@ pub(super) const TOP: &str = with_run_codes!(examples![
 
 pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart",
-    "regatta run llama2-70b system=h200-x8 scenarios=offline,server",
-    "regatta run quickstart --until engine       what `engine` needs, and `engine`",
-    "regatta run quickstart --force run_harness  measure again, keep everything before it",
-    "regatta run quickstart --force              all of it again",
-    "regatta run quickstart --gpus 0,2           only GPUs 0 and 2 (`--gpus 2`: any two)",
+    "regatta run quickstart system=sim-h100-x1 scenarios=offline,server",
+    "regatta run quickstart --until generate_engines    the engine, and what it needs",
+    "regatta run quickstart --force run_harness         measure again, keep the rest",
+    "regatta run quickstart --force                     all of it again",
+    "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
     "regatta run quickstart --events jsonl | jq -r .event",
 ]);
 
 pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart",
-    "regatta plan quickstart system=h200-x8 --json",
+    "regatta plan quickstart system=sim-h100-x1 --json",
     "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
 ]);
 
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
 
 pub(super) const SHOW: &str =
-    with_codes!(examples!["regatta show quickstart", "regatta show llama2-70b system=h200-x8 --json"]);
+    with_codes!(examples!["regatta show quickstart", "regatta show quickstart system=sim-h100-x1 --json"]);
 
 pub(super) const LIST: &str = with_codes!(examples!["regatta list", "regatta list --json"]);
 
 pub(super) const SCHEMA: &str =
     with_codes!(examples!["regatta schema > manifest.json", "regatta schema result > result.json"]);
 
-pub(super) const INIT: &str = with_codes!(examples!["regatta init my-bench && cd my-bench && regatta run my-bench"]);
+pub(super) const INIT: &str = with_codes!(examples!["regatta init my-bench && cd my-bench && regatta run quickstart"]);
 
 pub(super) const STATUS: &str = with_codes!(examples!["regatta status", "regatta status --json"]);
 
 pub(super) const LOGS: &str = with_codes!(examples![
-    "regatta logs              which logs there are",
-    "regatta logs engine       what `engine` printed",
-    "regatta logs triton -f    and what it prints from now on",
+    "regatta logs                       which logs there are",
+    "regatta logs prebuild              what `prebuild` printed",
+    "regatta logs triton/offline -f     and what it prints from now on",
 ]);
 
 pub(super) const CLEAN: &str =
@@ -87,8 +87,8 @@ pub(super) const GC: &str = with_codes!(examples![
 ]);
 
 pub(super) const SIM: &str = with_codes!(examples![
-    "regatta sim serve --repository latest/repository --grpc-port 8001",
-    "regatta sim serve --repository latest/repository --speed 10",
+    "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",
+    "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 
 pub(super) const REPORT: &str =

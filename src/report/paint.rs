@@ -86,6 +86,26 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// A parameter as it would be typed: a list with commas; nothing for one that was left out.
+pub fn as_typed(value: &str) -> Option<String> {
+    match serde_json::from_str(value) {
+        Ok(serde_json::Value::Null) => None,
+        Ok(serde_json::Value::Array(items)) => {
+            let text = |item: &serde_json::Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+            Some(items.iter().map(text).collect::<Vec<_>>().join(","))
+        }
+        _ => Some(value.to_owned()),
+    }
+}
+
+/// An RFC 3339 time without the fraction that nobody reads.
+pub fn to_the_second(time: &str) -> String {
+    match (time.split_once('.'), time.ends_with('Z')) {
+        (Some((whole, _)), true) => format!("{whole}Z"),
+        _ => time.to_owned(),
+    }
+}
+
 /// `1 task`, `3 tasks`.
 pub fn counted(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
@@ -129,6 +149,21 @@ mod tests {
         let shown: Vec<String> =
             [0.0, 0.0084, 0.9996, 1.24, 9.96, 59.6, 187.0, 3599.6, 7_512.0, f64::NAN].map(duration).to_vec();
         assert_eq!(shown.join(" | "), "0 ms | 8 ms | 1.0 s | 1.2 s | 10 s | 1m 00s | 3m 07s | 1h 00m | 2h 05m | ?");
+    }
+
+    #[test]
+    fn parameters_are_shown_as_they_are_typed() {
+        let shown = [r#"["a","b"]"#, "[1,2]", "null", "12s", "[", "7"].map(as_typed);
+        assert_eq!(
+            shown,
+            [Some("a,b"), Some("1,2"), None, Some("12s"), Some("["), Some("7")].map(|v| v.map(str::to_owned))
+        );
+    }
+
+    #[test]
+    fn a_time_has_no_fraction() {
+        let shown = ["2026-11-20T22:43:01.638906061Z", "2026-11-20T22:43:01Z", "soon"].map(to_the_second);
+        assert_eq!(shown, ["2026-11-20T22:43:01Z", "2026-11-20T22:43:01Z", "soon"]);
     }
 
     #[test]

@@ -96,22 +96,30 @@ fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
     }
 }
 
-/// Headlines are cells with two or more spaces between them; they line up under each other.
+/// A headline is a verdict or a name, two spaces, and numbers; what stands in brackets at its end says how the numbers
+/// were got, and is put below them.
 fn headlines(story: &Story, paint: Paint, out: &mut String) {
     let rows: Vec<_> = story
         .tasks
         .iter()
         .filter_map(|(task, chapter)| {
             let headline = clean(chapter.headline.as_deref()?);
-            let mut row = vec![(Tone::Name, task.to_string())];
-            for (place, cell) in headline.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).enumerate() {
-                row.push((if place == 0 { tone_of(cell) } else { Tone::Plain }, cell.to_owned()));
+            let (told, how) = headline.split_once(" (").unwrap_or((&headline, ""));
+            let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
+            let again = if chapter.state == State::Cached { "cached" } else { "" };
+            let mut row = vec![(Tone::Name, task.to_string()), (tone_of(first), first.to_owned())];
+            if !numbers.is_empty() {
+                row.push((Tone::Plain, numbers.trim().to_owned()));
             }
-            if chapter.state == State::Cached {
-                row.push((Tone::Quiet, "(cached)".to_owned()));
+            let empty = (Tone::Plain, String::new());
+            let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
+            if how.is_empty() {
+                row.extend(aside.first().map(|text| (Tone::Quiet, (*text).to_owned())));
+                return Some(vec![row]);
             }
-            Some(row)
+            Some(vec![row, vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))]])
         })
+        .flatten()
         .collect();
     if rows.is_empty() {
         return;
@@ -160,7 +168,7 @@ pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint)
     if let Some(hint) = &failure.hint {
         line("try", hint);
     }
-    if let Some(log) = failure.log.as_ref().or(chapter.log.as_ref()) {
+    if let Some(log) = failure.log.as_ref() {
         line("log", &log.display().to_string());
     }
     if let Some(kept) = &failure.kept {

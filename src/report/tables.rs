@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, duration, table};
+use super::paint::{Paint, Tone, clean, counted, duration, table, to_the_second};
 use super::story::Story;
 
 /// A manifest that can be run by name.
@@ -66,7 +66,8 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
     let run = story.run.as_ref().map_or("?", |run| run.as_str());
     let (tone, state) = state(story, alive);
     let name = paint.tone(Tone::Strong, clean(&story.manifest));
-    let _ = writeln!(out, "{name}  run {run}, started {}: {}", story.started_at, paint.tone(tone, state));
+    let _ =
+        writeln!(out, "{name}  run {run}, started {}: {}", to_the_second(&story.started_at), paint.tone(tone, state));
     let rows: Vec<_> = story
         .tasks
         .iter()

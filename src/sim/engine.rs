@@ -113,6 +113,11 @@ pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     Ok((config, file))
 }
 
+/// Whether a folder is an engine that only the simulator can run.
+pub fn simulated(folder: &Path) -> bool {
+    load(folder).is_ok()
+}
+
 fn publish(path: &Path, text: &str) -> Result<(), SimEngineError> {
     fs::write(path, text).map_err(|source| SimEngineError::Write { path: path.to_owned(), source })
 }

@@ -1,7 +1,7 @@
 //! A Triton with a TensorRT-LLM engine that needs no GPU: the same files, the same protocol, simulated time.
 //!
 //! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times are derived from data
-//! sheets, never measured. Uses `triton` and `event`; never prints, never starts a process.
+//! sheets, never measured. Uses `triton`; never prints, never starts a process.
 
 mod core;
 mod engine;
@@ -10,6 +10,6 @@ mod serve;
 mod timing;
 
 pub use self::core::{Arrival, Chunking, Limits, Policy, Ran, Served, Unfit, simulate};
-pub use engine::{EngineSpec, RankFile, SimEngineError, write as write_engine};
+pub use engine::{EngineSpec, RankFile, SimEngineError, simulated, write as write_engine};
 pub use serve::{Faults, ServeError, SimOptions, serve, token};
 pub use timing::{Coefficients, Gpu, Memory, Model, Precision};

@@ -12,10 +12,8 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let stop = errand.lease.stop.child();
     let measuring = harness::run(&spec, &stop, |progress| {
-        let mut text = format!("{} of {} answered", progress.ended, progress.scheduled);
-        if progress.failed > 0 {
-            text = format!("{text}, {} failed", progress.failed);
-        }
+        let text =
+            if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
     });
     tokio::pin!(measuring);

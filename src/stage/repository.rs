@@ -3,6 +3,7 @@
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Repository;
+use crate::sim;
 use crate::triton::RepositorySpec;
 use crate::triton::repository::{RepositoryError, write};
 
@@ -30,8 +31,11 @@ pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure
         }
         other => Failure::new(FailureKind::Refused, other.to_string()),
     })?;
-    for note in &written.notes {
-        errand.lease.notice(note.clone());
+    // What a real Triton would miss does not concern the simulator.
+    if !sim::simulated(&spec.engine) {
+        for note in &written.notes {
+            errand.lease.notice(note.clone());
+        }
     }
     let count = written.repositories.len();
     Ok(Done { headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })) })

@@ -8,6 +8,8 @@
 //! Every stage is one `sh -c` that reads its inputs and writes one small file. Both tools run the same commands on the same machine,
 //! alternately; printed are medians and ratios, never a verdict. Needs `ninja` in PATH; without it our own column is printed alone.
 
+#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

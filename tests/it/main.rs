@@ -1,6 +1,6 @@
 //! One test binary: the manual by example. Each file is a chapter.
 
-#![allow(clippy::disallowed_methods, reason = "tests start programs and move files as anybody may")]
+#![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
@@ -13,6 +13,7 @@ mod git;
 mod harness;
 mod language;
 mod lifecycle;
+mod manual;
 mod processes;
 mod report;
 mod scripted;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Lifetime, Task};
@@ -253,16 +252,4 @@ async fn a_server_that_dies_while_it_is_needed_fails() {
     let failure = ended.unwrap_err();
     assert!(failure.what.starts_with("the server ended with exit code 3 while it was needed"), "{}", failure.what);
     assert_eq!(failure.tail, ["bad luck"]);
-}
-
-#[tokio::test]
-async fn a_timeout_names_itself() {
-    let bench = Bench::new();
-    let mut lease = bench.lease(&json!({"shell": "sleep 1000"}));
-    let mut task = (*lease.task).clone();
-    task.timeout = Some(Duration::from_millis(20));
-    lease.task = Arc::new(task);
-    let failure = bench.perform_lease(lease).await.unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Timeout);
-    assert_eq!(failure.what, "still running after its timeout of 20ms");
 }

@@ -177,16 +177,20 @@ fn scalar(value: &Value) -> String {
 fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
     let text = |key: &str| fields.get(key).map(scalar).unwrap_or_default();
     let shown = |key: &str| fields.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
-    let end = |interval: &Value, key: &str| interval.get(key).and_then(Value::as_f64).map_or("n/a".to_owned(), number);
+    let end = |interval: &Value, key: &str| interval.get(key).and_then(Value::as_f64).map(number);
     Metric {
         name: title(name),
         unit: text("unit"),
         n: fields.get("n").and_then(Value::as_f64).map(number).unwrap_or_default(),
         cells: COLUMNS.iter().map(|column| shown(column)).collect(),
-        interval: fields
-            .get("p99_interval")
-            .filter(|interval| interval.is_object())
-            .map(|interval| format!("{} … {}", end(interval, "low"), end(interval, "high"))),
+        interval: fields.get("p99_interval").filter(|interval| interval.is_object()).map(|interval| {
+            match (end(interval, "low"), end(interval, "high")) {
+                (Some(low), Some(high)) => format!("{low} … {high}"),
+                (Some(low), None) => format!("{low} …, too few values for an upper end"),
+                (None, Some(high)) => format!("… {high}, too few values for a lower end"),
+                (None, None) => "too few values".to_owned(),
+            }
+        }),
         population: text("population"),
         zero_point: text("zero_point").replace('_', " "),
         token_source: text("token_source"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::plan::Plan;
-use crate::report::paint::{clean, counted, duration};
+use crate::report::paint::{as_typed, clean, counted, duration, to_the_second};
 use crate::report::story::{Chapter, State, Story};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
@@ -76,7 +76,7 @@ pub fn render(
         style => Safe::from_safe_string(STYLE.to_owned()),
         name => if story.manifest.is_empty() { &plan.name } else { &story.manifest },
         run => story.run.as_ref().map(ToString::to_string),
-        started_at => &story.started_at,
+        started_at => to_the_second(&story.started_at),
         tone, word,
         took => story.finished.map(|end| duration(end.seconds)),
         tally => Serde(story.tally),
@@ -97,7 +97,7 @@ pub fn render(
             let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
             format!("{about}{}", clean(&notice.text))
         }).collect::<Vec<_>>(),
-        params => if story.params.is_empty() { &plan.params } else { &story.params },
+        params => typed(if story.params.is_empty() { &plan.params } else { &story.params }),
         versions => &about.versions,
         manifest_path => &about.manifest_path,
         manifest => &about.manifest,
@@ -144,6 +144,11 @@ fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row
     story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).map(row).collect()
 }
 
+/// Parameters as they would be typed; what was left out is left out here.
+fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
+    params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
+}
+
 fn troubles(story: &Story) -> Vec<Trouble> {
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     story
@@ -162,7 +167,7 @@ fn troubles(story: &Story) -> Vec<Trouble> {
                 command: failure.command.as_deref().map(clean),
                 cause: failure.cause.as_deref().map(clean),
                 hint: failure.hint.as_deref().map(clean),
-                log: path(&failure.log).or_else(|| path(&chapter.log)),
+                log: path(&failure.log),
                 kept: path(&failure.kept),
                 earlier: chapter.retried.iter().map(|what| clean(what)).collect(),
                 tail: failure.tail.iter().map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),

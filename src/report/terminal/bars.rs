@@ -111,10 +111,10 @@ fn show(bar: &ProgressBar, task: &TaskId, chapter: &Chapter, since: Instant, pai
     let text = chapter.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
     bar.set_prefix(task.to_string());
     if let Some(total) = total {
-        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len}  {wide_msg}"));
+        bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
         bar.set_length(total);
         bar.set_position(chapter.progress.as_ref().map_or(0, |progress| progress.done).min(total));
-        bar.set_message(format!("{for_long}  {text}"));
+        bar.set_message(format!("{text}  {for_long}"));
     } else {
         bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {wide_msg}"));
         let state = match chapter.state {
@@ -159,7 +159,7 @@ mod tests {
         }
         for template in [
             "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}",
-            "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len}  {wide_msg}",
+            "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}",
         ] {
             let plain = template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}");
             ProgressStyle::with_template(template).expect("with colour");

@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId};
-use crate::report::paint::{Paint, Tone, clean, counted, duration};
+use crate::report::paint::{Paint, Tone, as_typed, clean, counted, duration};
 use crate::report::story::Story;
+
+/// The runner's reason for a task that it knows nothing of.
+const FIRST_TIME: &str = "never finished here";
 
 /// How much a person wants to hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,9 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
             let mut set = String::new();
             for (key, value) in params {
-                let _ = write!(set, " {key}={}", clean(value));
+                if let Some(value) = as_typed(value) {
+                    let _ = write!(set, " {key}={}", clean(&value));
+                }
             }
             let name = paint.tone(Tone::Strong, clean(manifest));
             let _ = writeln!(
@@ -73,12 +78,16 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
             }
             let mut told = duration(*seconds);
             if let Some(headline) = &done.headline {
-                let _ = write!(told, "  {}", clean(headline));
+                // What stands in brackets at its end says how the numbers were got: the ending has room for that.
+                let numbers = headline.split_once(" (").map_or(headline.as_str(), |(numbers, _)| numbers);
+                let _ = write!(told, "  {}", clean(numbers));
             }
             if *unchanged {
                 told.push_str("  output unchanged");
             }
             let reasons = chapter.filter(|_| ear.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
+            // On a first run that would be all that there is to read.
+            let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
             put(out, paint, (Tone::Good, "✓"), task, &told, &reasons);
         }
         _ => {}

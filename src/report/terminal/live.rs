@@ -189,7 +189,7 @@ mod tests {
         → triton/server  a dependent runs
         ▲ triton/server  ready after 1.2 s  127.0.0.1:40001
         → race/server  upstream `repository/server` changed
-        ✓ race/server  1m 02s  VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)
+        ✓ race/server  1m 02s  VALID  1,204 tok/s  TTFT p99 212 ms
         ▼ triton/server  stopped, was up 1m 06s
         → package  never ran
         ✓ package  400 ms
@@ -204,7 +204,8 @@ mod tests {
         Skipped
           smoke  `when` is false
         Results
-          race/server  VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)
+          race/server  VALID  1,204 tok/s  TTFT p99 212 ms
+                              from schedule
 
         done: 4 ran, 1 cached, 1 skipped in 1m 07s
           report   report.html
@@ -245,7 +246,6 @@ mod tests {
           │ CUDA error: out of memory
 
         ✗ race/server failed after 10 s: `triton/server` died
-          log      logs/race.server.log
 
         failed: 1 ran, 1 cached, 1 skipped, 2 failed, 1 not started in 14 s
           report   report.html

@@ -200,10 +200,7 @@ fn notes(spec: &RepositorySpec, values: &BTreeMap<&'static str, Option<String>>)
         spec.models.iter().map(String::as_str).filter(|m| matches!(*m, "preprocessing" | "postprocessing")).collect();
     let mut notes = Vec::new();
     if !text_models.is_empty() && values.get("tokenizer_dir").is_none_or(Option::is_none) {
-        notes.push(format!(
-            "no tokenizer is set: the simulator needs none, a real Triton cannot load {}",
-            text_models.join(" and ")
-        ));
+        notes.push(format!("no tokenizer is set: Triton cannot load {} without one", text_models.join(" and ")));
     }
     notes
 }

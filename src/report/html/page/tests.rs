@@ -82,7 +82,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "drift: the second half",
         "from schedule",
         "sorted element floor(N·p)",
-        "201 … n/a",
+        "201 …, too few values for an upper end",
         "TTFT: % of requests",
         "Output tokens in each second",
         "1,204",

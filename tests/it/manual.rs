@@ -1,0 +1,27 @@
+//! The manual: every command of every chapter is run, and must print what the chapter says.
+//!
+//! A chapter `tests/manual/x.md` runs from top to bottom in a copy of the folder `x.in`. What differs from run to run
+//! is written `[..]`, left-out lines are `...`. After a change, `TRYCMD=overwrite cargo test --test it manual`
+//! writes what is printed now; read the difference, and put the `[..]` back.
+
+/// Chapters that only read and write files.
+#[test]
+fn the_chapters_are_true() {
+    manual().case("tests/manual/0[12346]-*.md");
+}
+
+/// The one with a server and a load against it.
+#[test]
+fn the_chapter_on_the_simulator_is_true() {
+    manual().case("tests/manual/05-*.md");
+}
+
+fn manual() -> trycmd::TestCases {
+    let cases = trycmd::TestCases::new();
+    cases.register_bin("regatta", trycmd::cargo::cargo_bin!("regatta"));
+    // What a reader types between the commands of the program.
+    for name in ["cat", "ls", "rm", "sed", "sh", "touch"] {
+        cases.register_bin(name, std::path::PathBuf::from(format!("/bin/{name}")));
+    }
+    cases
+}
