@@ -2,10 +2,10 @@
 //!
 //! `cargo bench --bench kill -- --manifest fifty|quickstart --kills 200 --seed 1 --parallel 4 [requests=8 …]`
 //!
-//! The instants are drawn over the length of a whole run, measured first with as many at once as later; every fourth
-//! time the rerun is killed as well. Exits with 1 if anything did not hold.
+//! The instants are drawn over the length of a whole run, measured first with as many at once as later, or over the first
+//! `--over` seconds, where the short stages are; every fourth time the rerun is killed as well. Exits with 1 if anything did not hold.
 
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a program for people, which starts ours")]
 
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../it/world.rs"]
@@ -29,11 +29,13 @@ struct Asked {
     kills: usize,
     seed: u64,
     parallel: usize,
+    over: Option<f64>,
     settings: Vec<String>,
 }
 
 fn asked() -> Asked {
-    let mut asked = Asked { manifest: "fifty".to_owned(), kills: 200, seed: 1, parallel: 2, settings: Vec::new() };
+    let mut asked =
+        Asked { manifest: "fifty".to_owned(), kills: 200, seed: 1, parallel: 2, over: None, settings: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} needs a value"));
@@ -42,6 +44,7 @@ fn asked() -> Asked {
             "--kills" => asked.kills = value().parse().expect("a number"),
             "--seed" => asked.seed = value().parse().expect("a number"),
             "--parallel" => asked.parallel = value().parse().expect("a number"),
+            "--over" => asked.over = Some(value().parse().expect("a number")),
             // From cargo.
             "--bench" => {}
             setting if setting.contains('=') && !setting.starts_with('-') => asked.settings.push(word),
@@ -62,15 +65,16 @@ fn main() -> ExitCode {
     let at_once = on_threads(asked.parallel, asked.parallel, |_| subject.undisturbed());
     let seconds = at_once.iter().map(|run| run.seconds).fold(0.0, f64::max);
     let undisturbed = &at_once[0];
+    let over = asked.over.unwrap_or(seconds);
     println!(
-        "{}{}: an undisturbed run takes {seconds:.2} s; {} kills over that time, seed {}, {} at once",
+        "{}{}: an undisturbed run takes {seconds:.2} s; {} kills over {over:.2} s, seed {}, {} at once",
         asked.manifest,
-        asked.settings.iter().flat_map(|setting| [" ", setting]).collect::<String>(),
+        asked.settings.iter().flat_map(|setting| [" ", setting.as_str()]).collect::<String>(),
         asked.kills,
         asked.seed,
         asked.parallel
     );
-    let plan = instants(asked.seed, seconds, asked.kills);
+    let plan = instants(asked.seed, over, asked.kills);
     let done = AtomicUsize::new(0);
     let outcomes = on_threads(asked.parallel, asked.kills, |nth| {
         let outcome = kill_and_rerun(&subject, undisturbed, &plan[nth]);

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::campaign::{fifty, instants, kill_and_rerun, nobody_left};
-use crate::world::World;
+use crate::world::{World, alive_with};
 
 #[test]
 fn kill9_at_random_instants_and_a_rerun_has_the_same_bytes_and_runs_nothing_twice() {
@@ -127,4 +129,38 @@ stages:
         1,
         "unfinished outputs of killed runs are gone"
     );
+}
+
+#[test]
+fn kill9_of_the_runner_and_its_warden_the_next_run_ends_what_they_left() {
+    let mut world = World::with(
+        r#"
+stages:
+  a:
+    shell: |
+      touch "$W/started"
+      if [ ! -e "$W/gate" ]; then sleep 1000; fi
+      echo whole > out
+"#,
+    );
+    let folder = world.path("");
+    world.env("W", folder);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("started");
+    let pid = run.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let is_warden = |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap().contains("__warden");
+    let warden = children.split_whitespace().find(is_warden).expect("a warden").parse().unwrap();
+    // A warden that stands still cannot see its runner go.
+    for (pid, name) in [(warden, Signal::STOP), (pid as i32, Signal::KILL), (warden, Signal::KILL)] {
+        kill_process(Pid::from_raw(pid).unwrap(), name).unwrap();
+    }
+    run.wait().unwrap();
+    let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
+    assert!(!alive_with(&mark).is_empty(), "nobody was left to end the stage");
+    world.file("gate", "");
+    let again = world.good(&["run", "m"]);
+    again.says("which an earlier run left running");
+    assert_eq!(world.read("latest/a/out"), "whole\n");
+    assert!(alive_with(&mark).is_empty());
 }

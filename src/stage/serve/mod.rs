@@ -18,6 +18,8 @@ use plan::Planned;
 
 /// Triton lets what is in flight finish for 30 s (`--exit-timeout-secs`) before it leaves by itself.
 const GRACE: Duration = Duration::from_secs(35);
+/// signal(7)
+const SIGKILL: i32 = 9;
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
 
@@ -109,7 +111,12 @@ impl Servers<'_> {
         self.quit.gently();
         let mut by_itself = None;
         while let Some(left) = self.set.join_next().await {
-            by_itself = by_itself.or(left.ok().filter(|left| !left.asked));
+            let Ok(left) = left else { continue };
+            if !left.asked {
+                by_itself = by_itself.or(Some(left));
+            } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
+                self.errand.lease.notice(format!("it did not end within {GRACE:?} of being asked to, and was killed"));
+            }
         }
         by_itself
     }
