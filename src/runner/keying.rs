@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::event::{Digest, Endpoint, Failure, FailureKind};
-use crate::plan::{Plan, Reference, Task};
+use crate::plan::{Lifetime, Plan, Reference, Task};
 use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
 
 /// What a settled task has to offer to those that need it.
@@ -93,7 +93,14 @@ pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
 }
 
 /// Why a task has to run, in words; never empty.
-pub(super) fn reasons(task: &Task, keyed: &Keyed, look: &Look, shelf: &Shelf, forced: bool) -> Vec<String> {
+pub(super) fn reasons(
+    plan: &Plan,
+    task: &Task,
+    keyed: &Keyed,
+    look: &Look,
+    shelf: &Shelf,
+    forced: bool,
+) -> Vec<String> {
     if forced {
         return vec!["forced".to_owned()];
     }
@@ -104,7 +111,15 @@ pub(super) fn reasons(task: &Task, keyed: &Keyed, look: &Look, shelf: &Shelf, fo
         return vec![what.clone()];
     }
     let Some(last) = shelf.last(&task.id) else { return vec!["never finished here".to_owned()] };
-    let why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+    let mut why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+    for need in task.needs.iter().map(|need| &plan.tasks[need.task as usize]) {
+        // A service has no output; what changed is what it serves.
+        if need.lifetime == Lifetime::Service
+            && let Some(line) = why.iter_mut().find(|line| **line == format!("output of {} changed", need.id))
+        {
+            *line = format!("{} changed", need.id);
+        }
+    }
     if why.is_empty() { vec!["its last record cannot be read".to_owned()] } else { why }
 }
 

@@ -79,7 +79,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
                     ),
                     look => {
                         let mut why = if open.is_empty() || forced {
-                            reasons(task, &keyed, &look, shelf, forced)
+                            reasons(plan, task, &keyed, &look, shelf, forced)
                         } else {
                             own_changes(task, &keyed, shelf)
                         };

@@ -296,7 +296,7 @@ impl<W: Work> Runner<W> {
             Vec::new()
         } else {
             let look = self.shelf.look(&keyed.digest);
-            reasons(&task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
+            reasons(&self.plan, &task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
         };
         (self.emit)(Event::TaskStarted {
             task: task.id.clone(),
