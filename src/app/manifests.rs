@@ -45,7 +45,7 @@ pub(super) fn show(global: &Global, request: &Show) -> Result<Exit, Trouble> {
 
 pub(super) fn list(global: &Global, request: List) -> Result<Exit, Trouble> {
     let project = Project::here(global)?;
-    let all: Vec<report::Listed> = catalogue(&project.library)
+    let all: Vec<report::Listed> = catalogue(&project.manifests)
         .into_iter()
         .map(|listed| report::Listed {
             name: listed.name,

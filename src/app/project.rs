@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Trouble;
 use crate::cli::{Force, Global, Select, Setting};
@@ -13,7 +13,7 @@ use crate::store::{Compiler, Home, Origins};
 
 pub(super) struct Project {
     pub home: Home,
-    pub library: Library,
+    pub manifests: Library,
 }
 
 impl Project {
@@ -21,12 +21,12 @@ impl Project {
     pub(super) fn here(global: &Global) -> Result<Self, Trouble> {
         let folder = env::current_dir()?;
         let state = folder.join(&global.home);
-        Ok(Self { library: Library::new(&folder), home: Home::new(folder, state) })
+        Ok(Self { manifests: Library::new(&folder), home: Home::new(folder, state) })
     }
 
     /// A manifest with what was given on the command line and in the environment.
     pub(super) fn manifest(&self, name: &str, settings: &[Setting]) -> Result<Manifest, Trouble> {
-        Ok(load(&self.library, name, &given(settings))?)
+        Ok(load(&self.manifests, name, &given(settings))?)
     }
 
     /// Names one way to compile a manifest.
@@ -72,9 +72,9 @@ impl Project {
                 None => sources.push((root.join(source), *digest)),
             }
         }
-        let first = [PathBuf::from(name), format!("manifests/{name}.yaml").into()];
-        let looked_at = first.into_iter().map(|path| root.join(path)).filter(|path| path.is_absolute());
-        absent.extend(looked_at.filter(|path| !path.exists()));
+        // What would have been found first; `Library::find` looks in this order.
+        let names = [name.to_owned(), format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
+        absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));
         Origins { sources, absent, env: manifest.environment().clone().into_iter().collect() }
     }
 }

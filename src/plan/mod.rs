@@ -5,7 +5,6 @@
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 
 mod build;
-mod draw;
 mod expand;
 mod instance;
 mod reference;
