@@ -81,8 +81,9 @@ impl Errand {
     fn go(self) -> Result<Exit, Trouble> {
         let home = self.project.home.clone();
         let stop = Stop::new();
-        // One thread: the loop and the tries hand small things to each other all the time, and the cores belong to the stages.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
+        let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = Teller::start(self.look);
         listen_to_signals(stop.clone(), teller.send.clone())?;
         process::adopt_orphans()?;

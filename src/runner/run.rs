@@ -229,11 +229,12 @@ impl<W: Work> Runner<W> {
             .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
             .collect();
         let facts = self.work.facts(&task);
-        let reads = task.inputs.values().any(|patterns| own_patterns(patterns));
+        let project = self.shelf.home().project();
+        let slow = task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
         let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));
         let key = move || key_of(&plan, &task, facts, |need| upstream.get(&need).copied(), &shelf, &digests);
-        if reads {
-            // Inputs may be large: reading them is not the loop's work.
+        if slow {
+            // Reading a large input is not the loop's work.
             let send = self.send.clone();
             tokio::task::spawn_blocking(move || {
                 let _ = send.send(Msg::Keyed(ix, key()));

@@ -78,6 +78,19 @@ impl Digests {
         Ok((digest, stamp))
     }
 
+    /// Whether digesting this takes no longer than asking somebody else to do it: small files, or files that are known.
+    pub fn is_quick(&self, base: &Path, patterns: &[String]) -> bool {
+        const SMALL: u64 = 256 * 1024;
+        patterns.iter().all(|pattern| {
+            let path = base.join(pattern);
+            !pattern.contains(['*', '?', '[', '{'])
+                && Stamp::through_links(&path).is_ok_and(|stamp| {
+                    let known = || lock(&self.known).get(&path).is_some_and(|(known, _)| *known == stamp);
+                    stamp.is_file() && (stamp.size <= SMALL || known())
+                })
+        })
+    }
+
     /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several (or a glob, or a
     /// folder) by names and contents.
     pub fn input(&self, base: &Path, patterns: &[String]) -> Result<InputState, InputError> {
