@@ -14,3 +14,16 @@ fn another_number_of_gpus_is_another_task() {
     world.good(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(world.read("latest/a/out"), "0,1\n");
 }
+
+#[test]
+fn a_template_that_was_edited_is_rendered_again() {
+    let world = World::with("stages:\n  a: { template: { from: t, with: { x: 1 } } }\n");
+    world.file("t/f.j2", "old {{ x }}\n");
+    world.good(&["run", "m"]);
+    world.file("t/f.j2", "new {{ x }}\n");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
+    assert_eq!(world.read("latest/a/f"), "new 1\n");
+    world.file("t/g", "more\n");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+}
