@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::durable::{At as _, PathError, create_folder, point};
+use super::durable::{At as _, PathError, create_folder, discard, point};
 use super::outputs::{Sealed, Since, compare};
 use super::record::{self, Line, Record};
 use super::{Home, Key, Stamp};
@@ -207,6 +207,7 @@ impl Shelf {
                 target
             },
         );
+        make_way(&latest, &link)?;
         point(&link, &target)
     }
 
@@ -291,6 +292,27 @@ impl Shelf {
         inner.by_task.retain(|_, r| keep.contains(&r.folder));
         inner.compact(&self.home)
     }
+}
+
+/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
+/// such a folder is where a link must be. A link on the way would lead into an output.
+fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
+    let between = link.ancestors().skip(1).take_while(|above| *above != latest);
+    for above in between {
+        if above.is_symlink() {
+            discard(above)?;
+        }
+    }
+    if !link.is_symlink() && link.is_dir() {
+        // Nothing but links of ours, or it stays and is said to be in the way.
+        let only_links = walkdir::WalkDir::new(link)
+            .into_iter()
+            .all(|item| item.is_ok_and(|item| item.file_type().is_dir() || item.path_is_symlink()));
+        if only_links {
+            discard(link)?;
+        }
+    }
+    Ok(())
 }
 
 impl Inner {

@@ -27,3 +27,17 @@ fn a_template_that_was_edited_is_rendered_again() {
     assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
     assert!(world.good(&["run", "m"]).ran().is_empty());
 }
+
+#[test]
+fn a_stage_may_become_many_and_one_again() {
+    let one = "stages:\n  a: { shell: 'echo one > out' }\n";
+    let many = "stages:\n  a: { foreach: { n: [x, y] }, shell: 'echo {{ n }} > out' }\n";
+    let world = World::with(one);
+    world.good(&["run", "m"]);
+    world.manifest("m", many);
+    world.good(&["run", "m"]);
+    assert_eq!((world.read("latest/a/x/out"), world.read("latest/a/y/out")), ("x\n".into(), "y\n".into()));
+    world.manifest("m", one);
+    assert!(world.good(&["run", "m"]).ran().is_empty(), "its output was not touched");
+    assert_eq!(world.read("latest/a/out"), "one\n");
+}
