@@ -211,6 +211,13 @@ impl Shelf {
         point(&link, &target)
     }
 
+    /// What must look the same for `latest/<task>` to lead where it leads now: another run of this project may point it elsewhere.
+    pub fn latest_stamp(&self, task: &TaskId) -> Result<(PathBuf, Stamp), PathError> {
+        let link = self.home.latest().join(task.as_str());
+        let stamp = Stamp::of(&link).at("look at", &link)?;
+        Ok((link, stamp))
+    }
+
     /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
     pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Option<PathBuf> {
         let empty = fs::read_dir(folder).map_or(true, |mut items| items.next().is_none());

@@ -1,5 +1,7 @@
 //! What must not be taken for done, and links that must say what is true.
 
+use std::fs;
+
 use pretty_assertions::assert_eq;
 
 use crate::world::World;
@@ -40,4 +42,16 @@ fn a_stage_may_become_many_and_one_again() {
     world.manifest("m", one);
     assert!(world.good(&["run", "m"]).ran().is_empty(), "its output was not touched");
     assert_eq!(world.read("latest/a/out"), "one\n");
+}
+
+#[test]
+fn the_links_are_those_of_the_last_run_even_when_nothing_had_to_run() {
+    let world = World::with("params:\n  n: { int: {}, default: 1 }\nstages:\n  a: { shell: 'echo {{ n }} > out' }\n");
+    for n in ["n=1", "n=2", "n=1", "n=2"] {
+        world.good(&["run", "m", n]);
+        assert_eq!(world.read("latest/a/out"), format!("{}\n", &n[2..]));
+    }
+    fs::remove_dir_all(world.path("latest")).unwrap();
+    world.good(&["run", "m", "n=2"]);
+    assert_eq!(world.read("latest/a/out"), "2\n");
 }
