@@ -132,11 +132,16 @@ impl Shelf {
         Ok(())
     }
 
-    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left.
-    pub fn new_folder(&self, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
+    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
+    /// have the same key and run at once.
+    pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
         loop {
             let n = self.nonce.fetch_add(1, Ordering::Relaxed);
-            let name = if resume { format!("{}-resume", key.short()) } else { format!("{}-{n}", key.short()) };
+            let name = if resume {
+                format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
+            } else {
+                format!("{}-{n}", key.short())
+            };
             let folder = self.home.output(&name);
             match fs::create_dir(&folder) {
                 Ok(()) => return Ok(folder),

@@ -55,3 +55,13 @@ fn the_links_are_those_of_the_last_run_even_when_nothing_had_to_run() {
     world.good(&["run", "m", "n=2"]);
     assert_eq!(world.read("latest/a/out"), "2\n");
 }
+
+#[test]
+fn two_stages_that_do_the_same_do_not_keep_their_work_in_one_folder() {
+    let stage = r#"{ resume: true, shell: 'mkdir here && touch "$W/$$.up"; n=0; while [ $(ls "$W" | grep -c up$) -lt 2 ]; do n=$((n+1)); [ $n -lt 500 ] || exit 9; sleep 0.02; done; echo >> lines' }"#;
+    let mut world = World::with(&format!("stages:\n  a: {stage}\n  b: {stage}\n"));
+    let folder = world.path("");
+    world.env("W", folder);
+    assert_eq!(world.good(&["run", "m", "-j2"]).ran(), ["a", "b"]);
+    assert_eq!((world.read("latest/a/lines"), world.read("latest/b/lines")), ("\n".into(), "\n".into()));
+}
