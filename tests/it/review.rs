@@ -1,6 +1,7 @@
 //! What must not be taken for done, and links that must say what is true.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 
 use pretty_assertions::assert_eq;
 
@@ -64,4 +65,16 @@ fn two_stages_that_do_the_same_do_not_keep_their_work_in_one_folder() {
     world.env("W", folder);
     assert_eq!(world.good(&["run", "m", "-j2"]).ran(), ["a", "b"]);
     assert_eq!((world.read("latest/a/lines"), world.read("latest/b/lines")), ("\n".into(), "\n".into()));
+}
+
+#[test]
+fn a_file_name_may_be_any_bytes() {
+    let world = World::with(
+        "stages:\n  a: { shell: 'touch \"$(printf \"n\\\\303\\\\374\\\\\\\\x\")\"; echo > out' }\n  b: { shell: 'ls {{ stages.a.out }} > out' }\n",
+    );
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b"]);
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    let odd = std::ffi::OsStr::from_bytes(b"n\xc3\xfc\\x");
+    fs::write(world.path("latest/a").join(odd), "tampered").unwrap();
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
 }
