@@ -60,16 +60,13 @@ mod any_bytes {
         bytes.extend(parts.next().unwrap_or_default().bytes());
         while let Some(part) = parts.next() {
             let byte = part.strip_prefix('x').and_then(|rest| rest.get(..2));
-            match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-                Some(byte) => {
-                    bytes.push(byte);
-                    bytes.extend(&part.as_bytes()[3..]);
-                }
+            if let Some(byte) = byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                bytes.push(byte);
+                bytes.extend(&part.as_bytes()[3..]);
+            } else {
                 // Two backslashes are one, and what follows them is plain.
-                None => {
-                    bytes.push(b'\\');
-                    bytes.extend(parts.next().unwrap_or_default().bytes());
-                }
+                bytes.push(b'\\');
+                bytes.extend(parts.next().unwrap_or_default().bytes());
             }
         }
         Ok(OsString::from_vec(bytes).into())
@@ -219,5 +216,27 @@ pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since
         (Some(old), _) => Since::Changed(format!("{} is gone from its output", old.path.display())),
         (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
         (None, None) => Since::Touched(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_path_is_read_back_as_it_was(bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12)) {
+            let path = PathBuf::from(OsStr::from_bytes(&bytes));
+            let stamp = Stamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: Kind::File };
+            let entry = Entry { path, stamp, digest: None };
+            let json = serde_json::to_string(&entry).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Entry>(&json).unwrap(), &entry);
+            let packed = postcard::to_stdvec(&entry).unwrap();
+            prop_assert_eq!(&postcard::from_bytes::<Entry>(&packed).unwrap(), &entry);
+        }
     }
 }
