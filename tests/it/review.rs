@@ -78,3 +78,13 @@ fn a_file_name_may_be_any_bytes() {
     fs::write(world.path("latest/a").join(odd), "tampered").unwrap();
     assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
 }
+
+#[test]
+fn clean_takes_nothing_that_is_not_of_regatta() {
+    let world = World::with("stages:\n  a: { shell: 'echo > out' }\n");
+    world.file("latest/weights/of-a-person", "precious");
+    world.good(&["run", "m"]);
+    world.good(&["clean", "--yes"]);
+    assert!(!world.path(".regatta").exists() && !world.path("latest/a").is_symlink());
+    assert_eq!(world.read("latest/weights/of-a-person"), "precious");
+}
