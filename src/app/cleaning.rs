@@ -24,7 +24,7 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<Exit, Trouble> {
 pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
-    let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
+    let all: Vec<Garbage> = [home.latest(), home.state().to_owned()]
         .into_iter()
         .filter(|path| path.exists())
         .map(|path| Garbage { bytes: size(&path), why: "all state of this project".to_owned(), path })
@@ -32,10 +32,33 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
     tell(&home, &all, yes);
     if yes {
         for item in &all {
-            fs::remove_dir_all(&item.path)?;
+            if item.path == home.latest() {
+                remove_links(&home)?;
+            } else {
+                fs::remove_dir_all(&item.path)?;
+            }
         }
     }
     Ok(Exit::Done)
+}
+
+/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with
+/// other things in it.
+fn remove_links(home: &Home) -> std::io::Result<()> {
+    let state = fs::canonicalize(home.state()).ok();
+    for item in walkdir::WalkDir::new(home.latest()).contents_first(true).into_iter().flatten() {
+        let path = item.path();
+        if item.path_is_symlink() {
+            let ours =
+                fs::canonicalize(path).map_or(true, |to| state.as_ref().is_some_and(|state| to.starts_with(state)));
+            if ours {
+                fs::remove_file(path)?;
+            }
+        } else if item.file_type().is_dir() && fs::read_dir(path)?.next().is_none() {
+            fs::remove_dir(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Nothing is removed under a run. `None` where there is no state at all.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize as _;
 
+use super::Reference;
 use super::instance::{Instance, Instances, StageOf};
 use super::semantics;
 use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
@@ -268,6 +269,14 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         InputPaths::One(path) => vec![path],
         InputPaths::Many(paths) => paths,
     };
+    let mut inputs: BTreeMap<String, Vec<String>> =
+        typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
+    if let Action::Template(template) = &action {
+        // Its files decide what it makes, whether somebody declared them or not.
+        if Reference::all_in(&template.from).is_empty() {
+            inputs.entry("template.from".to_owned()).or_insert_with(|| vec![template.from.clone()]);
+        }
+    }
     let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });
     Some(Task {
         id: one.id.clone(),
@@ -278,7 +287,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         kind: stage.kind,
         action: canonical(&action)?,
         needs: Vec::new(),
-        inputs: typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect(),
+        inputs,
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,

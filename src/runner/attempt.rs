@@ -41,7 +41,7 @@ pub(super) struct Tried {
 impl Try {
     pub(super) async fn go<W: Work>(self, work: Arc<W>) -> Tried {
         let begun = Instant::now();
-        let folder = match self.shelf.new_folder(&self.keyed.digest, self.task.resume) {
+        let folder = match self.shelf.new_folder(&self.task.id, &self.keyed.digest, self.task.resume) {
             Ok(folder) => folder,
             Err(e) => return Tried { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
         };

@@ -48,7 +48,7 @@ pub(super) fn own_patterns(patterns: &[String]) -> bool {
 pub(super) fn key_of(
     plan: &Plan,
     task: &Task,
-    facts: BTreeMap<String, String>,
+    mut facts: BTreeMap<String, String>,
     upstream: impl Fn(u32) -> Option<Digest>,
     shelf: &Shelf,
     digests: &Digests,
@@ -63,6 +63,10 @@ pub(super) fn key_of(
         } else {
             named.insert(name.clone(), Digest::of(patterns.join("\0").as_bytes()));
         }
+    }
+    // A stage sees how many GPUs it has, and a server is as fast as they are many; which ones they are does not matter.
+    if task.gpus > 0 {
+        facts.insert("gpus".to_owned(), task.gpus.to_string());
     }
     let key = Key {
         version: KEY_VERSION,

@@ -574,6 +574,7 @@ impl<W: Work> Runner<W> {
             }
             if let Some(Made::Output(record)) = &self.made[ix] {
                 look_at.extend(self.shelf.stamps(record).ok()?);
+                look_at.push(self.shelf.latest_stamp(&task.id).ok()?);
             }
         }
         Some(look_at)

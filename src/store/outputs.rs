@@ -15,11 +15,62 @@ use crate::event::{Digest, Hasher};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Relative to the output folder.
+    #[serde(with = "any_bytes")]
     pub path: PathBuf,
     pub stamp: Stamp,
     /// Of a file's bytes or a link's target; absent for folders.
     #[serde(default)]
     pub digest: Option<Digest>,
+}
+
+/// A path as a text, whatever its bytes: `\\` for a backslash, `\xff` for a byte that is no part of a character.
+mod any_bytes {
+    use std::ffi::OsString;
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) if !text.contains('\\') => to.serialize_str(text),
+            _ => to.serialize_str(&escaped(path)),
+        }
+    }
+
+    fn escaped(path: &Path) -> String {
+        let mut text = String::new();
+        for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+            text.push_str(&chunk.valid().replace('\\', "\\\\"));
+            for byte in chunk.invalid() {
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+        text
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(from)?;
+        if !text.contains('\\') {
+            return Ok(text.into());
+        }
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut parts = text.split('\\');
+        bytes.extend(parts.next().unwrap_or_default().bytes());
+        while let Some(part) = parts.next() {
+            let byte = part.strip_prefix('x').and_then(|rest| rest.get(..2));
+            if let Some(byte) = byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                bytes.push(byte);
+                bytes.extend(&part.as_bytes()[3..]);
+            } else {
+                // Two backslashes are one, and what follows them is plain.
+                bytes.push(b'\\');
+                bytes.extend(parts.next().unwrap_or_default().bytes());
+            }
+        }
+        Ok(OsString::from_vec(bytes).into())
+    }
 }
 
 /// A folder as it was when it was hashed.
@@ -165,5 +216,27 @@ pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since
         (Some(old), _) => Since::Changed(format!("{} is gone from its output", old.path.display())),
         (_, Some(new)) => Since::Changed(format!("{} was added to its output", new.path.display())),
         (None, None) => Since::Touched(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_path_is_read_back_as_it_was(bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12)) {
+            let path = PathBuf::from(OsStr::from_bytes(&bytes));
+            let stamp = Stamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: Kind::File };
+            let entry = Entry { path, stamp, digest: None };
+            let json = serde_json::to_string(&entry).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Entry>(&json).unwrap(), &entry);
+            let packed = postcard::to_stdvec(&entry).unwrap();
+            prop_assert_eq!(&postcard::from_bytes::<Entry>(&packed).unwrap(), &entry);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::durable::{At as _, PathError, create_folder, point};
+use super::durable::{At as _, PathError, create_folder, discard, point};
 use super::outputs::{Sealed, Since, compare};
 use super::record::{self, Line, Record};
 use super::{Home, Key, Stamp};
@@ -132,11 +132,16 @@ impl Shelf {
         Ok(())
     }
 
-    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left.
-    pub fn new_folder(&self, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
+    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
+    /// have the same key and run at once.
+    pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
         loop {
             let n = self.nonce.fetch_add(1, Ordering::Relaxed);
-            let name = if resume { format!("{}-resume", key.short()) } else { format!("{}-{n}", key.short()) };
+            let name = if resume {
+                format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
+            } else {
+                format!("{}-{n}", key.short())
+            };
             let folder = self.home.output(&name);
             match fs::create_dir(&folder) {
                 Ok(()) => return Ok(folder),
@@ -207,7 +212,15 @@ impl Shelf {
                 target
             },
         );
+        make_way(&latest, &link)?;
         point(&link, &target)
+    }
+
+    /// What must look the same for `latest/<task>` to lead where it leads now: another run of this project may point it elsewhere.
+    pub fn latest_stamp(&self, task: &TaskId) -> Result<(PathBuf, Stamp), PathError> {
+        let link = self.home.latest().join(task.as_str());
+        let stamp = Stamp::of(&link).at("look at", &link)?;
+        Ok((link, stamp))
     }
 
     /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
@@ -291,6 +304,27 @@ impl Shelf {
         inner.by_task.retain(|_, r| keep.contains(&r.folder));
         inner.compact(&self.home)
     }
+}
+
+/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
+/// such a folder is where a link must be. A link on the way would lead into an output.
+fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
+    let between = link.ancestors().skip(1).take_while(|above| *above != latest);
+    for above in between {
+        if above.is_symlink() {
+            discard(above)?;
+        }
+    }
+    if !link.is_symlink() && link.is_dir() {
+        // Nothing but links of ours, or it stays and is said to be in the way.
+        let only_links = walkdir::WalkDir::new(link)
+            .into_iter()
+            .all(|item| item.is_ok_and(|item| item.file_type().is_dir() || item.path_is_symlink()));
+        if only_links {
+            discard(link)?;
+        }
+    }
+    Ok(())
 }
 
 impl Inner {

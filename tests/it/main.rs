@@ -16,6 +16,7 @@ mod lifecycle;
 mod manual;
 mod processes;
 mod report;
+mod review;
 mod scripted;
 mod services;
 mod simulator;
