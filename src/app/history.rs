@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::project::Project;
-use super::{Trouble, say};
+use super::{Trouble, say, say_error};
 use crate::cli::{self, Exit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
@@ -58,8 +58,12 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<Exit, Trouble> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
     let Some(wanted) = &request.stage else {
-        for log in logs_in(&home.run(&newest)) {
-            say(&format!("{}\n", name_of(&log)));
+        let logs = logs_in(&home.run(&newest));
+        for log in &logs {
+            say(&format!("{}\n", name_of(log)));
+        }
+        if logs.is_empty() {
+            say_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
         }
         return Ok(Exit::Done);
     };
@@ -132,6 +136,15 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<Exit, Tro
     Ok(Exit::Done)
 }
 
+/// Not every kind of stage writes a log; a page must not point to one that never was.
+fn with_logs_that_are_there(story: &Story) -> Story {
+    let mut story = story.clone();
+    for chapter in story.tasks.values_mut() {
+        chapter.log = chapter.log.take().filter(|log| log.is_file());
+    }
+    story
+}
+
 /// The page of a run, with the results of all its benchmarks, cached ones too. Its place.
 pub(super) fn write_report(
     home: &Home,
@@ -152,6 +165,7 @@ pub(super) fn write_report(
         }
     }
     results.sort_by(|a: &(TaskId, serde_json::Value), b| a.0.cmp(&b.0));
+    let story = &with_logs_that_are_there(story);
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::About { manifest_path: story.manifest.clone(), versions, ..html::About::default() };
     let page = html::render(story, &about, &results, plan)?;

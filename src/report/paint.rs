@@ -66,6 +66,21 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
+/// The same for a text of several lines, which stay lines; without the empty end of a script.
+pub fn clean_lines(text: &str) -> String {
+    text.trim_end().lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// One line of at most `most` characters; `…` says that there is more.
+pub fn cut(text: &str, most: usize) -> String {
+    let first = clean(text.lines().next().unwrap_or_default());
+    if first.chars().count() <= most && text.lines().nth(1).is_none() {
+        return first;
+    }
+    let kept: String = first.chars().take(most.saturating_sub(2)).collect();
+    format!("{} …", kept.trim_end())
+}
+
 /// `8 ms`, `1.2 s`, `42 s`, `3m 07s`, `2h 05m`.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
@@ -169,6 +184,20 @@ mod tests {
     #[test]
     fn a_log_line_cannot_move_the_cursor() {
         assert_eq!(clean("\u{1b}[2J\u{1b}[31mred\u{1b}[0m\ta\rb\u{7}"), "red    a·b");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_so() {
+        assert_eq!(cut("short", 10), "short");
+        assert_eq!(cut("exactly 10", 10), "exactly 10");
+        assert_eq!(cut("more than ten", 10), "more tha …");
+        assert_eq!(cut("one\ntwo", 10), "one …");
+        assert_eq!(cut("", 10), "");
+    }
+
+    #[test]
+    fn a_script_keeps_its_lines() {
+        assert_eq!(clean_lines("set -e\nmake\u{1b}[1m\n'\n\n"), "set -e\nmake\n'");
     }
 
     #[test]

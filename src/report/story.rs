@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::event::{Digest, Endpoint, Event, Failure, RunId, Tally, TaskId};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, Tally, TaskId};
 
 /// A run as told so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -144,6 +144,16 @@ impl Chapter {
             endpoints: Vec::new(),
             progress: None,
             groups: Vec::new(),
+        }
+    }
+}
+
+impl Chapter {
+    /// The state, in a word for readers: what somebody stopped did not fail.
+    pub fn word(&self) -> &'static str {
+        match &self.failure {
+            Some(failure) if self.state == State::Failed && failure.kind == FailureKind::Interrupted => "interrupted",
+            _ => self.state.as_str(),
         }
     }
 }

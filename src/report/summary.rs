@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::paint::{Paint, Tone, clean, counted, duration, table};
+use super::paint::{Paint, Tone, clean, clean_lines, counted, duration, table};
 use super::story::{Chapter, State, Story};
 use crate::event::{Failure, FailureKind, TaskId};
 
@@ -144,7 +144,8 @@ fn tone_of(word: &str) -> Tone {
 /// One failure: command, last lines, likely cause, what to try, and where to look.
 pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint) -> String {
     let mut out = String::new();
-    let after = chapter.seconds.map(|s| format!(" after {}", duration(s))).unwrap_or_default();
+    let took = chapter.seconds.map(duration).filter(|took| !failure.what.contains(took));
+    let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
     let tries = if chapter.attempts > 1 { format!(" (attempt {})", chapter.attempts) } else { String::new() };
     let word = match failure.kind {
         FailureKind::Interrupted => "interrupted",
@@ -152,17 +153,25 @@ pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint)
         _ => "failed",
     };
     let head = paint.tone(Tone::Bad, format!("✗ {task} {word}{after}{tries}"));
-    let _ = writeln!(out, "\n{head}: {}", clean(&failure.what));
+    let _ = writeln!(out, "\n{head}: {}", clean(said_of(failure)));
     let mut line = |name: &str, text: &str| {
-        let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, format!("{name:<8}")), clean(text));
+        // A script keeps its lines, so that it can be read and copied.
+        for (n, text) in clean_lines(text).lines().enumerate() {
+            let name = if n == 0 { name } else { "" };
+            let _ = writeln!(out, "  {} {text}", paint.tone(Tone::Quiet, format!("{name:<8}")));
+        }
     };
+    let reasons = reasons_of(failure);
+    for (n, reason) in reasons.iter().enumerate() {
+        line(if n == 0 { "because" } else { "" }, reason);
+    }
     if let Some(command) = &failure.command {
         line("command", command);
     }
     for earlier in &chapter.retried {
         line("earlier", earlier);
     }
-    if let Some(cause) = &failure.cause {
+    if let Some(cause) = failure.cause.as_ref().filter(|_| reasons.is_empty()) {
         line("cause", cause);
     }
     if let Some(hint) = &failure.hint {
@@ -174,13 +183,29 @@ pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint)
     if let Some(kept) = &failure.kept {
         line("kept", &kept.display().to_string());
     }
-    if !failure.tail.is_empty() {
+    if reasons.is_empty() && !failure.tail.is_empty() {
         let _ = writeln!(out, "  {}", paint.tone(Tone::Quiet, "last lines"));
         for tail in &failure.tail {
             let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, "│"), clean(tail.trim_end()));
         }
     }
     out
+}
+
+/// What a failure says. A benchmark's headline begins with its verdict, which stands beside it already.
+pub(super) fn said_of(failure: &Failure) -> &str {
+    match failure.kind {
+        FailureKind::Invalid(verdict) => failure.what.strip_prefix(verdict.as_str()).unwrap_or(&failure.what).trim(),
+        _ => &failure.what,
+    }
+}
+
+/// Why a benchmark is no measurement: what it leaves in place of a program's last lines. Empty for other failures.
+pub(super) fn reasons_of(failure: &Failure) -> &[String] {
+    match failure.kind {
+        FailureKind::Invalid(_) => &failure.tail,
+        _ => &[],
+    }
 }
 
 fn closing(story: &Story, places: &Places, paint: Paint, out: &mut String) {
@@ -228,5 +253,52 @@ fn verdict(story: &Story) -> (Tone, &'static str) {
         (Tone::Odd, "unfinished:")
     } else {
         (Tone::Good, "done:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Verdict;
+
+    #[test]
+    fn an_invalid_benchmark_says_its_verdict_once_and_each_reason_once() {
+        let mut failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)  686 tok/s")
+            .cause("limits: TTFT p99 is 175 ms");
+        failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
+        let mut story = Story::new();
+        let task = TaskId::new("race");
+        story.fold(&crate::event::Event::TaskFailed {
+            task: task.clone(),
+            attempt: 1,
+            failure: Box::new(failure.clone()),
+            will_retry: false,
+            seconds: 16.0,
+        });
+        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Paint::OFF), @r"
+        ✗ race INVALID(load) after 16 s: 686 tok/s
+          because  limits: TTFT p99 is 175 ms
+                   core_wait: 1.2 %
+        ");
+    }
+
+    #[test]
+    fn a_script_is_shown_line_by_line() {
+        let failure = Failure::new(FailureKind::Exit(3), "exit code 3").command("sh -c 'set -e\nmake\n'");
+        let mut story = Story::new();
+        let task = TaskId::new("build");
+        story.fold(&crate::event::Event::TaskFailed {
+            task: task.clone(),
+            attempt: 1,
+            failure: Box::new(failure.clone()),
+            will_retry: false,
+            seconds: 1.0,
+        });
+        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Paint::OFF), @r"
+        ✗ build failed after 1.0 s: exit code 3
+          command  sh -c 'set -e
+                   make
+                   '
+        ");
     }
 }

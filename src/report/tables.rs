@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, duration, table, to_the_second};
+use super::paint::{Paint, Tone, clean, counted, cut, duration, table, to_the_second};
 use super::story::Story;
 
 /// A manifest that can be run by name.
@@ -48,15 +48,17 @@ pub fn list_json(manifests: &[Listed]) -> String {
     format!("{:#}\n", json!({ "manifests": manifests }))
 }
 
-/// Values under each other with where they come from. A value of several lines is shown below its name.
+/// A longer value is cut in the table.
+const WIDEST: usize = 80;
+
+/// Values under each other with where they come from, a line each. What is cut ends with `…`; JSON has all of it.
 pub fn show(values: &[Shown], paint: Paint) -> String {
-    let mut rows = Vec::new();
-    for Shown { path, value, from } in values {
-        let mut lines = value.lines();
-        let first = lines.next().unwrap_or_default();
-        rows.push(vec![(Tone::Name, path.clone()), (Tone::Plain, clean(first)), (Tone::Quiet, clean(from))]);
-        rows.extend(lines.map(|line| vec![(Tone::Name, String::new()), (Tone::Plain, clean(line))]));
-    }
+    let rows: Vec<_> = values
+        .iter()
+        .map(|Shown { path, value, from }| {
+            vec![(Tone::Name, clean(path)), (Tone::Plain, cut(value, WIDEST)), (Tone::Quiet, clean(from))]
+        })
+        .collect();
     table(paint, "", &rows)
 }
 
@@ -73,14 +75,18 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
         .iter()
         .filter(|(_, chapter)| alive || chapter.state.is_over())
         .map(|(task, chapter)| {
+            let failure = chapter.failure.as_deref().map(|failure| match &failure.cause {
+                Some(cause) => format!("{}: {cause}", failure.what),
+                None => failure.what.clone(),
+            });
             let told = chapter
                 .headline
                 .as_deref()
                 .or(chapter.why.as_deref())
-                .or(chapter.failure.as_deref().map(|failure| failure.what.as_str()))
+                .or(failure.as_deref())
                 .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
             vec![
-                (Tone::Plain, chapter.state.as_str().to_owned()),
+                (Tone::Plain, chapter.word().to_owned()),
                 (Tone::Name, task.to_string()),
                 (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
                 (Tone::Quiet, clean(told.unwrap_or_default())),
@@ -123,7 +129,7 @@ mod tests {
           cached     engine
           skipped    smoke                     `when` is false
           ran        repository/server  12 ms
-          failed     triton/server      12 s   killed by SIGKILL
+          failed     triton/server      12 s   killed by SIGKILL: out of GPU memory
           failed     race/server        10 s   `triton/server` died
           cancelled  package                   `race/server` failed
           6 of 6 tasks over
@@ -142,9 +148,8 @@ mod tests {
             shown("stages.engine.shell", "set -e\nmake", "manifest.yaml:14"),
         ];
         insta::assert_snapshot!(show(&values, Paint::OFF), @r"
-        stages.engine.gpus   2       systems/h200-x8.yaml:7
-        stages.engine.shell  set -e  manifest.yaml:14
-                             make
+        stages.engine.gpus   2         systems/h200-x8.yaml:7
+        stages.engine.shell  set -e …  manifest.yaml:14
         ");
     }
 

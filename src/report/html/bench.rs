@@ -19,8 +19,8 @@ pub(super) struct Bench {
     /// `good`, `odd`, `bad` or `none`: the colour of the badge.
     pub tone: &'static str,
     pub reasons: Vec<String>,
-    /// The few numbers a reader looks for first.
-    pub numbers: Vec<(String, String)>,
+    /// The few numbers a reader looks for first: name, value, what was counted.
+    pub numbers: Vec<(String, String, String)>,
     /// What else stands alone.
     pub facts: Vec<(String, String)>,
     pub metrics: Vec<Metric>,
@@ -116,22 +116,26 @@ fn reasons(result: &Value) -> Vec<String> {
     found.map(|reasons| reasons.iter().filter_map(text).collect()).unwrap_or_default()
 }
 
-/// Path in the file, and the name a reader knows.
-const FIRST: [(&str, &str); 9] = [
-    ("/rates/output_tokens", "output tokens per second"),
-    ("/rates/requests_full", "requests per second"),
-    ("/rates/offered", "offered per second"),
-    ("/rates/window_s", "window, seconds"),
-    ("/counts/scheduled", "requests scheduled"),
-    ("/counts/ok", "ok"),
-    ("/counts/failed", "failed"),
-    ("/counts/lost", "lost"),
-    ("/tokens/output", "output tokens"),
+/// Path in the file, the name a reader knows, and what was counted.
+const FIRST: [(&str, &str, &str); 9] = [
+    ("/rates/output_tokens", "output tokens per second", "of successful requests, over the window"),
+    ("/rates/requests_full", "requests per second", "successful requests over the window"),
+    ("/rates/offered", "offered per second", "N − 1 over the time from first to last intended arrival"),
+    ("/rates/window_s", "window, seconds", "schedule start to the end of the last successful request"),
+    ("/counts/scheduled", "requests scheduled", "whether or not they were sent"),
+    ("/counts/ok", "ok", "successful requests"),
+    ("/counts/failed", "failed", "sent, and ended with an error"),
+    ("/counts/lost", "lost", "never sent, because the run was stopped"),
+    ("/tokens/output", "output tokens", "of successful requests"),
 ];
 
-fn first(result: &Value) -> Vec<(String, String)> {
-    let shown = |(path, name): &(&str, &str)| {
-        result.pointer(path).and_then(Value::as_f64).map(|value| ((*name).to_owned(), number(value)))
+fn first(result: &Value) -> Vec<(String, String, String)> {
+    let source = result.pointer("/tokens/source").and_then(Value::as_str);
+    let shown = |(path, name, counted): &(&str, &str, &str)| {
+        let value = result.pointer(path).and_then(Value::as_f64)?;
+        let source = source.filter(|_| path.ends_with("tokens") || path.starts_with("/tokens"));
+        let source = source.map(|source| format!("; tokens from {source}")).unwrap_or_default();
+        Some(((*name).to_owned(), number(value), format!("{counted}{source}")))
     };
     FIRST.iter().filter_map(shown).collect()
 }

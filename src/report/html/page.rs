@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::plan::Plan;
-use crate::report::paint::{as_typed, clean, counted, duration, to_the_second};
+use crate::report::paint::{as_typed, clean, clean_lines, counted, duration, to_the_second};
 use crate::report::story::{Chapter, State, Story};
+use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
@@ -50,6 +51,8 @@ struct Trouble {
     command: Option<String>,
     cause: Option<String>,
     hint: Option<String>,
+    /// Why a benchmark is no measurement.
+    reasons: Vec<String>,
     log: Option<String>,
     kept: Option<String>,
     earlier: Vec<String>,
@@ -72,6 +75,10 @@ pub fn render(
     let benches: Vec<_> = results.iter().map(|(task, result)| bench::read(task, result)).collect();
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
+    let total = plan.tasks.len().max(story.total);
+    // When all is done, the rest are servers that nothing had to be asked of, and stages that were not selected.
+    let not_needed =
+        if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
     let page = environment.get_template("page.html")?.render(context! {
         style => Safe::from_safe_string(STYLE.to_owned()),
         name => if story.manifest.is_empty() { &plan.name } else { &story.manifest },
@@ -80,7 +87,8 @@ pub fn render(
         tone, word,
         took => story.finished.map(|end| duration(end.seconds)),
         tally => Serde(story.tally),
-        total => counted(plan.tasks.len().max(story.total), "task"),
+        total => counted(total, "task"),
+        not_needed,
         benches => benches.iter().map(|bench| context! {
             plots => bench.plots.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
             ..Safe::from(Serde(bench))
@@ -93,6 +101,7 @@ pub fn render(
         rows => Serde(rows(story, about, |state| state != State::Cached)),
         cached => Serde(rows(story, about, |state| state == State::Cached)),
         cached_at_once => story.cached_at_once,
+        with_keys => !about.keys.is_empty(),
         notices => story.notices.iter().map(|notice| {
             let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
             format!("{about}{}", clean(&notice.text))
@@ -133,7 +142,7 @@ fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row
         }
         Row {
             task: task.to_string(),
-            state: if chapter.service && chapter.state == State::Ran { "served" } else { chapter.state.as_str() },
+            state: if chapter.service && chapter.state == State::Ran { "served" } else { chapter.word() },
             took: chapter.seconds.map(duration).unwrap_or_default(),
             told: told.join("; "),
             key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
@@ -162,15 +171,20 @@ fn troubles(story: &Story) -> Vec<Trouble> {
                     FailureKind::Invalid(verdict) => verdict.as_str(),
                     _ => "failed",
                 },
-                took: chapter.seconds.map(duration).unwrap_or_default(),
-                what: clean(&failure.what),
-                command: failure.command.as_deref().map(clean),
-                cause: failure.cause.as_deref().map(clean),
+                took: chapter.seconds.map(duration).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
+                what: clean(said_of(failure)).replace("  ", " · "),
+                command: failure.command.as_deref().map(clean_lines),
+                cause: failure.cause.as_deref().filter(|_| reasons_of(failure).is_empty()).map(clean),
+                reasons: reasons_of(failure).iter().map(|reason| clean(reason)).collect(),
                 hint: failure.hint.as_deref().map(clean),
                 log: path(&failure.log),
                 kept: path(&failure.kept),
                 earlier: chapter.retried.iter().map(|what| clean(what)).collect(),
-                tail: failure.tail.iter().map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
+                tail: if reasons_of(failure).is_empty() {
+                    failure.tail.iter().map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n")
+                } else {
+                    String::new()
+                },
             })
         })
         .collect()

@@ -5,7 +5,7 @@ use super::svg::{Anchor, Picture, number, steps};
 const SIZE: (f64, f64) = (470.0, 240.0);
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 22.0;
-const TOP: f64 = 26.0;
+const TOP: f64 = 40.0;
 const BOTTOM: f64 = 40.0;
 
 /// What is drawn, in the units it is shown in.
@@ -59,13 +59,16 @@ impl Plot<'_> {
             picture.curve(outline.map(|(a, b)| (x(a), y(b))), "area");
         }
         picture.curve(drawn.iter().map(|&(a, b)| (x(a), y(b))), "curve");
-        for (n, (value, label)) in self.marks.iter().enumerate().filter(|(_, mark)| mark.0 <= ends.0) {
-            picture.line((x(*value), y(0.0)), (x(*value), TOP - 2.0), "mark");
-            let late = x(*value) > SIZE.0 * 0.6;
-            let (anchor, aside) = if late { (Anchor::End, -4.0) } else { (Anchor::Start, 4.0) };
-            // Low in the picture and on steps of their own, where no curve of a distribution is.
-            let low = y(0.0) - 8.0 - 13.0 * (self.marks.len() - 1 - n) as f64;
-            picture.text(x(*value) + aside, low, "marked", anchor, label);
+        // Labels stand above the picture, where no curve is; from right to left, so that close ones make room.
+        let mut free = SIZE.0 - 2.0;
+        // A mark is a rounded number, and may lie just behind the largest value.
+        for (value, label) in self.marks.iter().rev().filter(|mark| mark.0 <= ends.0 * 1.01) {
+            let at = x(value.min(ends.0));
+            picture.line((at, y(0.0)), (at, TOP - 4.0), "mark");
+            let half = label.chars().count() as f64 * 3.2;
+            let middle = at.min(free - half);
+            free = middle - half - 8.0;
+            picture.text(middle, TOP - 8.0, "marked", Anchor::Middle, label);
         }
         Some(picture.finish())
     }
