@@ -3,7 +3,7 @@
 use std::env;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -330,12 +330,22 @@ impl Teller {
 fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
+    /// Events come in crowds: waking up for each of them would cost more than telling it.
+    const PAUSE: Duration = Duration::from_millis(2);
     loop {
         match receive.recv_timeout(TICK) {
             Ok(Some(event)) => live.event(&event),
             Err(RecvTimeoutError::Timeout) => live.tick(),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
         }
+        loop {
+            match receive.try_recv() {
+                Ok(Some(event)) => live.event(&event),
+                Err(TryRecvError::Empty) => break,
+                Ok(None) | Err(TryRecvError::Disconnected) => return live,
+            }
+        }
+        thread::sleep(PAUSE);
     }
 }
 

@@ -16,6 +16,8 @@ use crate::report::story::{Chapter, State, Story};
 use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
+/// The most rows that a table of tasks has; the page says how many there are.
+const ROWS: usize = 1000;
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// Where a run came from: enough to do it again.
@@ -99,7 +101,9 @@ pub fn render(
         left_out => left_out.unwrap_or(0),
         network => network::draw(plan, story).map(Safe::from_safe_string),
         rows => Serde(rows(story, about, |state| state != State::Cached)),
+        rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != State::Cached).count(),
         cached => Serde(rows(story, about, |state| state == State::Cached)),
+        cached_total => story.of(State::Cached).count(),
         cached_at_once => story.cached_at_once,
         with_keys => !about.keys.is_empty(),
         notices => story.notices.iter().map(|notice| {
@@ -130,6 +134,7 @@ fn verdict(story: &Story) -> (&'static str, &'static str) {
     }
 }
 
+/// At most [`ROWS`] of them: a page of ten thousand rows is no help to anybody.
 fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row> {
     let row = |(task, chapter): (&TaskId, &Chapter)| {
         let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
@@ -150,7 +155,7 @@ fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row
             log: chapter.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         }
     };
-    story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).map(row).collect()
+    story.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
 }
 
 /// Parameters as they would be typed; what was left out is left out here.
