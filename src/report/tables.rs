@@ -49,7 +49,7 @@ pub fn list_json(manifests: &[Listed]) -> String {
 }
 
 /// A longer value is cut in the table.
-const WIDEST: usize = 80;
+const WIDEST: usize = 100;
 
 /// Values under each other with where they come from, a line each. What is cut ends with `…`; JSON has all of it.
 pub fn show(values: &[Shown], paint: Paint) -> String {
