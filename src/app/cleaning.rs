@@ -24,14 +24,15 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<Exit, Trouble> {
 pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
-    let all: Vec<Garbage> = [home.latest(), home.state().to_owned()]
+    let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
         .into_iter()
         .filter(|path| path.exists())
         .map(|path| Garbage { bytes: size(&path), why: "all state of this project".to_owned(), path })
         .collect();
     tell(&home, &all, yes);
     if yes {
-        for item in &all {
+        // The links first: where they lead can only be asked while it is there.
+        for item in all.iter().rev() {
             if item.path == home.latest() {
                 remove_links(&home)?;
             } else {
