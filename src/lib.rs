@@ -25,7 +25,7 @@
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, runner, process, triton, harness, sim, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | event |
 //! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |

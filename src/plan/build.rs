@@ -271,10 +271,9 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
     };
     let mut inputs: BTreeMap<String, Vec<String>> =
         typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
-    if let Action::Template(template) = &action {
-        // Its files decide what it makes, whether somebody declared them or not.
-        if Reference::all_in(&template.from).is_empty() {
-            inputs.entry("template.from".to_owned()).or_insert_with(|| vec![template.from.clone()]);
+    for (name, path) in action.reads() {
+        if Reference::all_in(path).is_empty() {
+            inputs.entry(name.to_owned()).or_insert_with(|| vec![path.to_owned()]);
         }
     }
     let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::keying::{Keyed, Made, own_patterns, resolve};
-use super::run::Emit;
+use super::options::Emit;
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};

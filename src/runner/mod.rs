@@ -13,11 +13,13 @@
 
 mod attempt;
 mod keying;
+mod options;
 mod predict;
 mod run;
 mod schedule;
 mod work;
 
+pub use options::{Emit, Options, Part, Summary, parts};
 pub use predict::{Decision, Verdict, predict};
-pub use run::{Emit, Options, Part, Summary, parts, run};
+pub use run::run;
 pub use work::{Assignment, Lease, Work};

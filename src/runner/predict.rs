@@ -6,7 +6,7 @@ use crate::store::{Digests, Look, Shelf};
 
 use super::Work;
 use super::keying::{key_of, reasons};
-use super::run::{Options, Part};
+use super::options::{Options, Part};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -87,7 +87,9 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     // In the output folder, so that whoever cleans up after a crash finds it; gone before the engine is published.
     let scratch = errand.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
-    let commands = engine_commands(engine, &scratch, &errand.lease.out).map_err(refused)?;
+    let found = |path: &Option<String>| path.as_deref().map(|path| errand.path(path).to_string_lossy().into_owned());
+    let engine = Engine { checkpoint: found(&engine.checkpoint), trtllm: found(&engine.trtllm), ..engine.clone() };
+    let commands = engine_commands(&engine, &scratch, &errand.lease.out).map_err(refused)?;
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {

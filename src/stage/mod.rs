@@ -13,10 +13,12 @@ mod shell;
 mod template;
 mod undeclared;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
+use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
 pub use engine::engine_commands;
 use errand::Errand;
@@ -45,7 +47,22 @@ impl Stages {
     }
 }
 
+/// The version of each kind's own code, where that code decides what is in the output. To be raised by who changes what a kind
+/// writes: then what older programs wrote is made again.
+const fn format(kind: ActionKind) -> Option<u32> {
+    match kind {
+        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Bench => {
+            Some(1)
+        }
+        ActionKind::Shell | ActionKind::Serve => None,
+    }
+}
+
 impl Work for Stages {
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        format(task.kind).map(|version| ("stage format".to_owned(), version.to_string())).into_iter().collect()
+    }
+
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
         let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))

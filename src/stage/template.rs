@@ -20,7 +20,7 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     let from = errand.path(&template.from);
     if !from.is_dir() {
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
-            .hint("`from` is a path relative to the current folder, or a name under the shipped templates"));
+            .hint("`from` is a path relative to the current folder"));
     }
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

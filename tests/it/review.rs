@@ -88,3 +88,20 @@ fn clean_takes_nothing_that_is_not_of_regatta() {
     assert!(!world.path(".regatta").exists() && !world.path("latest/a").is_symlink());
     assert_eq!(world.read("latest/weights/of-a-person"), "precious");
 }
+
+#[test]
+fn an_engine_that_is_named_by_its_path_is_an_input_of_what_serves_it() {
+    let world = World::new();
+    world.good(&["run", "quickstart", "scenarios=offline", "--until", "generate_engines"]);
+    let engine = world.path("engine");
+    let built = fs::canonicalize(world.path("latest/generate_engines")).unwrap();
+    assert!(std::process::Command::new("cp").arg("-r").args([&built, &engine]).status().unwrap().success());
+    let reuse = format!("engine_dir={}", engine.display());
+    let words = ["run", "quickstart", "scenarios=offline", &reuse, "--until", "generate_triton_config"];
+    assert_eq!(world.good(&words).ran(), ["generate_triton_config/offline"], "nothing is cloned or built for it");
+    assert!(world.good(&words).ran().is_empty());
+    let config = fs::read_to_string(engine.join("config.json")).unwrap();
+    fs::write(engine.join("config.json"), config.replace("\"max_batch_size\": 2048", "\"max_batch_size\": 512"))
+        .unwrap();
+    assert_eq!(world.good(&words).ran(), ["generate_triton_config/offline"]);
+}

@@ -22,6 +22,23 @@ pub enum Action {
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
     pub const KEYS: [&'static str; 7] = ["shell", "git", "template", "engine", "repository", "serve", "bench"];
+
+    /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
+    pub fn reads(&self) -> Vec<(&'static str, &str)> {
+        match self {
+            Self::Template(template) => vec![("template.from", template.from.as_str())],
+            Self::Engine(engine) => [("engine.checkpoint", &engine.checkpoint), ("engine.trtllm", &engine.trtllm)]
+                .into_iter()
+                .filter_map(|(key, path)| Some((key, path.as_deref()?)))
+                .collect(),
+            Self::Repository(repository) => std::iter::once(("repository.engine", repository.engine.as_str()))
+                .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
+                .collect(),
+            Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
+            Self::Serve(Serve::Triton(server)) => vec![("serve.repository", server.repository.as_str())],
+            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_)) | Self::Bench(_) => Vec::new(),
+        }
+    }
 }
 
 /// A command.
@@ -66,7 +83,7 @@ pub enum CherryPick {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
-    /// The folder: a path, or a name under the shipped `templates/`.
+    /// The folder, relative to the current folder. Its files are inputs.
     pub from: String,
     /// The names that the templates may use.
     #[serde(default)]

@@ -1,0 +1,68 @@
+//! How to run, and what became of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::event::{Done, Event, Failure, Tally, TaskId};
+use crate::plan::{Lifetime, Plan};
+use crate::store::Stamp;
+
+/// Where events go: the journal first, then everybody else.
+pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// What a task is to this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Run it if it is not done.
+    Run,
+    /// Somebody needs it, and it must be done already (`--only`).
+    Restore,
+    /// Nobody in this run needs it.
+    Out,
+}
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub jobs: u32,
+    /// GPU indices that may be leased.
+    pub gpus: Vec<u32>,
+    pub keep_going: bool,
+    /// For each task of the plan.
+    pub parts: Vec<Part>,
+    /// For each task of the plan: run it even if it is done.
+    pub forced: Vec<bool>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    pub tally: Tally,
+    pub failures: Vec<(TaskId, Failure)>,
+    pub interrupted: bool,
+    /// Every step that is done: what it said, and its output folder.
+    pub done: Vec<(TaskId, Done, PathBuf)>,
+    /// What was skipped, and why.
+    pub skipped: Vec<(TaskId, String)>,
+    /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
+    pub rest: Option<Vec<(PathBuf, Stamp)>>,
+}
+
+/// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
+/// services, which have to be up), everything else is out.
+pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<Part> {
+    let mut parts: Vec<Part> = chosen.iter().map(|c| if *c { Part::Run } else { Part::Out }).collect();
+    for ix in (0..plan.tasks.len()).rev() {
+        if parts[ix] == Part::Out {
+            continue;
+        }
+        for need in &plan.tasks[ix].needs {
+            let at = need.task as usize;
+            if parts[at] == Part::Out {
+                let service = plan.tasks[at].lifetime == Lifetime::Service;
+                parts[at] = if restore_needs && !service { Part::Restore } else { Part::Run };
+            }
+        }
+    }
+    parts
+}
