@@ -5,9 +5,9 @@
 //! ```text
 //!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ Story ─→ terminal · JSON · HTML
 //!                                       │            └─ journal first, then everybody else
-//!                         Remembered ─→ Stages ─→ process │ triton │ harness │ sim
-//!                         (key, look, restore or keep)
-//!  resume:   journal + store ─→ what is already done ─→ the same run()
+//!                             runner ─→ Stages ─→ process │ triton │ harness │ sim
+//!                             (key, look on the shelf, take it or make it)
+//!  resume:   the store's records ─→ what is already done ─→ the same run()
 //! ```
 //!
 //! One direction, no way back.

@@ -24,8 +24,6 @@ pub struct Command {
     pub answer: Option<PathBuf>,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
-    /// It is stopped after this long.
-    pub timeout: Option<Duration>,
     /// From TERM to KILL.
     pub grace: Duration,
 }
@@ -43,7 +41,6 @@ impl Command {
             log: log.into(),
             answer: None,
             secrets: Vec::new(),
-            timeout: None,
             grace: GRACE,
         }
     }
@@ -63,12 +60,6 @@ impl Command {
     #[must_use]
     pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
         self.answer = Some(answer.into());
-        self
-    }
-
-    #[must_use]
-    pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.timeout = timeout;
         self
     }
 
@@ -134,8 +125,6 @@ pub struct Exit {
 pub enum How {
     Code(i32),
     Signal(i32),
-    /// It ran past its timeout and was stopped.
-    TimedOut,
     /// It was stopped because somebody asked.
     Stopped,
 }

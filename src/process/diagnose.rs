@@ -173,7 +173,7 @@ const TABLE: &[(Sign, Diagnosis)] = &[
 
 /// The likely cause of an end, from how it ended and its last lines. `None` for a success and for what nobody knows.
 pub fn diagnose(tail: &[String], how: How) -> Option<Diagnosis> {
-    if matches!(how, How::Code(0) | How::Stopped | How::TimedOut) {
+    if matches!(how, How::Code(0) | How::Stopped) {
         return None;
     }
     let text = tail.join("\n").to_lowercase();

@@ -30,34 +30,24 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
-/// Runs a command to its end: its own, its timeout's, or the one that `stop` asks for.
+/// Runs a command to its end: its own, or the one that `stop` asks for.
 pub async fn run(command: Command, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<Exit, SpawnError> {
     if stop.is_asked() {
         return Ok(Exit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
-    let (timeout, grace) = (command.timeout, command.grace);
+    let grace = command.grace;
     let mut running = Running::start(command)?;
     on_group(running.pgid());
-    let cut = {
-        let late = async {
-            match timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            _ = running.ended() => None,
-            () = stop.asked() => Some(How::Stopped),
-            () = late => Some(How::TimedOut),
-        }
+    let asked = tokio::select! {
+        biased;
+        _ = running.ended() => false,
+        () = stop.asked() => true,
     };
-    match cut {
-        None => Ok(running.wait().await),
-        Some(how) => {
-            let exit = running.stop(grace, stop).await;
-            Ok(Exit { how, ..exit })
-        }
+    if asked {
+        let exit = running.stop(grace, stop).await;
+        Ok(Exit { how: How::Stopped, ..exit })
+    } else {
+        Ok(running.wait().await)
     }
 }
 

@@ -128,10 +128,6 @@ impl Errand {
         let (kind, what) = match how {
             How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
             How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
-            How::TimedOut => {
-                let limit = self.lease.task.timeout.unwrap_or_default();
-                (FailureKind::Timeout, format!("still running after its timeout of {limit:?}"))
-            }
             How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
         };
         let mut failure = self.failure(kind, what, argv);

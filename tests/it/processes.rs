@@ -91,14 +91,6 @@ async fn what_cannot_be_started_is_named() {
 }
 
 #[tokio::test]
-async fn a_timeout_stops_it() {
-    let dir = folder();
-    let command = shell(&dir, "sleep 1000").timeout(Some(Duration::from_millis(50)));
-    let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
-    assert_eq!(exit.how, How::TimedOut);
-}
-
-#[tokio::test]
 async fn who_ignores_term_is_killed_after_the_grace_with_its_children() {
     let dir = folder();
     let stop = Stop::new();

@@ -139,7 +139,7 @@ impl Servers<'_> {
         let how = match left.exit.how {
             How::Code(code) => format!("with exit code {code}"),
             How::Signal(signal) => format!("by signal {signal}"),
-            How::TimedOut | How::Stopped => "stopped".to_owned(),
+            How::Stopped => "stopped".to_owned(),
         };
         let what = format!("{} ended {how} {when}, after {:.1} s", server.name, begun.elapsed().as_secs_f64());
         died(self.errand, server, what, left.exit.how)

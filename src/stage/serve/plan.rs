@@ -35,7 +35,7 @@ pub enum By {
 
 impl Planned {
     pub fn command(&self, errand: &Errand) -> Command {
-        let mut command = errand.command(self.argv.clone()).timeout(None);
+        let mut command = errand.command(self.argv.clone());
         command.log.clone_from(&self.log);
         if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", devices(&self.gpus)) }
     }
