@@ -21,7 +21,24 @@ pub struct Planned {
     /// `None`: the server chooses its port and says so in its log.
     pub endpoint: Option<Endpoint>,
     pub gpus: Vec<u32>,
+    /// What its environment has beyond the stage's own.
+    pub env: Vec<(String, OsString)>,
+    pub world: World,
     pub by: By,
+}
+
+/// What there is to stop when a server is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the launch plans make them")]
+pub enum World {
+    /// One process group.
+    Process,
+    /// `mpirun` with so many ranks below it, each a process group of its own.
+    Mpi { ranks: u32 },
+    /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
+    Container { program: String, name: String },
+    /// A step of so many ranks in a Slurm allocation; `srun` forwards signals.
+    Slurm { ranks: u32 },
 }
 
 /// How readiness is asked for.
@@ -37,6 +54,9 @@ impl Planned {
     pub fn command(&self, errand: &Errand) -> Command {
         let mut command = errand.command(self.argv.clone());
         command.log.clone_from(&self.log);
+        for (name, value) in &self.env {
+            command = command.set(name, value);
+        }
         if self.gpus.is_empty() { command } else { command.set("CUDA_VISIBLE_DEVICES", devices(&self.gpus)) }
     }
 }
@@ -67,6 +87,8 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             log: log_of(errand, index, count),
             endpoint: None,
             gpus: Vec::new(),
+            env: Vec::new(),
+            world: World::Process,
             by: By::Kserve,
         }
     });
@@ -89,6 +111,8 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
                 metrics: Some(ports[2]),
             }),
             gpus: share(&errand.lease.gpus, index, count),
+            env: Vec::new(),
+            world: World::Process,
             by: By::Kserve,
         });
     Ok(planned.collect())
@@ -132,6 +156,8 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         log: errand.lease.log.clone(),
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
+        env: Vec::new(),
+        world: World::Process,
         by,
     })
 }
