@@ -47,6 +47,20 @@ impl World {
         self
     }
 
+    /// Copies a folder of this repository into the project.
+    pub fn copy(&self, folder: &str) -> &Self {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in walkdir::WalkDir::new(&from).into_iter().map(|entry| entry.expect("a file of ours")) {
+            let to = self.path(folder).join(entry.path().strip_prefix(&from).expect("below it"));
+            if entry.file_type().is_dir() {
+                fs::create_dir_all(to).expect("a folder");
+            } else {
+                fs::copy(entry.path(), to).expect("a copy");
+            }
+        }
+        self
+    }
+
     /// `stages:` and what follows; the head is always the same.
     pub fn manifest(&self, name: &str, body: &str) -> &Self {
         self.file(&format!("manifests/{name}.yaml"), &format!("regatta: 1\nname: {name}\n{body}"))
