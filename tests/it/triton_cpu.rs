@@ -42,3 +42,12 @@ async fn the_real_server_comes_up_and_goes() {
     let server = RealTriton::ready(&repository, &[]).await;
     assert_eq!(server.stubs().len(), 4, "one for each Python model:\n{}", server.said());
 }
+
+#[test]
+fn in_an_empty_folder_it_says_where_the_models_are() {
+    let world = World::new();
+    let ended = world.regatta(&["run", "triton-cpu", "--until", "models"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("manifests/triton-cpu/models: part of this program, and not in this folder yet");
+    ended.says("`regatta init .` writes all shipped files here");
+}
