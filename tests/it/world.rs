@@ -15,6 +15,17 @@ pub struct World {
     env: Vec<(String, String)>,
 }
 
+/// A test that fails in the middle of a run must not leave the run behind.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (pid, _) in alive_with(self.folder.path()) {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+    }
+}
+
 /// How a command ended, and what it printed.
 #[derive(Debug)]
 pub struct Ended {
