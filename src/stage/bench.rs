@@ -106,6 +106,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
         slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
     })

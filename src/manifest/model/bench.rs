@@ -48,6 +48,9 @@ pub struct Bench {
     /// What each single request is promised, for goodput: the requests that kept all of it. Not given: `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
+    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
+    #[serde(default)]
+    pub timelines: bool,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10))]
