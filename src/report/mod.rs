@@ -4,7 +4,10 @@
 //! plan would do is told by [`decisions`] and [`graph`], what there is by [`tables`]. The room reads no file and
 //! decides nothing: whoever calls it hands over what is to be told. Everything except [`Live`] gives a `String`.
 
+pub mod compat;
 pub mod decisions;
+pub mod explain;
+pub mod export;
 pub mod graph;
 pub mod html;
 mod paint;
@@ -15,6 +18,7 @@ mod summary;
 pub mod tables;
 mod terminal;
 
+pub use compat::{Told, Tool, compat};
 pub use decisions::{Choice, Decision};
 pub use paint::{Paint, duration};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};

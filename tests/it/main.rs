@@ -25,4 +25,5 @@ mod simulator;
 mod stages;
 mod triton;
 mod triton_cpu;
+mod vectors;
 mod world;

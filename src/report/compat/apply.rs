@@ -1,0 +1,170 @@
+//! A definition applied to requests: values in ms, or one rate. Pure.
+
+use super::rules::{Alone, Between, Concept, Counted, PerRequest, Rate, Rules, Tool, Until, Zero};
+use super::seen::Seen;
+use super::spread::Spread;
+
+/// Why there is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The tool has no such number.
+    NotTheirs,
+    /// The chunks between the first and the last were not kept.
+    Timelines,
+    /// The requests have no intended arrival.
+    Schedule,
+    /// Nobody counted the tokens.
+    Tokens,
+}
+
+impl Missing {
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::NotTheirs => "this tool has no such number",
+            Self::Timelines => "needs the time of every chunk: `timelines: true` in the bench stage keeps it",
+            Self::Schedule => "needs the intended arrivals, which the file does not have",
+            Self::Tokens => "needs the number of output tokens, which the file does not have",
+        }
+    }
+}
+
+impl Tool {
+    /// The values by request, as this tool defines them, of requests that have one; `Requests` has none.
+    pub fn by_request(self, concept: Concept, seen: &[Seen]) -> Result<Vec<(u64, f64)>, Missing> {
+        let rules = self.rules();
+        let ok: Vec<&Seen> = seen.iter().filter(|one| one.ok).collect();
+        if rules.zero == Zero::Schedule && ok.iter().any(|one| one.sched.is_none()) {
+            return Err(Missing::Schedule);
+        }
+        let each = |value: &dyn Fn(&Seen) -> Result<Option<f64>, Missing>| {
+            let mut all = Vec::with_capacity(ok.len());
+            for one in &ok {
+                all.extend(value(one)?.map(|value| (one.index, value)));
+            }
+            Ok(all)
+        };
+        match concept {
+            Concept::Ttft if rules.ttft => each(&|one| {
+                let enough = one.count(rules.first) >= rules.least_chunks;
+                Ok(one.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(one)))
+            }),
+            Concept::Tpot => {
+                let how = rules.tpot.ok_or(Missing::NotTheirs)?;
+                each(&|one| rules.per_request(one, how))
+            }
+            Concept::Itl => match rules.itl.ok_or(Missing::NotTheirs)? {
+                Between::Request(how) => each(&|one| rules.per_request(one, how)),
+                Between::Gaps | Between::GapsPerToken => Err(Missing::NotTheirs),
+            },
+            Concept::E2e => {
+                let until = rules.e2e.ok_or(Missing::NotTheirs)?;
+                each(&|one| Ok(rules.over(one, until).map(|end| end - rules.start(one))))
+            }
+            Concept::Ttft | Concept::Requests => Err(Missing::NotTheirs),
+        }
+    }
+
+    /// All values, pooled gaps too, with the tool's own rule for percentiles.
+    pub fn spread(self, concept: Concept, seen: &[Seen]) -> Result<Spread, Missing> {
+        let rules = self.rules();
+        let values = match (concept, rules.itl) {
+            (Concept::Itl, Some(pool @ (Between::Gaps | Between::GapsPerToken))) => {
+                let mut values = Vec::new();
+                for one in seen.iter().filter(|one| one.ok) {
+                    for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
+                        match pool {
+                            Between::GapsPerToken => values
+                                .extend(std::iter::repeat_n(gap / f64::from(tokens.max(1)), tokens as usize)),
+                            _ => values.push(gap),
+                        }
+                    }
+                }
+                values
+            }
+            _ => self.by_request(concept, seen)?.into_iter().map(|(_, value)| value).collect(),
+        };
+        Ok(Spread::new(values, rules.rule))
+    }
+
+    /// Requests per second.
+    pub fn rate(self, seen: &[Seen]) -> Result<f64, Missing> {
+        let rules = self.rules();
+        let rate = rules.rate.ok_or(Missing::NotTheirs)?;
+        let ok = || seen.iter().filter(|one| one.ok);
+        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+        let (count, span) = match rate {
+            Rate::LoadGen => {
+                let first = least(&mut seen.iter().map(|one| one.issue));
+                let last = ok().max_by(|a, b| a.issue.total_cmp(&b.issue)).map_or(first, |one| one.end);
+                (ok().count().saturating_sub(1), last - first)
+            }
+            Rate::Span { failed_too, from, until } => {
+                let first = match from {
+                    Zero::Issue => least(&mut seen.iter().map(|one| one.issue)),
+                    Zero::Schedule => {
+                        let at: Option<Vec<f64>> = seen.iter().map(|one| one.sched).collect();
+                        least(&mut at.ok_or(Missing::Schedule)?.into_iter())
+                    }
+                };
+                let last = ok().filter_map(|one| rules.over(one, until)).fold(f64::NEG_INFINITY, f64::max);
+                (if failed_too { seen.len() } else { ok().count() }, last - first)
+            }
+        };
+        if span > 0.0 && span.is_finite() { Ok(count as f64 / span * 1e3) } else { Err(Missing::NotTheirs) }
+    }
+}
+
+impl Rules {
+    fn start(&self, one: &Seen) -> f64 {
+        match self.zero {
+            Zero::Schedule => one.sched.unwrap_or(one.issue),
+            Zero::Issue => one.issue,
+        }
+    }
+
+    fn over(&self, one: &Seen, until: Until) -> Option<f64> {
+        match until {
+            Until::Chunk(look) => Some(one.last(look)?.at),
+            Until::End => Some(one.end),
+        }
+    }
+
+    fn tokens(&self, one: &Seen) -> Result<u32, Missing> {
+        match self.counted {
+            Counted::Server => one.tokens.or(one.retokenised),
+            Counted::Client => one.retokenised.or(one.tokens),
+        }
+        .ok_or(Missing::Tokens)
+    }
+
+    fn per_request(&self, one: &Seen, how: PerRequest) -> Result<Option<f64>, Missing> {
+        if one.count(self.first) < self.least_chunks {
+            return Ok(None);
+        }
+        let Some(first) = one.first(self.first) else { return Ok(None) };
+        let over = |until| self.over(one, until);
+        Ok(match how {
+            PerRequest::Later(until, alone) => {
+                let n = self.tokens(one)?;
+                let later = over(until).map(|end| end - first.at);
+                match (n > 1, alone) {
+                    (true, _) => later.map(|time| time / f64::from(n - 1)),
+                    (false, Alone::LeftOut) => None,
+                    (false, Alone::Zero) => Some(0.0),
+                    (false, Alone::Negative) => later.map(|time| -time),
+                }
+            }
+            PerRequest::AfterFirstChunk(until) => {
+                let later = self.tokens(one)?.saturating_sub(first.tokens);
+                over(until).filter(|_| later > 0).map(|end| (end - first.at) / f64::from(later))
+            }
+            PerRequest::Whole(until) => {
+                let n = self.tokens(one)?;
+                over(until).filter(|_| n > 0).map(|end| (end - self.start(one)) / f64::from(n))
+            }
+            PerRequest::WithFirst => one
+                .last(self.first)
+                .map(|last| (last.at - self.start(one)) / f64::from(one.count(self.first))),
+        })
+    }
+}

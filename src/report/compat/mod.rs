@@ -1,0 +1,185 @@
+//! What other load tools mean by the same words, and their numbers computed from our requests.
+//!
+//! ```text
+//!  Record ─┐
+//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: ours beside theirs
+//! ```
+//!
+//! [`compat`] is the door: one run, one tool, a row for each word. Where a number cannot be known from what was kept,
+//! the row says why.
+
+mod apply;
+mod rules;
+mod seen;
+mod spread;
+mod vector;
+mod words;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use apply::Missing;
+pub use rules::{Concept, Rule, Tool};
+pub use seen::{Chunk, Chunks, Kind, Look, Seen};
+pub use spread::{Deviation, Spread};
+pub use vector::vector;
+pub use words::Meaning;
+
+use super::paint::{Paint, Tone, clean, table};
+use crate::harness::{Measured, Metric};
+
+/// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// How the user calls it.
+    pub name: String,
+    pub result: Value,
+    pub seen: Vec<Seen>,
+}
+
+impl Told {
+    pub fn of(name: &str, measured: &Measured) -> Self {
+        Self {
+            name: name.to_owned(),
+            result: serde_json::to_value(&measured.result).unwrap_or_default(),
+            seen: measured.requests.iter().map(Seen::from).collect(),
+        }
+    }
+
+    pub(super) fn metric(&self, name: &str) -> Option<Metric> {
+        serde_json::from_value(self.result.pointer(&format!("/latency/{name}"))?.clone()).ok()
+    }
+}
+
+/// The few numbers of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Stat {
+    pub n: u64,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+}
+
+impl From<&Spread> for Stat {
+    fn from(spread: &Spread) -> Self {
+        Self {
+            n: spread.n() as u64,
+            mean: spread.mean(),
+            p50: spread.at(0.50),
+            p90: spread.at(0.90),
+            p95: spread.at(0.95),
+            p99: spread.at(0.99),
+            min: spread.min(),
+            max: spread.max(),
+        }
+    }
+}
+
+impl From<&Metric> for Stat {
+    fn from(metric: &Metric) -> Self {
+        let Metric { n, mean, p50, p90, p95, p99, min, max, .. } = *metric;
+        Self { n, mean, p50, p90, p95, p99, min, max }
+    }
+}
+
+/// One word: our number, and theirs from the same requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
+    pub word: &'static str,
+    /// `ms` or `/s`. A rate has a mean only.
+    pub unit: &'static str,
+    pub tool: &'static str,
+    pub ours: Option<Stat>,
+    pub theirs: Option<Stat>,
+    /// What they mean by it.
+    pub formula: Option<String>,
+    /// Why there is no number, or what it is only near to.
+    pub note: Option<String>,
+}
+
+/// Our numbers and a tool's beside each other, from the same requests.
+pub fn compat(told: &Told, tool: Tool) -> Vec<Row> {
+    Concept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
+}
+
+fn row(told: &Told, tool: Tool, concept: Concept) -> Option<Row> {
+    let (theirs, why) = number(told, tool, concept);
+    let (ours, _) = number(told, Tool::Regatta, concept);
+    if ours.is_none() && theirs.is_none() {
+        return None;
+    }
+    Some(Row {
+        word: concept.title(),
+        unit: if concept == Concept::Requests { "/s" } else { "ms" },
+        tool: tool.name(),
+        ours,
+        theirs,
+        formula: Meaning::of(tool, concept).map(|meaning| meaning.formula),
+        note: why,
+    })
+}
+
+/// A tool's number of a run. Where chunks were not kept, the pools of the result stand in for pooled gaps.
+fn number(told: &Told, tool: Tool, concept: Concept) -> (Option<Stat>, Option<String>) {
+    if concept == Concept::Requests {
+        return match tool.rate(&told.seen) {
+            Ok(rate) => (Some(Stat { mean: Some(rate), ..Stat::default() }), None),
+            Err(missing) => (None, Some(missing.why().to_owned())),
+        };
+    }
+    match tool.spread(concept, &told.seen) {
+        Ok(spread) => (Some(Stat::from(&spread)), None),
+        Err(Missing::Timelines) => match told.metric(pool_of(tool)) {
+            Some(metric) => {
+                (Some(Stat::from(&metric)), Some(format!("percentiles to 3 digits, {}", metric.percentile_rule)))
+            }
+            None => (None, Some(Missing::Timelines.why().to_owned())),
+        },
+        Err(missing) => (None, Some(missing.why().to_owned())),
+    }
+}
+
+/// Which of our pools holds the gaps as this tool pools them.
+const fn pool_of(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Regatta | Tool::SglangNative => "itl_token",
+        _ => "icl",
+    }
+}
+
+/// The rows of several tools as a table for a terminal.
+pub fn text(rows: &[Row], paint: Paint) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
+    let cell = |stat: Option<Stat>, pick: fn(&Stat) -> Option<f64>| match stat {
+        Some(stat) => number(pick(&stat)),
+        None => "–".to_owned(),
+    };
+    let heads = ["", "", "ours mean", "p99", "theirs mean", "p99", "n", "what they mean"];
+    let mut lines = vec![heads.map(|head| (Tone::Quiet, head.to_owned())).to_vec()];
+    for row in rows {
+        let meaning = match (&row.formula, &row.note) {
+            (Some(formula), Some(note)) => format!("{formula}; {note}"),
+            (Some(text), None) | (None, Some(text)) => text.clone(),
+            (None, None) => String::new(),
+        };
+        lines.push(vec![
+            (Tone::Name, row.tool.to_owned()),
+            (Tone::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
+            (Tone::Plain, cell(row.ours, |stat| stat.mean)),
+            (Tone::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
+            (Tone::Plain, cell(row.theirs, |stat| stat.mean)),
+            (Tone::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
+            (
+                Tone::Plain,
+                row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string()),
+            ),
+            (Tone::Quiet, clean(&meaning)),
+        ]);
+    }
+    table(paint, "", &lines)
+}

@@ -1,0 +1,358 @@
+//! What each tool means by its words, as data: from where, from which chunk, divided by what, over whom.
+//!
+//! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
+
+use super::seen::Look;
+
+/// Who measured, or as whom a number is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tool {
+    Regatta,
+    LoadGen,
+    AiPerf,
+    GenAiPerf,
+    PerfAnalyzer,
+    Vllm,
+    SglangChat,
+    SglangNative,
+    GuideLlm,
+    InferencePerf,
+    LlmPerf,
+    TrtllmBench,
+    Endpoints,
+    HfBenchmarker,
+}
+
+impl Tool {
+    pub const ALL: [Self; 14] = [
+        Self::Regatta,
+        Self::LoadGen,
+        Self::AiPerf,
+        Self::GenAiPerf,
+        Self::PerfAnalyzer,
+        Self::Vllm,
+        Self::SglangChat,
+        Self::SglangNative,
+        Self::GuideLlm,
+        Self::InferencePerf,
+        Self::LlmPerf,
+        Self::TrtllmBench,
+        Self::Endpoints,
+        Self::HfBenchmarker,
+    ];
+
+    /// As it is typed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Regatta => "regatta",
+            Self::LoadGen => "loadgen",
+            Self::AiPerf => "aiperf",
+            Self::GenAiPerf => "genai-perf",
+            Self::PerfAnalyzer => "perf-analyzer",
+            Self::Vllm => "vllm",
+            Self::SglangChat => "sglang",
+            Self::SglangNative => "sglang-native",
+            Self::GuideLlm => "guidellm",
+            Self::InferencePerf => "inference-perf",
+            Self::LlmPerf => "llmperf",
+            Self::TrtllmBench => "trtllm-bench",
+            Self::Endpoints => "mlcommons-endpoints",
+            Self::HfBenchmarker => "hf-benchmarker",
+        }
+    }
+
+    /// With the version whose sources the definitions were read from.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Regatta => concat!("Regatta ", env!("CARGO_PKG_VERSION")),
+            Self::LoadGen => "MLPerf LoadGen, Server",
+            Self::AiPerf => "AIPerf 0.13",
+            Self::GenAiPerf => "GenAI-Perf 0.0.16",
+            Self::PerfAnalyzer => "perf_analyzer 2.60",
+            Self::Vllm => "vLLM 0.33 bench serve",
+            Self::SglangChat => "SGLang 0.5 bench_serving, chat",
+            Self::SglangNative => "SGLang 0.5 bench_serving, native",
+            Self::GuideLlm => "GuideLLM 0.8",
+            Self::InferencePerf => "inference-perf 0.7",
+            Self::LlmPerf => "llmperf",
+            Self::TrtllmBench => "trtllm-bench",
+            Self::Endpoints => "mlcommons/endpoints",
+            Self::HfBenchmarker => "HF inference-benchmarker",
+        }
+    }
+}
+
+impl std::str::FromStr for Tool {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = text.replace('_', "-").to_lowercase();
+        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| format!("there is no tool `{text}`"))
+    }
+}
+
+/// What tools have a word for, each with a meaning of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Concept {
+    Ttft,
+    Tpot,
+    Itl,
+    E2e,
+    Requests,
+}
+
+impl Concept {
+    pub const ALL: [Self; 5] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2e, Self::Requests];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2e => "e2e",
+            Self::Requests => "requests_per_s",
+        }
+    }
+
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Ttft => "TTFT",
+            Self::Tpot => "TPOT",
+            Self::Itl => "ITL",
+            Self::E2e => "E2E",
+            Self::Requests => "requests/s",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zero {
+    Schedule,
+    Issue,
+}
+
+/// Where an answer is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    Chunk(Look),
+    End,
+}
+
+/// What becomes of an answer of one token, which has no time per output token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alone {
+    LeftOut,
+    Zero,
+    /// Its number of tokens is set to 0, so that the divisor is −1.
+    Negative,
+}
+
+/// One number for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PerRequest {
+    /// (until − first) / (n − 1)
+    Later(Until, Alone),
+    /// (until − first) / (n − tokens of the first chunk)
+    AfterFirstChunk(Until),
+    /// (until − zero) / n
+    Whole(Until),
+    /// (last − zero) / chunks: the mean of TTFT and all gaps.
+    WithFirst,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    Request(PerRequest),
+    /// All gaps of all requests in one pool.
+    Gaps,
+    /// Each gap over the tokens of the chunk after it, that many times, in one pool.
+    GapsPerToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    /// Requests over the time from the first start to the last end.
+    Span { failed_too: bool, from: Zero, until: Until },
+    /// (ok − 1) / (end of the last-issued − first issue)
+    LoadGen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Server,
+    Client,
+}
+
+/// How a percentile is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The sorted element floor(N·p).
+    Floor,
+    /// numpy's default.
+    Linear,
+}
+
+impl Rule {
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Floor => "nearest rank, sorted element floor(N·p)",
+            Self::Linear => "linear between ranks, at (N − 1)·p",
+        }
+    }
+}
+
+/// One tool's definitions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub zero: Zero,
+    pub first: Look,
+    /// Answers of fewer chunks have neither TTFT nor TPOT.
+    pub least_chunks: u32,
+    pub ttft: bool,
+    pub tpot: Option<PerRequest>,
+    pub itl: Option<Between>,
+    pub e2e: Option<Until>,
+    pub rate: Option<Rate>,
+    pub counted: Counted,
+    pub rule: Rule,
+    /// What surprises.
+    pub note: &'static str,
+}
+
+const LAST_TOKEN: Until = Until::Chunk(Look::Token);
+const LAST_TEXT: Until = Until::Chunk(Look::Text);
+const FROM_ISSUE: Rate = Rate::Span { failed_too: false, from: Zero::Issue, until: Until::End };
+
+const PLAIN: Rules = Rules {
+    zero: Zero::Issue,
+    first: Look::Text,
+    least_chunks: 1,
+    ttft: true,
+    tpot: None,
+    itl: None,
+    e2e: Some(Until::End),
+    rate: Some(FROM_ISSUE),
+    counted: Counted::Server,
+    rule: Rule::Linear,
+    note: "",
+};
+
+impl Tool {
+    /// What surprises in this tool's numbers.
+    pub const fn surprise(self) -> &'static str {
+        self.rules().note
+    }
+
+    pub(super) const fn rules(self) -> Rules {
+        match self {
+            Self::Regatta => Rules {
+                zero: Zero::Schedule,
+                first: Look::Token,
+                tpot: Some(PerRequest::AfterFirstChunk(LAST_TOKEN)),
+                itl: Some(Between::GapsPerToken),
+                e2e: Some(LAST_TOKEN),
+                rate: Some(Rate::Span { failed_too: false, from: Zero::Schedule, until: Until::End }),
+                rule: Rule::Floor,
+                note: "from the schedule; the first token counts even when its text is empty",
+                ..PLAIN
+            },
+            Self::LoadGen => Rules {
+                zero: Zero::Schedule,
+                first: Look::Token,
+                tpot: Some(PerRequest::Later(Until::End, Alone::Negative)),
+                rate: Some(Rate::LoadGen),
+                rule: Rule::Floor,
+                note: "an answer of one token gives a negative TPOT; errors do not exist for LoadGen",
+                ..PLAIN
+            },
+            Self::AiPerf => Rules {
+                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+                e2e: Some(LAST_TEXT),
+                rate: Some(Rate::Span { failed_too: false, from: Zero::Issue, until: LAST_TEXT }),
+                counted: Counted::Client,
+                note: "output tokens are counted again by the client's tokenizer",
+                ..PLAIN
+            },
+            Self::GenAiPerf => Rules {
+                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+                e2e: Some(LAST_TEXT),
+                rate: Some(Rate::Span { failed_too: true, from: Zero::Issue, until: LAST_TEXT }),
+                counted: Counted::Client,
+                note: "failed requests are inside requests/s; output tokens are counted again by the client's tokenizer",
+                ..PLAIN
+            },
+            Self::PerfAnalyzer => Rules {
+                ttft: false,
+                rule: Rule::Floor,
+                note: "knows requests and responses, not tokens; its own windows are one window here",
+                ..PLAIN
+            },
+            Self::Vllm => Rules {
+                first: Look::Token,
+                tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::LeftOut)),
+                itl: Some(Between::Gaps),
+                e2e: Some(LAST_TOKEN),
+                note: "ITL pools the gaps between chunks, however many tokens a chunk has",
+                ..PLAIN
+            },
+            Self::SglangChat => Rules {
+                tpot: Some(PerRequest::Later(Until::End, Alone::LeftOut)),
+                itl: Some(Between::Gaps),
+                note: "latency runs to the end of the stream",
+                ..PLAIN
+            },
+            Self::SglangNative => Rules {
+                first: Look::Token,
+                tpot: Some(PerRequest::Later(Until::End, Alone::LeftOut)),
+                itl: Some(Between::GapsPerToken),
+                e2e: None,
+                rate: None,
+                note: "ITL is spread over the tokens of a chunk",
+                ..PLAIN
+            },
+            Self::GuideLlm => Rules {
+                tpot: Some(PerRequest::Whole(LAST_TEXT)),
+                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+                note: "TPOT has the TTFT inside; its ITL is what others call TPOT",
+                ..PLAIN
+            },
+            Self::InferencePerf => Rules {
+                least_chunks: 2,
+                tpot: Some(PerRequest::Later(LAST_TEXT, Alone::LeftOut)),
+                itl: Some(Between::Gaps),
+                note: "answers of one chunk have no TTFT",
+                ..PLAIN
+            },
+            Self::LlmPerf => Rules {
+                first: Look::Any,
+                itl: Some(Between::Request(PerRequest::WithFirst)),
+                e2e: None,
+                rate: None,
+                note: "a role chunk is the first token; ITL has the TTFT inside",
+                ..PLAIN
+            },
+            Self::TrtllmBench => Rules {
+                first: Look::Token,
+                tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::Zero)),
+                e2e: None,
+                rate: None,
+                rule: Rule::Floor,
+                note: "in process, without a network; an answer of one token counts as 0 ms",
+                ..PLAIN
+            },
+            Self::Endpoints => Rules {
+                tpot: Some(PerRequest::AfterFirstChunk(Until::End)),
+                counted: Counted::Client,
+                note: "latency from the issue, not from the schedule; TPOT runs to the end of the stream",
+                ..PLAIN
+            },
+            Self::HfBenchmarker => Rules {
+                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::Zero))),
+                rate: None,
+                counted: Counted::Client,
+                note: "an answer of one token counts as 0 ms",
+                ..PLAIN
+            },
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One request as any load tool could have seen it, wherever it comes from: our records or a file of another tool.
+
+use serde::{Deserialize, Serialize};
+
+use crate::harness::{Ended, Record};
+
+/// Stamps are ms from any instant that all requests of a run share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Position on the schedule, or in the file.
+    pub index: u64,
+    pub ok: bool,
+    /// Intended arrival; tools without a schedule do not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sched: Option<f64>,
+    pub issue: f64,
+    /// End of the stream.
+    pub end: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u32>,
+    /// Output tokens as the server or the engine counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
+    /// Output tokens as a client counts them, with a tokenizer of its own over the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retokenised: Option<u32>,
+    pub chunks: Chunks,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What is kept of the stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chunks {
+    Every(Vec<Chunk>),
+    /// Only where the tokens began and ended, and in how many chunks they came.
+    Ends { first: Chunk, last: Chunk, count: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    pub at: f64,
+    pub tokens: u32,
+    pub kind: Kind,
+}
+
+/// What a chunk carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A role and nothing else: what a chat answer opens with.
+    Role,
+    /// Tokens that show no text: a special token, half a character, text held back.
+    Empty,
+    /// Tokens with text, or tokens as ids, where text is not looked at.
+    Token,
+    /// Counts, after the tokens.
+    Usage,
+}
+
+/// Which chunks a definition looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// With a token, even if its text is empty.
+    Token,
+    /// With text.
+    Text,
+    /// Whatever is not a mere count.
+    Any,
+}
+
+impl Look {
+    const fn sees(self, kind: Kind) -> bool {
+        match self {
+            Self::Token => matches!(kind, Kind::Empty | Kind::Token),
+            Self::Text => matches!(kind, Kind::Token),
+            Self::Any => !matches!(kind, Kind::Usage),
+        }
+    }
+}
+
+impl Seen {
+    pub fn first(&self, look: Look) -> Option<Chunk> {
+        match &self.chunks {
+            Chunks::Every(all) => all.iter().copied().find(|chunk| look.sees(chunk.kind)),
+            Chunks::Ends { first, .. } => look.sees(first.kind).then_some(*first),
+        }
+    }
+
+    pub fn last(&self, look: Look) -> Option<Chunk> {
+        match &self.chunks {
+            Chunks::Every(all) => all.iter().copied().rfind(|chunk| look.sees(chunk.kind)),
+            Chunks::Ends { last, .. } => look.sees(last.kind).then_some(*last),
+        }
+    }
+
+    pub fn count(&self, look: Look) -> u32 {
+        match &self.chunks {
+            Chunks::Every(all) => all.iter().filter(|chunk| look.sees(chunk.kind)).count() as u32,
+            Chunks::Ends { count, .. } => *count,
+        }
+    }
+
+    /// Each gap and the tokens of the chunk after it. `None` where the chunks in between were not kept.
+    pub fn gaps(&self, look: Look) -> Option<Vec<(f64, u32)>> {
+        let every = match &self.chunks {
+            Chunks::Every(all) => all,
+            Chunks::Ends { count: 0 | 1, .. } => return Some(Vec::new()),
+            Chunks::Ends { first, last, count: 2 } => return Some(vec![(last.at - first.at, last.tokens)]),
+            Chunks::Ends { .. } => return None,
+        };
+        let seen: Vec<&Chunk> = every.iter().filter(|chunk| look.sees(chunk.kind)).collect();
+        Some(seen.windows(2).map(|pair| (pair[1].at - pair[0].at, pair[1].tokens)).collect())
+    }
+}
+
+impl From<&Record> for Seen {
+    fn from(record: &Record) -> Self {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
+        let chunks = if record.timeline.is_empty() {
+            match (record.t_first, record.t_last) {
+                (Some(first), Some(last)) => Chunks::Ends {
+                    first: chunk(ms(first), record.first_tokens),
+                    last: chunk(ms(last), if record.chunks == 2 { record.tokens - record.first_tokens } else { 1 }),
+                    count: record.chunks,
+                },
+                _ => Chunks::Every(Vec::new()),
+            }
+        } else {
+            Chunks::Every(record.timeline.iter().map(|(at, tokens)| chunk(ms(*at), *tokens)).collect())
+        };
+        Self {
+            index: record.index,
+            ok: record.ended == Ended::Ok,
+            sched: Some(ms(record.t_sched)),
+            issue: ms(record.t_issue),
+            end: ms(record.t_end),
+            input: Some(record.input_tokens),
+            tokens: Some(record.tokens),
+            retokenised: None,
+            chunks,
+            error: match &record.ended {
+                Ended::Failed { class, why } => Some(format!("{}: {why}", class.as_str())),
+                Ended::Ok => None,
+                _ => Some("ended by the client".to_owned()),
+            },
+        }
+    }
+}

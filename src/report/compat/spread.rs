@@ -1,0 +1,89 @@
+//! Values and how they are spread: mean, deviation, percentiles by a named rule.
+
+use super::rules::Rule;
+
+/// Sorted values, finite ones only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    sorted: Vec<f64>,
+    rule: Rule,
+}
+
+impl Spread {
+    pub fn new(mut values: Vec<f64>, rule: Rule) -> Self {
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        Self { sorted: values, rule }
+    }
+
+    pub fn n(&self) -> usize {
+        self.sorted.len()
+    }
+
+    pub fn values(&self) -> &[f64] {
+        &self.sorted
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.sorted.iter().sum()
+    }
+
+    pub fn mean(&self) -> Option<f64> {
+        (!self.sorted.is_empty()).then(|| self.sum() / self.n() as f64)
+    }
+
+    /// Of the values themselves (divided by N), or as an estimate for more of their kind (by N − 1).
+    pub fn deviation(&self, divisor: Deviation) -> Option<f64> {
+        let mean = self.mean()?;
+        let n = match divisor {
+            Deviation::Population => self.n(),
+            Deviation::Sample => self.n().checked_sub(1).filter(|n| *n > 0)?,
+        };
+        Some((self.sorted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n as f64).sqrt())
+    }
+
+    pub fn min(&self) -> Option<f64> {
+        self.sorted.first().copied()
+    }
+
+    pub fn max(&self) -> Option<f64> {
+        self.sorted.last().copied()
+    }
+
+    /// `p` from 0 to 1.
+    pub fn at(&self, p: f64) -> Option<f64> {
+        let last = self.n().checked_sub(1)?;
+        Some(match self.rule {
+            Rule::Floor => self.sorted[((self.n() as f64 * p).floor() as usize).min(last)],
+            Rule::Linear => {
+                let place = last as f64 * p;
+                let (below, above) = (place.floor() as usize, (place.ceil() as usize).min(last));
+                self.sorted[below] + (self.sorted[above] - self.sorted[below]) * (place - place.floor())
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deviation {
+    Population,
+    Sample,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_rules_differ_by_up_to_a_rank() {
+        let values: Vec<f64> = (1..=5).map(f64::from).collect();
+        let floor = Spread::new(values.clone(), Rule::Floor);
+        let linear = Spread::new(values, Rule::Linear);
+        assert_eq!((floor.at(0.5), linear.at(0.5)), (Some(3.0), Some(3.0)));
+        assert_eq!((floor.at(0.9), linear.at(0.9)), (Some(5.0), Some(4.6)));
+        assert_eq!(linear.deviation(Deviation::Population), Some(2f64.sqrt()));
+        assert_eq!(linear.deviation(Deviation::Sample), Some(2.5f64.sqrt()));
+        let none = Spread::new(vec![f64::NAN], Rule::Linear);
+        assert_eq!((none.n(), none.at(0.5), none.mean(), none.min()), (0, None, None, None));
+    }
+}

@@ -1,0 +1,303 @@
+//! `explain`: what each number of ours means, and who means something else by the same word.
+
+mod page;
+
+pub use page::{json, list, list_json, text};
+
+use super::compat::Concept;
+
+/// One number of `result.json`.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// As it is typed, and as `result.json` has it.
+    pub name: &'static str,
+    /// Where in `result.json`.
+    pub place: &'static str,
+    pub title: &'static str,
+    pub unit: &'static str,
+    /// In one sentence.
+    pub about: &'static str,
+    pub formula: &'static str,
+    pub population: &'static str,
+    pub zero_point: &'static str,
+    pub token_source: &'static str,
+    pub window: &'static str,
+    /// What to keep in mind.
+    pub mind: &'static str,
+    /// The word that other tools have for something like it.
+    pub concept: Option<Concept>,
+}
+
+const MS: Entry = Entry {
+    name: "",
+    place: "",
+    title: "",
+    unit: "ms",
+    about: "",
+    formula: "",
+    population: "successful requests",
+    zero_point: "schedule",
+    token_source: "none: tokens are not counted, only seen",
+    window: "full: schedule start to the end of the last successful request",
+    mind: "",
+    concept: None,
+};
+
+const RATE: Entry = Entry { unit: "/s", ..MS };
+const COUNTED: &str = "output_ids where the server sends ids; result.json names it";
+
+/// Every number that can be explained, in the order of a reader's questions.
+pub const ENTRIES: [Entry; 22] = [
+    Entry {
+        name: "ttft",
+        place: "latency.ttft",
+        title: "time to first token",
+        about: "How long a user waits until the answer begins, waiting inside the client included.",
+        formula: "socket read of the first chunk with a token − intended arrival",
+        mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better.",
+        concept: Some(Concept::Ttft),
+        ..MS
+    },
+    Entry {
+        name: "ttft_sent",
+        place: "latency.ttft_sent",
+        title: "time to first token, from the issue",
+        about: "The same without the client's own lateness: what tools without a schedule print.",
+        formula: "socket read of the first chunk with a token − issue",
+        zero_point: "issue",
+        mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
+        concept: Some(Concept::Ttft),
+        ..MS
+    },
+    Entry {
+        name: "ttft_adjusted",
+        place: "latency.ttft_adjusted",
+        title: "time to first token, failures counted",
+        about: "Percentiles in which a request without an answer waits for ever.",
+        formula: "TTFT; failed, cancelled and never sent requests = +inf",
+        population: "all scheduled requests",
+        mind: "Percentiles over survivors only get better the more requests fail; these do not.",
+        ..MS
+    },
+    Entry {
+        name: "tpot",
+        place: "latency.tpot",
+        title: "time per output token",
+        about: "How fast an answer goes on once it has begun.",
+        formula: "(last token − first token) / (tokens − tokens of the first chunk)",
+        population: "successful requests with more tokens than their first chunk has",
+        zero_point: "first_chunk",
+        token_source: COUNTED,
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded.",
+        concept: Some(Concept::Tpot),
+        ..MS
+    },
+    Entry {
+        name: "itl_token",
+        place: "latency.itl_token",
+        title: "inter-token latency",
+        about: "The pace of tokens, over all tokens of all requests.",
+        formula: "each gap between chunks / tokens of the later chunk, that many times",
+        population: "tokens after the first chunk of successful requests",
+        zero_point: "previous_chunk",
+        token_source: COUNTED,
+        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits.",
+        concept: Some(Concept::Itl),
+        ..MS
+    },
+    Entry {
+        name: "icl",
+        place: "latency.icl",
+        title: "inter-chunk latency",
+        about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
+        formula: "gap between chunks",
+        population: "chunks after the first of successful requests",
+        zero_point: "previous_chunk",
+        mind: "vLLM and inference-perf call this ITL.",
+        concept: Some(Concept::Itl),
+        ..MS
+    },
+    Entry {
+        name: "max_stall",
+        place: "latency.max_stall",
+        title: "longest stall",
+        about: "The worst pause within each answer: what a user feels as hanging.",
+        formula: "largest gap between chunks of a request",
+        population: "successful requests with at least two chunks",
+        zero_point: "previous_chunk",
+        ..MS
+    },
+    Entry {
+        name: "e2e",
+        place: "latency.e2e",
+        title: "end-to-end latency",
+        about: "How long a user waits for the whole answer, waiting inside the client included.",
+        formula: "last token − intended arrival",
+        mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
+        concept: Some(Concept::E2e),
+        ..MS
+    },
+    Entry {
+        name: "e2e_sent",
+        place: "latency.e2e_sent",
+        title: "end-to-end latency, from the issue",
+        about: "The same without the client's own lateness.",
+        formula: "last token − issue",
+        zero_point: "issue",
+        concept: Some(Concept::E2e),
+        ..MS
+    },
+    Entry {
+        name: "e2e_adjusted",
+        place: "latency.e2e_adjusted",
+        title: "end-to-end latency, failures counted",
+        about: "Percentiles in which a request without an answer takes for ever.",
+        formula: "E2E; failed, cancelled and never sent requests = +inf",
+        population: "all scheduled requests",
+        ..MS
+    },
+    Entry {
+        name: "queue_client",
+        place: "latency.queue_client",
+        title: "lateness of the client",
+        about: "How far the load generator itself was behind its schedule.",
+        formula: "issue − intended arrival",
+        population: "issued requests, whatever became of them",
+        mind: "Its p99 decides on INVALID(client).",
+        ..MS
+    },
+    Entry {
+        name: "requests_full",
+        place: "rates.requests_full",
+        title: "requests per second",
+        about: "What was answered over the whole run, ramp and tail included.",
+        formula: "successful requests / (end of the last successful request − schedule start)",
+        concept: Some(Concept::Requests),
+        ..RATE
+    },
+    Entry {
+        name: "requests_loadgen_completed",
+        place: "rates.requests_loadgen_completed",
+        title: "requests per second, as LoadGen completes them",
+        about: "MLPerf's number for the Server scenario.",
+        formula: "(ok − 1) / (end of the last-issued successful request − first issue)",
+        zero_point: "issue",
+        window: "first issue to the end of the last-issued request",
+        concept: Some(Concept::Requests),
+        ..RATE
+    },
+    Entry {
+        name: "output_tokens",
+        place: "rates.output_tokens",
+        title: "output tokens per second",
+        about: "The system's throughput.",
+        formula: "output tokens of successful requests / window",
+        token_source: COUNTED,
+        ..RATE
+    },
+    Entry {
+        name: "offered",
+        place: "rates.offered",
+        title: "offered rate",
+        about: "What the schedule asked for.",
+        formula: "(N − 1) / (last − first intended arrival)",
+        population: "scheduled requests",
+        window: "first to last intended arrival",
+        ..RATE
+    },
+    Entry {
+        name: "admitted",
+        place: "rates.admitted",
+        title: "admitted rate",
+        about: "What the client really sent; more than 1 % off the offered rate is INVALID(load).",
+        formula: "(N − 1) / (last − first issue)",
+        population: "issued requests",
+        zero_point: "issue",
+        window: "first to last issue",
+        ..RATE
+    },
+    Entry {
+        name: "goodput",
+        place: "goodput",
+        title: "goodput",
+        about: "Requests per second that kept every promise made to them.",
+        formula: "requests that meet all of slo / window",
+        population: "all scheduled requests; failed and never sent ones are misses",
+        mind: "An answer too short for a TPOT is judged by TTFT and E2E alone.",
+        ..RATE
+    },
+    Entry {
+        name: "steady",
+        place: "steady",
+        title: "steady part",
+        about: "The same numbers without ramp and tail, and whether the server drifted meanwhile.",
+        formula: "of requests and chunks inside the steady window",
+        population: "successful requests of the steady window",
+        window: "steady: result.json has its ends",
+        ..MS
+    },
+    Entry {
+        name: "little",
+        place: "little",
+        title: "Little's law",
+        about: "A check of the stamps: requests in flight must be rate × time.",
+        formula: "|L − λW| / L, L from a running gauge, λ and W from the records",
+        unit: "",
+        population: "issued requests",
+        zero_point: "issue",
+        window: "the whole run",
+        mind: "Above 2 % the run is INVALID(client).",
+        ..MS
+    },
+    Entry {
+        name: "cpu_share_max",
+        place: "client.cpu_share_max",
+        title: "busiest load worker",
+        about: "The share of one core that the busiest worker used.",
+        formula: "CPU time of a worker / wall time, the largest",
+        unit: "",
+        population: "load workers",
+        zero_point: "none",
+        window: "the whole run",
+        mind: "Above 85 % the client is the bottleneck.",
+        ..MS
+    },
+    Entry {
+        name: "backlog",
+        place: "client.backlog_p99_ms",
+        title: "backlog of the client",
+        about: "How long an answer lay in the client after it was read.",
+        formula: "our hands − socket read, p99",
+        population: "chunks of all requests",
+        zero_point: "socket read",
+        ..MS
+    },
+    Entry {
+        name: "ks",
+        place: "client.ks_distance",
+        title: "were the arrivals Poisson",
+        about: "The distance of the real gaps between issues from the law that was asked for.",
+        formula: "Kolmogorov–Smirnov distance of the gaps to the exponential law",
+        unit: "",
+        population: "issued requests",
+        zero_point: "issue",
+        mind: "Above its critical value the client bent the arrivals.",
+        ..MS
+    },
+];
+
+/// The entry of that name; `ITL` and other tools' words find ours.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    let name = name.to_lowercase().replace('-', "_");
+    let name = match name.as_str() {
+        "itl" | "inter_token_latency" => "itl_token",
+        "time_to_first_token" => "ttft",
+        "time_per_output_token" => "tpot",
+        "request_latency" | "e2el" | "latency" => "e2e",
+        "request_throughput" => "requests_full",
+        "output_token_throughput" | "output_throughput" => "output_tokens",
+        "inter_chunk_latency" => "icl",
+        name => name,
+    };
+    ENTRIES.iter().find(|entry| entry.name == name)
+}

@@ -1,0 +1,136 @@
+//! How an explanation looks.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json as value};
+
+use super::super::compat::{Concept, Meaning, Tool, vector};
+use super::super::paint::{Paint, Tone, table};
+use super::{ENTRIES, Entry};
+
+/// What a tool's word comes to on the golden vector.
+struct Other {
+    tool: Tool,
+    /// Mean in ms, or requests/s.
+    value: Option<f64>,
+    n: Option<usize>,
+    meaning: Meaning,
+}
+
+fn others(concept: Concept) -> Vec<Other> {
+    let seen = vector();
+    let other = |tool: Tool| {
+        let meaning = Meaning::of(tool, concept)?;
+        let (value, n) = if concept == Concept::Requests {
+            (tool.rate(&seen).ok(), None)
+        } else {
+            let spread = tool.spread(concept, &seen).ok()?;
+            (spread.mean(), Some(spread.n()))
+        };
+        Some(Other { tool, value, n, meaning })
+    };
+    Tool::ALL.into_iter().filter_map(other).collect()
+}
+
+fn away(value: Option<f64>, ours: Option<f64>) -> Option<f64> {
+    Some((value? / ours? - 1.0) * 100.0)
+}
+
+fn facts(entry: &Entry) -> Vec<(&'static str, &'static str)> {
+    let facts = [
+        ("formula", entry.formula),
+        ("population", entry.population),
+        ("zero point", entry.zero_point),
+        ("tokens", entry.token_source),
+        ("window", entry.window),
+        ("in", entry.place),
+        ("mind", entry.mind),
+    ];
+    facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+}
+
+/// One metric, for a person.
+pub fn text(entry: &Entry, paint: Paint) -> String {
+    let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
+    let mut out = format!("{}: {}{unit}\n", paint.tone(Tone::Name, entry.name), paint.tone(Tone::Strong, entry.title));
+    let _ = writeln!(out, "{}\n", entry.about);
+    let rows: Vec<_> = facts(entry)
+        .into_iter()
+        .map(|(name, text)| vec![(Tone::Quiet, name.to_owned()), (Tone::Plain, text.to_owned())])
+        .collect();
+    out.push_str(&table(paint, "  ", &rows));
+    if let Some(concept) = entry.concept {
+        let others = others(concept);
+        let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
+        let unit = if concept == Concept::Requests { "" } else { " ms" };
+        let _ = writeln!(
+            out,
+            "\nWhat `{}` means elsewhere, and its mean on one set of five requests (the golden vector):",
+            concept.title()
+        );
+        let rows: Vec<_> = others
+            .iter()
+            .map(|other| {
+                let away = away(other.value, ours).map_or_else(String::new, |away| format!("{away:+.1} %"));
+                let away = if other.tool == Tool::Regatta { String::new() } else { away };
+                let n = other.n.map_or_else(String::new, |n| format!("n={n}"));
+                let value = other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}"));
+                vec![
+                    (Tone::Name, other.tool.title().to_owned()),
+                    (Tone::Plain, value),
+                    (Tone::Odd, away),
+                    (Tone::Quiet, n),
+                    (Tone::Plain, other.meaning.formula.clone()),
+                ]
+            })
+            .collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    out
+}
+
+pub fn json(entry: &Entry) -> Value {
+    let others: Vec<Value> = entry.concept.map_or_else(Vec::new, |concept| {
+        let others = others(concept);
+        let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
+        others
+            .iter()
+            .map(|other| {
+                value!({
+                    "tool": other.tool.name(),
+                    "version": other.tool.title(),
+                    "word": concept.title(),
+                    "meaning": other.meaning,
+                    "golden_mean": other.value,
+                    "golden_n": other.n,
+                    "percent_from_ours": away(other.value, ours),
+                    "surprise": other.tool.surprise(),
+                })
+            })
+            .collect()
+    });
+    value!({
+        "name": entry.name, "place": entry.place, "title": entry.title, "unit": entry.unit, "about": entry.about,
+        "formula": entry.formula, "population": entry.population, "zero_point": entry.zero_point,
+        "token_source": entry.token_source, "window": entry.window, "mind": entry.mind, "elsewhere": others,
+    })
+}
+
+/// All of them, a line each.
+pub fn list(paint: Paint) -> String {
+    let rows: Vec<_> = ENTRIES
+        .iter()
+        .map(|entry| {
+            vec![
+                (Tone::Name, entry.name.to_owned()),
+                (Tone::Quiet, entry.unit.to_owned()),
+                (Tone::Plain, entry.formula.to_owned()),
+            ]
+        })
+        .collect();
+    table(paint, "", &rows)
+}
+
+pub fn list_json() -> Value {
+    Value::Array(ENTRIES.iter().map(json).collect())
+}

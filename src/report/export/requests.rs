@@ -1,0 +1,207 @@
+//! `requests.parquet`, one row for each issued request, and `chunks.parquet`, one for each chunk when they were kept.
+//!
+//! [`COLUMNS`] is the schema of the first: names, types, units and meanings, which also go into the file itself.
+
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Exported;
+use crate::harness::{Ended, Record};
+
+/// Rows in one group.
+const GROUP: usize = 65_536;
+
+/// One column of `requests.parquet`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Column {
+    pub name: &'static str,
+    /// `int64` or `string`.
+    pub kind: &'static str,
+    pub unit: &'static str,
+    pub can_be_null: bool,
+    pub about: &'static str,
+    #[serde(skip)]
+    of: Of,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Number(fn(&Record) -> Option<i64>),
+    Text(fn(&Record) -> Option<String>),
+}
+
+const fn number(
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+    of: fn(&Record) -> Option<i64>,
+) -> Column {
+    Column { name, kind: "int64", unit, can_be_null: false, about, of: Of::Number(of) }
+}
+
+const fn text(name: &'static str, about: &'static str, of: fn(&Record) -> Option<String>) -> Column {
+    Column { name, kind: "string", unit: "", can_be_null: true, about, of: Of::Text(of) }
+}
+
+const fn or_null(column: Column) -> Column {
+    Column { can_be_null: true, ..column }
+}
+
+pub const COLUMNS: [Column; 17] = [
+    number("index", "", "place on the schedule", |one| Some(one.index as i64)),
+    number("endpoint", "", "which of asked.endpoints, from 0", |one| Some(i64::from(one.endpoint))),
+    number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
+    number("asked_tokens", "tokens", "output asked for", |one| Some(i64::from(one.asked_tokens))),
+    number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
+    number("first_tokens", "tokens", "in the first chunk that had any", |one| Some(i64::from(one.first_tokens))),
+    number("chunks", "", "chunks with at least one token", |one| Some(i64::from(one.chunks))),
+    number("final_marker", "", "1 when the end of the answer was marked", |one| Some(i64::from(one.final_marker))),
+    number("t_sched", "ns", "intended arrival, from the schedule's start", |one| Some(one.t_sched as i64)),
+    number("t_issue", "ns", "handed to its connection", |one| Some(one.t_issue as i64)),
+    or_null(number("t_first", "ns", "socket read of the first chunk with a token", |one| one.t_first.map(|at| at as i64))),
+    or_null(number("t_last", "ns", "socket read of the last chunk with a token", |one| one.t_last.map(|at| at as i64))),
+    number("t_end", "ns", "end of the stream, or of our patience", |one| Some(one.t_end as i64)),
+    number("max_gap", "ns", "largest gap between chunks", |one| Some(one.max_gap as i64)),
+    Column { can_be_null: false, ..text("ended", "ok, failed, or how the client ended it", |one| Some(ended(one))) },
+    text("failure_class", "why it failed, as result.json counts it", |one| match &one.ended {
+        Ended::Failed { class, .. } => Some(class.as_str().to_owned()),
+        _ => None,
+    }),
+    text("failure", "what the server or the connection said", |one| match &one.ended {
+        Ended::Failed { why, .. } => Some(why.clone()),
+        _ => None,
+    }),
+];
+
+fn ended(record: &Record) -> String {
+    match serde_json::to_value(&record.ended) {
+        Ok(Value::String(word)) => word,
+        _ => "failed".to_owned(),
+    }
+}
+
+/// The columns as a document.
+pub fn schema() -> Value {
+    json!({
+        "file": "requests.parquet",
+        "about": "One row for each issued request; arrivals that were never sent have none.",
+        "columns": COLUMNS,
+    })
+}
+
+pub(super) fn write(records: &[Record], out: &mut Exported) -> Result<(), ParquetError> {
+    out.file("requests.parquet", requests(records)?);
+    if records.iter().any(|record| !record.timeline.is_empty()) {
+        out.file("chunks.parquet", chunks(records)?);
+    } else {
+        out.without("chunks.parquet: needs the time of every chunk: `timelines: true` in the bench stage keeps it");
+    }
+    Ok(())
+}
+
+fn requests(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+    let field = |column: &Column| {
+        let repetition = if column.can_be_null { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let builder = match column.of {
+            Of::Number(_) => Type::primitive_type_builder(column.name, Physical::INT64),
+            Of::Text(_) => Type::primitive_type_builder(column.name, Physical::BYTE_ARRAY)
+                .with_logical_type(Some(LogicalType::String)),
+        };
+        Ok(Arc::new(builder.with_repetition(repetition).build()?))
+    };
+    let fields = COLUMNS.iter().map(field).collect::<Result<Vec<_>, ParquetError>>()?;
+    let about = COLUMNS.iter().map(|column| {
+        let unit = if column.unit.is_empty() { String::new() } else { format!(" [{}]", column.unit) };
+        (format!("regatta.{}", column.name), format!("{}{unit}", column.about))
+    });
+    let mut writer = writer("request", fields, about)?;
+    for group in records.chunks(GROUP) {
+        let mut rows = writer.next_row_group()?;
+        for column in &COLUMNS {
+            let Some(mut out) = rows.next_column()? else { break };
+            match column.of {
+                Of::Number(of) => {
+                    let (values, levels) = split(group.iter().map(of));
+                    out.typed::<Int64Type>().write_batch(&values, column.levels(&levels), None)?;
+                }
+                Of::Text(of) => {
+                    let texts = group.iter().map(|one| of(one).map(|text| ByteArray::from(text.into_bytes())));
+                    let (values, levels) = split(texts);
+                    out.typed::<ByteArrayType>().write_batch(&values, column.levels(&levels), None)?;
+                }
+            }
+            out.close()?;
+        }
+        rows.close()?;
+    }
+    writer.into_inner()
+}
+
+impl Column {
+    fn levels<'a>(&self, levels: &'a [i16]) -> Option<&'a [i16]> {
+        self.can_be_null.then_some(levels)
+    }
+}
+
+/// Values that are there, and for each place whether it has one.
+fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
+    let (mut there, mut levels) = (Vec::new(), Vec::new());
+    for value in values {
+        levels.push(i16::from(value.is_some()));
+        there.extend(value);
+    }
+    (there, levels)
+}
+
+fn chunks(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+    let field = |name: &str| {
+        let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED);
+        Ok::<_, ParquetError>(Arc::new(builder.build()?))
+    };
+    let fields = vec![field("index")?, field("t_read")?, field("tokens")?];
+    let about = [
+        ("regatta.index", "the request, as in requests.parquet"),
+        ("regatta.t_read", "socket read of the chunk, from the schedule's start [ns]"),
+        ("regatta.tokens", "tokens in the chunk"),
+    ];
+    let mut writer = writer("chunk", fields, about.map(|(key, text)| (key.to_owned(), text.to_owned())))?;
+    let all: Vec<[i64; 3]> = records
+        .iter()
+        .flat_map(|one| one.timeline.iter().map(|(at, n)| [one.index as i64, *at as i64, i64::from(*n)]))
+        .collect();
+    for group in all.chunks(GROUP) {
+        let mut rows = writer.next_row_group()?;
+        for column in 0..3 {
+            let Some(mut out) = rows.next_column()? else { break };
+            let values: Vec<i64> = group.iter().map(|row| row[column]).collect();
+            out.typed::<Int64Type>().write_batch(&values, None, None)?;
+            out.close()?;
+        }
+        rows.close()?;
+    }
+    writer.into_inner()
+}
+
+fn writer(
+    name: &str,
+    fields: Vec<Arc<Type>>,
+    about: impl IntoIterator<Item = (String, String)>,
+) -> Result<SerializedFileWriter<Vec<u8>>, ParquetError> {
+    let schema = Type::group_type_builder(name).with_fields(fields).build()?;
+    let about = about.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(concat!("regatta ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(about))
+        .build();
+    SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))
+}
