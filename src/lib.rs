@@ -34,9 +34,9 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `report::compat`, `report::decisions`, `report::explain`, `report::graph`, `report::html`, `report::tables`,
-//! `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader
-//! knows where a word comes from.
+//! Doors of their own: `manifest::model`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
+//! `report::export`, `report::graph`, `report::html`, `report::import`, `report::tables`, `triton::pbtxt`, `triton::proto`,
+//! `triton::repository`. They are named with their room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;

@@ -27,6 +27,11 @@ pub(super) fn status(global: &Global, request: Status) -> Result<Exit, Trouble> 
     Ok(Exit::Done)
 }
 
+/// The name of the last run.
+pub(super) fn last(global: &Global) -> Result<String, Trouble> {
+    last_run(&Project::here(global)?.home).map(|run| run.to_string()).ok_or_else(nothing_ran)
+}
+
 fn nothing_ran() -> Trouble {
     Trouble::Usage("nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned())
 }

@@ -68,6 +68,7 @@ pub(super) fn schema(which: SchemaOf) -> Exit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
+        SchemaOf::Requests => report::export::requests_schema(),
     };
     say(&format!("{schema:#}\n"));
     Exit::Done

@@ -1,10 +1,13 @@
 //! The only place that knows every room: what was asked for → who does it → the exit code.
 
 mod cleaning;
+mod comparing;
+mod exchange;
 mod history;
 mod manifests;
 mod planning;
 mod project;
+mod results;
 mod run;
 mod simulate;
 
@@ -54,7 +57,12 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Init(request) => manifests::init(&request),
         Job::Status(request) => history::status(&global, request),
         Job::Logs(request) => history::logs(&global, &request),
-        Job::Report(request) => history::report(&global, &request),
+        Job::Report(request) if request.compat.is_empty() => history::report(&global, &request),
+        Job::Report(request) => comparing::compat(&global, &request),
+        Job::Compare(request) => comparing::compare(&global, &request),
+        Job::Export(request) => exchange::export(&global, &request),
+        Job::Import(request) => exchange::import(&request),
+        Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),

@@ -91,8 +91,42 @@ pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 
-pub(super) const REPORT: &str =
-    with_codes!(examples!["regatta report", "xdg-open \"$(regatta report 20261120-224301-4711)\""]);
+pub(super) const REPORT: &str = with_codes!(examples![
+    "regatta report",
+    "xdg-open \"$(regatta report 20261120-224301-4711)\"",
+    "regatta report run_harness/server --compat vllm --compat genai-perf",
+]);
+
+pub(super) const COMPARE: &str = concat!(
+    examples![
+        "regatta compare baseline/ run_harness/server",
+        "regatta compare before/ after/ --fail-if 'ttft_p99>5%' --fail-if 'output_tokens<-2%'",
+        "regatta compare run_harness/server artifacts/ --as genai-perf     ours and GenAI-Perf's",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    compared\n",
+    "  1    a --fail-if holds, or it could not be done\n",
+    "  2    nothing may be compared, or the command line is wrong\n",
+    "  130  interrupted\n",
+);
+
+pub(super) const EXPORT: &str = with_codes!(examples![
+    "regatta export run_harness/server --as genai-perf --out artifacts",
+    "regatta export 20261120-224301-4711 --as vllm --as benchmark-report",
+    "regatta export run_harness/server --as parquet --as timeslices",
+]);
+
+pub(super) const IMPORT: &str = with_codes!(examples![
+    "regatta import artifacts/ --out genai",
+    "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
+]);
+
+pub(super) const EXPLAIN: &str = with_codes!(examples![
+    "regatta explain",
+    "regatta explain ttft",
+    "regatta explain itl_token --json | jq .elsewhere"
+]);
 
 pub(super) const COMPLETIONS: &str = with_codes!(examples![
     "regatta completions bash > ~/.local/share/bash-completion/completions/regatta",

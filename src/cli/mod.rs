@@ -15,7 +15,7 @@ mod setting;
 pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Shell, Show, Simulate, Status,
+    Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
+    PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;

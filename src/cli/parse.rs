@@ -11,8 +11,8 @@ use clap_complete::Shell;
 use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, SelectArgs, SimCommand, Subject, Typed};
 use super::exit::Exit;
 use super::request::{
-    Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Show, Simulate, Status,
+    Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
+    PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Show, Simulate, Status,
 };
 use super::setting::Setting;
 
@@ -157,6 +157,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Schema(args) => Job::Schema(match args.of {
             SchemaWord::Manifest => SchemaOf::Manifest,
             SchemaWord::Result => SchemaOf::Result,
+            SchemaWord::Requests => SchemaOf::Requests,
         }),
         Command::Init(args) => Job::Init(Init { folder: args.folder }),
         Command::Status(args) => Job::Status(Status { json: args.json }),
@@ -172,7 +173,17 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
-        Command::Report(args) => Job::Report(Report { run: args.run }),
+        Command::Report(args) => Job::Report(Report { run: args.run, compat: args.compat, json: args.json }),
+        Command::Compare(args) => Job::Compare(Compare {
+            results: args.results,
+            as_tool: args.as_tool,
+            force: args.force,
+            fail_if: args.fail_if,
+            json: args.json,
+        }),
+        Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
+        Command::Import(args) => Job::Import(Import { paths: args.paths, out: args.out }),
+        Command::Explain(args) => Job::Explain(Explain { metric: args.metric, json: args.json }),
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
     })

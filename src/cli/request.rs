@@ -67,6 +67,10 @@ pub enum Job {
     Gc(Gc),
     Simulate(Simulate),
     Report(Report),
+    Compare(Compare),
+    Export(Export),
+    Import(Import),
+    Explain(Explain),
     Completions(Shell),
     /// The hidden watcher over one run; its folder.
     Warden {
@@ -157,6 +161,7 @@ pub struct List {
 pub enum SchemaOf {
     Manifest,
     Result,
+    Requests,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,4 +203,40 @@ pub struct Simulate {
 pub struct Report {
     /// `None`: the last run.
     pub run: Option<String>,
+    /// Names of tools; empty: the page's path.
+    pub compat: Vec<String>,
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compare {
+    /// At least two.
+    pub results: Vec<String>,
+    pub as_tool: Option<String>,
+    pub force: bool,
+    /// As typed.
+    pub fail_if: Vec<String>,
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    pub result: String,
+    /// At least one.
+    pub shapes: Vec<String>,
+    pub out: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// At least one.
+    pub paths: Vec<PathBuf>,
+    pub out: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explain {
+    /// `None`: a line on each.
+    pub metric: Option<String>,
+    pub json: bool,
 }

@@ -1,15 +1,19 @@
 //! Folds events and results into a story and tells it: terminal, JSON, HTML.
 //!
 //! [`Story`] is the one fold; [`Live`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
-//! plan would do is told by [`decisions`] and [`graph`], what there is by [`tables`]. The room reads no file and
-//! decides nothing: whoever calls it hands over what is to be told. Everything except [`Live`] gives a `String`.
+//! plan would do is told by [`decisions`] and [`graph`], what there is by [`tables`]. Results are told to the rest of the
+//! field: [`compat`](mod@compat) has other tools' definitions, [`export`] and [`import`] their files, [`compare`] puts results beside
+//! each other, [`explain`] says what a number means. The room reads and writes no file and decides nothing about a run:
+//! whoever calls it hands over what is to be told. Everything except [`Live`] gives text or bytes.
 
+pub mod compare;
 pub mod compat;
 pub mod decisions;
 pub mod explain;
 pub mod export;
 pub mod graph;
 pub mod html;
+pub mod import;
 mod paint;
 #[cfg(test)]
 mod sample;

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 19] = [
     "",
     "run",
     "plan",
@@ -18,6 +18,10 @@ const COMMANDS: [&str; 15] = [
     "status",
     "logs",
     "report",
+    "compare",
+    "export",
+    "import",
+    "explain",
     "gc",
     "clean",
     "sim serve",

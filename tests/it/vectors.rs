@@ -49,8 +49,17 @@ fn the_rows_follow_the_requests() {
     let mut seen = vector();
     seen[0].end += 1_000.0;
     for (tool, before) in ROWS {
-        let is_until_the_end =
-            [Tool::LoadGen, Tool::SglangChat, Tool::SglangNative, Tool::GuideLlm, Tool::InferencePerf, Tool::Endpoints, Tool::HfBenchmarker, Tool::Vllm, Tool::Regatta];
+        let is_until_the_end = [
+            Tool::LoadGen,
+            Tool::SglangChat,
+            Tool::SglangNative,
+            Tool::GuideLlm,
+            Tool::InferencePerf,
+            Tool::Endpoints,
+            Tool::HfBenchmarker,
+            Tool::Vllm,
+            Tool::Regatta,
+        ];
         assert_eq!(row(tool, &seen) != before, is_until_the_end.contains(&tool), "{}", tool.title());
     }
 }

@@ -73,8 +73,9 @@ impl Tool {
                 for one in seen.iter().filter(|one| one.ok) {
                     for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
                         match pool {
-                            Between::GapsPerToken => values
-                                .extend(std::iter::repeat_n(gap / f64::from(tokens.max(1)), tokens as usize)),
+                            Between::GapsPerToken => {
+                                values.extend(std::iter::repeat_n(gap / f64::from(tokens.max(1)), tokens as usize))
+                            }
                             _ => values.push(gap),
                         }
                     }
@@ -162,9 +163,9 @@ impl Rules {
                 let n = self.tokens(one)?;
                 over(until).filter(|_| n > 0).map(|end| (end - self.start(one)) / f64::from(n))
             }
-            PerRequest::WithFirst => one
-                .last(self.first)
-                .map(|last| (last.at - self.start(one)) / f64::from(one.count(self.first))),
+            PerRequest::WithFirst => {
+                one.last(self.first).map(|last| (last.at - self.start(one)) / f64::from(one.count(self.first)))
+            }
         })
     }
 }

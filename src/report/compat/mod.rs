@@ -174,10 +174,7 @@ pub fn text(rows: &[Row], paint: Paint) -> String {
             (Tone::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
             (Tone::Plain, cell(row.theirs, |stat| stat.mean)),
             (Tone::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
-            (
-                Tone::Plain,
-                row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string()),
-            ),
+            (Tone::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
             (Tone::Quiet, clean(&meaning)),
         ]);
     }

@@ -36,7 +36,11 @@ pub struct Seen {
 pub enum Chunks {
     Every(Vec<Chunk>),
     /// Only where the tokens began and ended, and in how many chunks they came.
-    Ends { first: Chunk, last: Chunk, count: u32 },
+    Ends {
+        first: Chunk,
+        last: Chunk,
+        count: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -84,12 +84,7 @@ fn spreads(told: &Told, out: &mut Exported) -> Spreads {
         }
         None => out.without(format!("inter_chunk_latency: {}", Missing::Timelines.why())),
     }
-    all.push((
-        "output_sequence_length",
-        "Output Sequence Length (tokens)",
-        "tokens",
-        output_tokens(told),
-    ));
+    all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(told)));
     all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(told)));
     all
 }
@@ -158,7 +153,8 @@ fn records(told: &Told) -> String {
                 metrics.insert(tag.to_owned(), json!({ "value": value, "unit": unit }));
             }
         };
-        let value = |concept| TOOL.by_request(concept, alone).ok().and_then(|values| values.first().map(|value| value.1));
+        let value =
+            |concept| TOOL.by_request(concept, alone).ok().and_then(|values| values.first().map(|value| value.1));
         put("input_sequence_length", "tokens", one.input.map(f64::from));
         put("output_sequence_length", "tokens", one.tokens.map(f64::from).filter(|_| one.ok));
         put("time_to_first_token", "ms", value(Concept::Ttft));

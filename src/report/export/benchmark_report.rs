@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Deviation, Exported, Spread, Told, Tool, counted_by_server, facts, input_tokens, ok, output_tokens, spread};
+use super::{
+    Concept, Deviation, Exported, Spread, Told, Tool, counted_by_server, facts, input_tokens, ok, output_tokens, spread,
+};
 
 const TOOL: Tool = Tool::InferencePerf;
 
@@ -59,7 +61,9 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         None => out.without("scenario.load: the lengths of requests are of a kind that the shape does not know"),
     }
     counted_by_server(out);
-    out.without("normalized_time_per_output_token, observability, component_health: not measured as the shape means it");
+    out.without(
+        "normalized_time_per_output_token, observability, component_health: not measured as the shape means it",
+    );
     out.without("scenario.stack: a benchmark alone does not know how its server was built");
     out.json("benchmark_report_v0.2.json", &report);
 }

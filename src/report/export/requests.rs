@@ -39,12 +39,7 @@ enum Of {
     Text(fn(&Record) -> Option<String>),
 }
 
-const fn number(
-    name: &'static str,
-    unit: &'static str,
-    about: &'static str,
-    of: fn(&Record) -> Option<i64>,
-) -> Column {
+const fn number(name: &'static str, unit: &'static str, about: &'static str, of: fn(&Record) -> Option<i64>) -> Column {
     Column { name, kind: "int64", unit, can_be_null: false, about, of: Of::Number(of) }
 }
 
@@ -67,7 +62,9 @@ pub const COLUMNS: [Column; 17] = [
     number("final_marker", "", "1 when the end of the answer was marked", |one| Some(i64::from(one.final_marker))),
     number("t_sched", "ns", "intended arrival, from the schedule's start", |one| Some(one.t_sched as i64)),
     number("t_issue", "ns", "handed to its connection", |one| Some(one.t_issue as i64)),
-    or_null(number("t_first", "ns", "socket read of the first chunk with a token", |one| one.t_first.map(|at| at as i64))),
+    or_null(number("t_first", "ns", "socket read of the first chunk with a token", |one| {
+        one.t_first.map(|at| at as i64)
+    })),
     or_null(number("t_last", "ns", "socket read of the last chunk with a token", |one| one.t_last.map(|at| at as i64))),
     number("t_end", "ns", "end of the stream, or of our patience", |one| Some(one.t_end as i64)),
     number("max_gap", "ns", "largest gap between chunks", |one| Some(one.max_gap as i64)),

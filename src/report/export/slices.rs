@@ -50,9 +50,11 @@ pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) {
         in_flight += change;
         second.in_flight = in_flight;
     }
-    let tokens = |second: usize| told.result.pointer(&format!("/slices/{second}/tokens")).and_then(serde_json::Value::as_u64);
-    let mut text = "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms\n"
-        .to_owned();
+    let tokens =
+        |second: usize| told.result.pointer(&format!("/slices/{second}/tokens")).and_then(serde_json::Value::as_u64);
+    let mut text =
+        "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms\n"
+            .to_owned();
     for (n, second) in seconds.iter().enumerate() {
         let Second { scheduled, issued, ok, failed, ended_by_client, first_tokens, in_flight, .. } = *second;
         let tokens = tokens(n).map_or_else(String::new, |tokens| tokens.to_string());

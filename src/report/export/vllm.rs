@@ -13,7 +13,10 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
     put("date", json!(facts.text("/started")));
     put("backend", json!("regatta"));
-    put("label", json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))));
+    put(
+        "label",
+        json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
+    );
     put("model_id", json!(facts.model()));
     put("num_prompts", json!(told.seen.len()));
     put("request_rate", facts.rate().map_or_else(|| json!("inf"), |rate| json!(rate)));
@@ -63,11 +66,8 @@ fn details(told: &Told, all: &mut Map<String, Value>, out: &mut Exported) {
     all.insert("latencies".to_owned(), each(&|one| json!(last(one))));
     all.insert("start_times".to_owned(), each(&|one| json!(one.issue / 1e3)));
     all.insert("errors".to_owned(), each(&|one| json!(one.error.as_deref().unwrap_or(""))));
-    let gaps: Option<Vec<Vec<f64>>> = told
-        .seen
-        .iter()
-        .map(|one| Some(one.gaps(Look::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect()))
-        .collect();
+    let gaps: Option<Vec<Vec<f64>>> =
+        told.seen.iter().map(|one| Some(one.gaps(Look::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect())).collect();
     match gaps {
         Some(gaps) => drop(all.insert("itls".to_owned(), json!(gaps))),
         None => out.without(format!("itls: {}", Missing::Timelines.why())),

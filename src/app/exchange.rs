@@ -1,0 +1,60 @@
+//! `export` and `import`: results to and from the files of other tools.
+
+use std::fs;
+use std::path::Path;
+
+use super::results::{RESULT, SEEN, find, sources};
+use super::{Trouble, say, say_error};
+use crate::cli::{Exit, Export, Global, Import};
+use crate::report::export::{self, Shape};
+use crate::report::import;
+
+pub(super) fn export(global: &Global, request: &Export) -> Result<Exit, Trouble> {
+    let found = find(global, &request.result)?;
+    if found.records.is_empty() {
+        return Err(Trouble::Usage(format!(
+            "{} has no requests one by one, from which another tool's files could be made\n  hint: requests.jsonl stands beside a result.json of ours; an imported result is not exported again",
+            request.result
+        )));
+    }
+    fs::create_dir_all(&request.out)?;
+    for shape in Shape::ALL.into_iter().filter(|shape| request.shapes.iter().any(|name| name == shape.name())) {
+        let exported = export::export(&found.told, &found.records, shape).map_err(anyhow::Error::msg)?;
+        for file in &exported.files {
+            put(&request.out, file.name, &file.bytes)?;
+        }
+        for what in &exported.left_out {
+            say_error(&format!("{}: left out: {what}\n", shape.name()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn import(request: &Import) -> Result<Exit, Trouble> {
+    let missing: Vec<String> =
+        request.paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
+    if !missing.is_empty() {
+        return Err(Trouble::Usage(format!("not there: {}", missing.join(", "))));
+    }
+    let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
+    let imported = import::import(&name, &sources(&request.paths)?).map_err(Trouble::Usage)?;
+    fs::create_dir_all(&request.out)?;
+    put(&request.out, RESULT, format!("{:#}\n", imported.told.result).as_bytes())?;
+    if !imported.told.seen.is_empty() {
+        let mut text = String::new();
+        for one in &imported.told.seen {
+            text.push_str(&serde_json::to_string(one).map_err(anyhow::Error::from)?);
+            text.push('\n');
+        }
+        put(&request.out, SEEN, text.as_bytes())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Trouble> {
+    let path = folder.join(name);
+    fs::write(&path, bytes)
+        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
+    say(&format!("{}\n", path.display()));
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Finds results by the words that users have for them: a task of the last run, a run, a folder, a file.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Trouble;
+use super::project::Project;
+use crate::cli::Global;
+use crate::event::RunId;
+use crate::harness::Record;
+use crate::report::compat::Seen;
+use crate::report::import::{self, Source};
+use crate::report::{Story, Told};
+use crate::store::{Home, read_journal, runs};
+
+pub(super) const RESULT: &str = "result.json";
+pub(super) const SEEN: &str = "seen.jsonl";
+const REQUESTS: &str = "requests.jsonl";
+
+/// A result with its requests.
+pub(super) struct Found {
+    pub told: Told,
+    /// Ours, where we measured.
+    pub records: Vec<Record>,
+}
+
+/// One result, or a sentence on what there is.
+pub(super) fn find(global: &Global, word: &str) -> Result<Found, Trouble> {
+    let mut all = find_all(global, word)?;
+    match (all.pop(), all.is_empty()) {
+        (Some(found), true) => Ok(found),
+        (last, _) => {
+            let names: Vec<String> = all.into_iter().chain(last).map(|found| found.told.name).collect();
+            let hint = "name one of them";
+            Err(Trouble::Usage(format!("{word} has several results: {}\n  hint: {hint}", names.join(", "))))
+        }
+    }
+}
+
+/// All results that a word names; at least one.
+pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<Found>, Trouble> {
+    let path = Path::new(word);
+    if path.exists() {
+        return Ok(vec![read(word, path)?]);
+    }
+    let home = Project::here(global)?.home;
+    let latest = home.latest().join(word);
+    if latest.join(RESULT).is_file() {
+        return Ok(vec![read(word, &latest)?]);
+    }
+    if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
+        let folders = of_run(&home, &run)?;
+        if folders.is_empty() {
+            return Err(Trouble::Usage(format!("run {word} has no benchmark whose result is still there")));
+        }
+        return folders.iter().map(|(task, folder)| read(task, folder)).collect();
+    }
+    let below = in_folder(&latest, word);
+    if !below.is_empty() {
+        return below.iter().map(|(name, folder)| read(name, folder)).collect();
+    }
+    let known: Vec<String> = in_folder(&home.latest(), "").into_iter().map(|(name, _)| name).collect();
+    let hint = crate::diag::did_you_mean(word, known.iter().map(String::as_str)).unwrap_or_else(|| {
+        if known.is_empty() {
+            "no benchmark has run in this folder yet; a folder with a result.json will do, too".to_owned()
+        } else {
+            format!("there are {}; a folder with a result.json will do, too", known.join(", "))
+        }
+    });
+    Err(Trouble::Usage(format!("there is no result `{word}`\n  hint: {hint}")))
+}
+
+/// Folders with a result below one, by name, not deeper than tasks are.
+fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    let mut items: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|item| item.path()).collect();
+    items.sort();
+    for item in items.into_iter().filter(|item| item.is_dir()) {
+        let below = item.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = if name.is_empty() { below } else { format!("{name}/{below}") };
+        if item.join(RESULT).is_file() {
+            found.push((name, item));
+        } else if name.matches('/').count() < 4 {
+            found.extend(in_folder(&item, &name));
+        }
+    }
+    found
+}
+
+/// The benchmarks of a run, valid or not, whose outputs are still there.
+fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
+    let mut story = Story::new();
+    for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
+        story.fold(event);
+    }
+    let folder = |chapter: &crate::report::Chapter| {
+        chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
+    };
+    Ok(story.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect())
+}
+
+fn cannot(path: &Path) -> impl Fn(std::io::Error) -> Trouble {
+    move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
+}
+
+/// A result of ours, one that was imported, or another tool's files.
+fn read(name: &str, path: &Path) -> Result<Found, Trouble> {
+    let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
+    if file.is_file() {
+        let text = fs::read_to_string(&file).map_err(cannot(&file))?;
+        if let Some(result) = serde_json::from_str::<Value>(&text).ok().filter(is_ours) {
+            return ours(name, file.parent().unwrap_or(Path::new(".")), result);
+        }
+    }
+    let imported = import::import(name, &sources(&[path.to_owned()])?).map_err(Trouble::Usage)?;
+    Ok(Found { told: imported.told, records: Vec::new() })
+}
+
+fn is_ours(result: &Value) -> bool {
+    ["schema", "verdict", "latency"].iter().all(|key| result.get(key).is_some())
+}
+
+fn ours(name: &str, folder: &Path, result: Value) -> Result<Found, Trouble> {
+    let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
+    if result.get("imported").is_some() {
+        let seen: Vec<Seen> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
+        return Ok(Found { told: Told { name: name.to_owned(), result, seen }, records: Vec::new() });
+    }
+    let records: Vec<Record> = if requests.is_file() { lines(&requests)? } else { Vec::new() };
+    let seen = records.iter().map(Seen::from).collect();
+    Ok(Found { told: Told { name: name.to_owned(), result, seen }, records })
+}
+
+fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Trouble> {
+    let mut all = Vec::new();
+    for (n, line) in BufReader::new(fs::File::open(path).map_err(cannot(path))?).lines().enumerate() {
+        let line = line.map_err(cannot(path))?;
+        let read = serde_json::from_str(&line);
+        all.push(read.map_err(|error| anyhow::anyhow!("{}, line {}: {error}", path.display(), n + 1))?);
+    }
+    Ok(all)
+}
+
+/// The texts of files; of a folder, of those that a tool may have left in it.
+pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Trouble> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut inside: Vec<PathBuf> = fs::read_dir(path)
+            .map_err(cannot(path))?
+            .flatten()
+            .map(|item| item.path())
+            .filter(|item| {
+                item.extension().is_some_and(|end| ["json", "jsonl", "yaml"].iter().any(|known| end == *known))
+            })
+            .collect();
+        inside.sort();
+        files.extend(inside);
+    }
+    files
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).map_err(cannot(&path))?;
+            Ok(Source { name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text })
+        })
+        .collect()
+}

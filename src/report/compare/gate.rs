@@ -1,0 +1,80 @@
+//! `--fail-if ttft_p99>5%`: what a comparison must not show.
+
+use std::str::FromStr;
+
+use super::{Comparison, Delta};
+
+/// A difference that fails the comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    metric: String,
+    stat: String,
+    /// More than this is too much; otherwise less than this.
+    above: bool,
+    percent: f64,
+}
+
+const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no condition\n  hint: METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`"
+            )
+        };
+        let place = text.find(['<', '>']).ok_or_else(wrong)?;
+        let (name, rest) = text.split_at(place);
+        let percent: f64 = rest[1..].trim().trim_end_matches('%').parse().map_err(|_| wrong())?;
+        let name = name.trim();
+        let (metric, stat) = match name.rsplit_once('_') {
+            Some((metric, stat)) if STATS.contains(&stat) => (metric, stat),
+            _ => (name, ""),
+        };
+        if metric.is_empty() || !percent.is_finite() {
+            return Err(wrong());
+        }
+        Ok(Self { metric: metric.to_owned(), stat: stat.to_owned(), above: rest.starts_with('>'), percent })
+    }
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stat = if self.stat.is_empty() { String::new() } else { format!("_{}", self.stat) };
+        write!(f, "{}{stat}{}{}%", self.metric, if self.above { '>' } else { '<' }, self.percent)
+    }
+}
+
+impl Gate {
+    /// Whether the comparison shows it; an error where there is no such difference to look at.
+    pub fn trips<'a>(&self, comparison: &'a Comparison) -> Result<Option<&'a Delta>, String> {
+        let Some(delta) = comparison.find(&self.metric, &self.stat) else {
+            let known: Vec<String> = comparison
+                .deltas
+                .iter()
+                .map(|delta| {
+                    if delta.stat.is_empty() {
+                        delta.metric.clone()
+                    } else {
+                        format!("{}_{}", delta.metric, delta.stat)
+                    }
+                })
+                .collect();
+            let all = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            return Err(format!(
+                "`{self}`: {} and {} do not both have that number\n  hint: they have {all}",
+                comparison.a, comparison.b
+            ));
+        };
+        let Some(percent) = delta.percent else {
+            return Err(format!(
+                "`{self}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them all the same, `--as TOOL` tells both with one definition",
+                delta.unlike.join("; ")
+            ));
+        };
+        let trips = if self.above { percent > self.percent } else { percent < self.percent };
+        Ok(trips.then_some(delta))
+    }
+}

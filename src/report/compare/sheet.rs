@@ -1,0 +1,252 @@
+//! One result with the meaning of every number.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::report::compat::{Concept, Meaning, Spread, Told, Tool};
+use crate::report::explain;
+
+/// One metric with the requests it comes from.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    pub key: String,
+    pub unit: &'static str,
+    pub meaning: Meaning,
+    /// `mean`, `p50`, …; a rate has one number without a name.
+    pub stats: Vec<(&'static str, f64)>,
+    /// By request; empty where they are not known.
+    pub values: Vec<(u64, f64)>,
+    pub more_is_better: bool,
+}
+
+impl Measure {
+    pub(super) fn stat(&self, name: &str) -> Option<f64> {
+        self.stats.iter().find(|(stat, _)| *stat == name).map(|(_, value)| *value)
+    }
+}
+
+/// A result as it is compared.
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    pub name: String,
+    /// `VALID`, …; `not judged` for an imported one.
+    pub verdict: String,
+    /// As whom its numbers are told.
+    pub tool: Tool,
+    /// The same arrivals, lengths and prompts have the same.
+    pub digest: Option<String>,
+    load: BTreeMap<String, String>,
+    /// Mean tokens of a prompt and of an answer.
+    lengths: [Option<f64>; 2],
+    pub measures: Vec<Measure>,
+}
+
+const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+
+/// What is asked for and is no load: where, on what, how often looked at, with what luck.
+const NO_LOAD: [&str; 17] = [
+    "endpoints",
+    "model",
+    "seed",
+    "warmup",
+    "frontends",
+    "clients",
+    "stall_timeout_ms",
+    "ttft_p99_limit_ms",
+    "tpot_p99_limit_ms",
+    "slo",
+    "vocab_size",
+    "end_id",
+    "requests",
+    "strategy",
+    "stop_requests",
+    "stop_duration_ms",
+    "timelines",
+];
+
+impl Sheet {
+    /// With the numbers and definitions that the result has.
+    pub fn of(told: &Told) -> Self {
+        let tool = told.result.pointer("/imported/tool").and_then(Value::as_str).and_then(|name| name.parse().ok());
+        let mut sheet = Self::empty(told, tool.unwrap_or(Tool::Regatta));
+        let metrics = told.result.get("latency").and_then(Value::as_object);
+        for (key, metric) in metrics.into_iter().flatten() {
+            let Some(meaning) = meaning(key, metric) else { continue };
+            let stats = STATS.into_iter().filter_map(|stat| Some((stat, metric.get(stat)?.as_f64()?))).collect();
+            let (as_tool, concept) = by_request(key, sheet.tool);
+            let values = concept.and_then(|concept| as_tool.by_request(concept, &told.seen).ok()).unwrap_or_default();
+            let measure = Measure { key: key.clone(), unit: "ms", meaning, stats, values, more_is_better: false };
+            sheet.measures.push(measure);
+        }
+        for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
+            if let Some(rate) = told.result.pointer(&format!("/rates/{key}")).and_then(Value::as_f64) {
+                let meaning = rate_meaning(key, tool);
+                sheet.measures.push(rate_measure(key, rate, meaning));
+            }
+        }
+        sheet
+    }
+
+    /// With a tool's definitions, from the requests one by one.
+    pub fn as_tool(told: &Told, tool: Tool) -> Result<Self, String> {
+        let mut sheet = Self::empty(told, tool);
+        if told.seen.is_empty() {
+            return match told.result.pointer("/imported/tool").and_then(Value::as_str) {
+                Some(name) if name == tool.name() => Ok(Self::of(told)),
+                _ => Err(format!(
+                    "{} cannot be told as {}: its requests are not known one by one\n  hint: import the tool's raw records beside its numbers",
+                    told.name,
+                    tool.name()
+                )),
+            };
+        }
+        let mut missing = Vec::new();
+        for concept in Concept::ALL {
+            let Some(meaning) = Meaning::of(tool, concept) else { continue };
+            if concept == Concept::Requests {
+                if let Ok(rate) = tool.rate(&told.seen) {
+                    sheet.measures.push(rate_measure("requests_full", rate, meaning));
+                }
+                continue;
+            }
+            match tool.spread(concept, &told.seen) {
+                Ok(spread) => {
+                    let values = tool.by_request(concept, &told.seen).unwrap_or_default();
+                    let stats = stats(&spread);
+                    let key = concept.name().to_owned();
+                    sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
+                }
+                Err(why) => missing.push(format!("{}: {}", concept.title(), why.why())),
+            }
+        }
+        if sheet.measures.is_empty() {
+            return Err(format!("{} cannot be told as {}: {}", told.name, tool.name(), missing.join("; ")));
+        }
+        Ok(sheet)
+    }
+
+    fn empty(told: &Told, tool: Tool) -> Self {
+        let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
+        let mut load = BTreeMap::new();
+        for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
+            if !NO_LOAD.contains(&key.as_str()) && !value.is_null() {
+                load.insert(key.clone(), said(value));
+            }
+        }
+        // One word for one thing, whoever says it.
+        if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
+            load.remove("scenario");
+            load.insert("request_rate".to_owned(), said(rate));
+        }
+        let mean = |sum: &str| {
+            let n = told.result.pointer("/counts/ok")?.as_f64().filter(|n| *n > 0.0)?;
+            Some(told.result.pointer(sum)?.as_f64()? / n)
+        };
+        Self {
+            name: told.name.clone(),
+            verdict: text("/verdict").unwrap_or("not_judged").replace('_', " "),
+            tool,
+            digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
+            load,
+            lengths: [mean("/tokens/input"), mean("/tokens/output")],
+            measures: Vec::new(),
+        }
+    }
+
+    /// In what the load differs, of what both say about it.
+    pub(super) fn unlike_load(&self, other: &Self) -> Vec<String> {
+        let mut unlike: Vec<String> = self
+            .load
+            .iter()
+            .filter_map(|(key, one)| Some((key, one, other.load.get(key)?)))
+            .filter(|(_, one, another)| one != another)
+            .map(|(key, one, another)| format!("load: {key} {one} / {another}"))
+            .collect();
+        let pace = |sheet: &Self| {
+            ["request_rate", "concurrency", "scenario"]
+                .into_iter()
+                .find_map(|key| Some((key, sheet.load.get(key)?.clone())))
+        };
+        if let (Some((one, value)), Some((another, other_value))) = (pace(self), pace(other))
+            && one != another
+        {
+            unlike.push(format!("load: {one} {value} / {another} {other_value}"));
+        }
+        for (what, place) in [("prompt", 0), ("answer", 1)] {
+            if let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place])
+                && (one - another).abs() > 0.02 * one.max(another)
+            {
+                unlike.push(format!("load: mean {what} of {one:.1} / {another:.1} tokens"));
+            }
+        }
+        unlike
+    }
+}
+
+/// Numbers that are equal are said equally: `40` and `40.0`.
+fn said(value: &Value) -> String {
+    value
+        .as_f64()
+        .map_or_else(|| value.as_str().map_or_else(|| value.to_string(), str::to_owned), |number| number.to_string())
+}
+
+fn stats(spread: &Spread) -> Vec<(&'static str, f64)> {
+    let at = [spread.mean(), spread.at(0.5), spread.at(0.9), spread.at(0.95), spread.at(0.99)];
+    STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
+}
+
+/// What a metric of a result says about itself; `None` for what is no metric.
+fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
+    let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
+    let percentile_rule = text("percentile_rule")?;
+    let entry = explain::entry(key);
+    let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
+    let defined = text("definition");
+    Some(Meaning {
+        token_source: match (&defined, counts) {
+            (Some(_), _) | (None, true) => text("token_source").unwrap_or_default(),
+            (None, false) => String::new(),
+        },
+        formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),
+        population: text("population").unwrap_or_default(),
+        zero_point: text("zero_point").unwrap_or_default(),
+        window: text("window").unwrap_or_default(),
+        percentile_rule,
+    })
+}
+
+fn rate_meaning(key: &str, imported: Option<Tool>) -> Meaning {
+    let entry = explain::entry(key);
+    let of_tool = |tool| {
+        let of = Meaning::of(tool, Concept::Requests);
+        let tokens = |meaning: Meaning| Meaning {
+            formula: format!("output tokens over the window of: {}", meaning.formula),
+            ..meaning
+        };
+        if key == "output_tokens" { of.map(tokens) } else { of }
+    };
+    imported.and_then(of_tool).unwrap_or_else(|| Meaning {
+        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+        population: String::new(),
+        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
+        token_source: String::new(),
+        window: "full".to_owned(),
+        percentile_rule: String::new(),
+    })
+}
+
+fn rate_measure(key: &str, rate: f64, meaning: Meaning) -> Measure {
+    let stats = vec![("", rate)];
+    Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
+}
+
+/// Whose definition of what a metric is, to find its values by request.
+fn by_request(key: &str, tool: Tool) -> (Tool, Option<Concept>) {
+    let concept = Concept::ALL.into_iter().find(|concept| concept.name() == key);
+    match (tool, key) {
+        (Tool::Regatta, "ttft_sent") => (Tool::Vllm, Some(Concept::Ttft)),
+        (Tool::Regatta, "e2e_sent") => (Tool::Vllm, Some(Concept::E2e)),
+        _ => (tool, concept),
+    }
+}

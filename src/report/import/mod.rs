@@ -1,0 +1,272 @@
+//! Results of other tools, read into the shape of our `result.json`: verdict `not_judged`, every number with the tool's
+//! own definition. What a file does not say is not there; nothing is filled in.
+//!
+//! A file is known by what is in it, not by its name. A tool's raw records, where they are given too, make it possible
+//! to tell its run with another tool's definitions.
+
+mod raw;
+mod table;
+
+use serde_json::{Map, Value, json};
+
+use super::compat::{Concept, Meaning, Seen, Spread, Stat, Told, Tool};
+
+/// One imported run.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    pub tool: Tool,
+    pub told: Told,
+}
+
+/// A file as it was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub name: String,
+    pub text: String,
+}
+
+/// What a file is known to be.
+enum Known {
+    /// The tool's own numbers.
+    Numbers(Numbers),
+    /// Requests one by one.
+    Requests(Requests),
+}
+
+#[derive(Default)]
+struct Numbers {
+    tool: Option<Tool>,
+    format: &'static str,
+    version: Option<String>,
+    asked: Map<String, Value>,
+    ok: Option<f64>,
+    failed: Option<f64>,
+    input_tokens: Option<f64>,
+    output_tokens: Option<f64>,
+    window_s: Option<f64>,
+    requests_per_s: Option<f64>,
+    tokens_per_s: Option<f64>,
+    /// Of ms.
+    stats: Vec<(Concept, Partly)>,
+}
+
+/// What a file gives of one metric.
+#[derive(Clone, Copy, Debug, Default)]
+struct Partly {
+    n: Option<f64>,
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+struct Requests {
+    tool: Tool,
+    format: &'static str,
+    version: Option<String>,
+    asked: Map<String, Value>,
+    seen: Vec<Seen>,
+}
+
+/// The formats that are known, for help and errors.
+pub const FORMATS: [&str; 8] = [
+    "GenAI-Perf profile_export_genai_perf.json",
+    "perf_analyzer profile_export.json (raw)",
+    "AIPerf profile_export_aiperf.json",
+    "AIPerf profile_export.jsonl (raw)",
+    "vLLM bench serve JSON (raw when detailed)",
+    "SGLang bench_serving JSON",
+    "GuideLLM benchmarks.json",
+    "Benchmark Report 0.2",
+];
+
+/// Reads a tool's files: its numbers, its raw records, or both.
+pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
+    let (mut numbers, mut requests): (Option<(String, Numbers)>, Option<(String, Requests)>) = (None, None);
+    for source in sources {
+        for known in read(source)? {
+            match known {
+                Known::Numbers(found) if numbers.is_none() => numbers = Some((source.name.clone(), found)),
+                Known::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
+                _ => {}
+            }
+        }
+    }
+    let from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut from = from;
+    from.dedup();
+    let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
+    let numbers = match (numbers, requests) {
+        (Some((_, numbers)), _) => numbers,
+        (None, Some((_, requests))) => computed(requests),
+        (None, None) => {
+            return Err(format!("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; ")));
+        }
+    };
+    let tool = numbers
+        .tool
+        .ok_or_else(|| format!("{name} does not say which tool measured, so its words have no meaning here"))?;
+    let result = result(tool, &numbers, &from);
+    Ok(Imported { tool, told: Told { name: name.to_owned(), result, seen } })
+}
+
+fn read(source: &Source) -> Result<Vec<Known>, String> {
+    let text = source.text.trim_start_matches('\u{feff}').trim();
+    let wrong = |why: String| format!("{} cannot be read: {why}", source.name);
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => Ok(known(&value)),
+        // Several documents: records, one on each line.
+        Err(_)
+            if source.name.ends_with("jsonl")
+                || text.lines().count() > 1 && text.lines().all(|line| line.starts_with('{')) =>
+        {
+            let lines: Vec<Value> = text
+                .lines()
+                .enumerate()
+                .map(|(n, line)| serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", n + 1))))
+                .collect::<Result<_, _>>()?;
+            if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
+                return Ok(vec![Known::Requests(raw::aiperf(&lines))]);
+            }
+            // SGLang adds a line for each run; the last is the newest.
+            Ok(lines.last().map(known).unwrap_or_default())
+        }
+        Err(error) => match serde_yaml::from_str::<Value>(text) {
+            Ok(value) if value.is_object() => Ok(known(&value)),
+            _ => Err(wrong(error.to_string())),
+        },
+    }
+}
+
+fn known(value: &Value) -> Vec<Known> {
+    let has = |key: &str| value.get(key).is_some();
+    if value.pointer("/experiments/0/requests").is_some() {
+        return vec![Known::Requests(raw::perf_analyzer(value))];
+    }
+    if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
+        let mut found = vec![Known::Numbers(table::guidellm(value))];
+        found.extend(raw::guidellm(value).map(Known::Requests));
+        return found;
+    }
+    if value.pointer("/results/request_performance/aggregate").is_some() {
+        return vec![Known::Numbers(table::benchmark_report(value))];
+    }
+    if has("mean_ttft_ms") {
+        let mut found = vec![Known::Numbers(table::vllm(value))];
+        found.extend(raw::vllm(value).map(Known::Requests));
+        return found;
+    }
+    if value.pointer("/request_latency/avg").is_some() || value.pointer("/request_throughput/avg").is_some() {
+        return vec![Known::Numbers(table::genai_perf(value))];
+    }
+    Vec::new()
+}
+
+/// A tool's numbers from its raw records, with its own definitions.
+fn computed(requests: Requests) -> Numbers {
+    let Requests { tool, format, version, asked, seen } = requests;
+    let stats = Concept::ALL
+        .into_iter()
+        .filter_map(|concept| Some((concept, Partly::from(&tool.spread(concept, &seen).ok()?))))
+        .collect();
+    let ok = || seen.iter().filter(|one| one.ok);
+    let sum = |of: fn(&Seen) -> Option<u32>| {
+        let all: Option<Vec<u32>> = ok().map(of).collect();
+        all.map(|all| all.into_iter().map(f64::from).sum())
+    };
+    let requests_per_s = tool.rate(&seen).ok();
+    let count = if tool == Tool::GenAiPerf { seen.len() } else { ok().count() } as f64;
+    let window_s = requests_per_s.filter(|rate| *rate > 0.0).map(|rate| count / rate);
+    let output_tokens = sum(|one| one.retokenised.or(one.tokens));
+    Numbers {
+        tool: Some(tool),
+        format,
+        version,
+        asked,
+        ok: Some(ok().count() as f64),
+        failed: Some((seen.len() - ok().count()) as f64),
+        input_tokens: sum(|one| one.input),
+        output_tokens,
+        window_s,
+        requests_per_s,
+        tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
+        stats,
+    }
+}
+
+impl From<&Spread> for Partly {
+    fn from(spread: &Spread) -> Self {
+        let Stat { n, mean, p50, p90, p95, p99, min, max } = Stat::from(spread);
+        Self { n: Some(n as f64), mean, p50, p90, p95, p99, min, max }
+    }
+}
+
+fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
+    let mut latency = Map::new();
+    for (concept, stat) in &numbers.stats {
+        let Some(meaning) = Meaning::of(tool, *concept) else { continue };
+        if stat.mean.is_none() && stat.p50.is_none() {
+            continue;
+        }
+        let mut metric = json!({
+            "unit": "ms",
+            "n": stat.n.map(|n| n as u64),
+            "definition": meaning.formula,
+            "population": meaning.population,
+            "zero_point": meaning.zero_point,
+            "token_source": meaning.token_source,
+            "window": meaning.window,
+            "percentile_rule": meaning.percentile_rule,
+        });
+        for (name, value) in [
+            ("mean", stat.mean),
+            ("p50", stat.p50),
+            ("p90", stat.p90),
+            ("p95", stat.p95),
+            ("p99", stat.p99),
+            ("min", stat.min),
+            ("max", stat.max),
+        ] {
+            if let Some(value) = value {
+                metric[name] = json!(value);
+            }
+        }
+        latency.insert(concept.name().to_owned(), metric);
+    }
+    let present = |pairs: &[(&str, Option<f64>)]| {
+        let there = pairs.iter().filter_map(|(name, value)| Some(((*name).to_owned(), json!((*value)?))));
+        Value::Object(there.collect())
+    };
+    json!({
+        "schema": 1,
+        "verdict": "not_judged",
+        "imported": {
+            "from": from, "tool": tool.name(), "tool_version": numbers.version, "format": numbers.format,
+            "definitions": tool.title(),
+        },
+        "asked": numbers.asked,
+        "counts": present(&[("ok", numbers.ok), ("failed", numbers.failed)]),
+        "tokens": present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]),
+        "rates": present(&[
+            ("window_s", numbers.window_s),
+            ("requests_full", numbers.requests_per_s),
+            ("output_tokens", numbers.tokens_per_s),
+        ]),
+        "latency": latency,
+    })
+}
+
+/// A number at a place such as `/request_latency/avg`.
+fn at(value: &Value, place: &str) -> Option<f64> {
+    value.pointer(place)?.as_f64().filter(|number| number.is_finite())
+}
+
+fn text_at(value: &Value, place: &str) -> Option<String> {
+    Some(value.pointer(place)?.as_str()?.to_owned())
+}

@@ -1,0 +1,233 @@
+//! Files with requests one by one, from which every metric can be computed with any tool's definition.
+
+use serde_json::{Map, Value, json};
+
+use super::{Requests, Tool, at, text_at};
+use crate::report::compat::{Chunk, Chunks, Kind, Seen};
+
+/// perf_analyzer's raw export. A response is a chunk; stamps become ms from the first request.
+pub(super) fn perf_analyzer(value: &Value) -> Requests {
+    let experiments = value.get("experiments").and_then(Value::as_array).cloned().unwrap_or_default();
+    let all = || experiments.iter().filter_map(|one| one.get("requests")?.as_array()).flatten();
+    let ns = |value: Option<&Value>| value.and_then(Value::as_u64);
+    let start = all().filter_map(|one| ns(one.get("timestamp"))).min().unwrap_or(0);
+    let ms = |at: u64| at.saturating_sub(start) as f64 / 1e6;
+    let seen = all()
+        .enumerate()
+        .filter_map(|(index, one)| {
+            let issue = ms(ns(one.get("timestamp"))?);
+            let stamps: Vec<f64> =
+                one.get("response_timestamps")?.as_array()?.iter().filter_map(|at| Some(ms(at.as_u64()?))).collect();
+            let outputs = one.get("response_outputs").and_then(Value::as_array);
+            let chunks: Vec<Chunk> = stamps
+                .iter()
+                .enumerate()
+                .map(|(n, at)| {
+                    let (kind, tokens) = response(outputs.and_then(|all| all.get(n)));
+                    Chunk { at: *at, tokens, kind }
+                })
+                .collect();
+            let tokens: u32 = chunks.iter().map(|chunk| chunk.tokens).sum();
+            Some(Seen {
+                index: index as u64,
+                ok: tokens > 0,
+                sched: None,
+                issue,
+                end: stamps.last().copied().unwrap_or(issue),
+                input: None,
+                // One for each response with text: the file has no counts.
+                tokens: Some(tokens),
+                retokenised: None,
+                chunks: Chunks::Every(chunks),
+                error: (tokens == 0).then(|| "no response with text".to_owned()),
+            })
+        })
+        .collect();
+    let mut asked = Map::new();
+    if let (Some(mode), Some(value)) =
+        (text_at(value, "/experiments/0/experiment/mode"), value.pointer("/experiments/0/experiment/value"))
+    {
+        asked.insert(mode, value.clone());
+    }
+    Requests {
+        tool: Tool::GenAiPerf,
+        format: "perf_analyzer profile_export.json",
+        version: text_at(value, "/version").filter(|version| !version.is_empty()),
+        asked,
+        seen,
+    }
+}
+
+/// What a response carries. Without contents it is taken as one token.
+fn response(output: Option<&Value>) -> (Kind, u32) {
+    let Some(output) = output else { return (Kind::Token, 1) };
+    if let Some(text) = output.get("text_output").and_then(Value::as_str) {
+        return if text.is_empty() { (Kind::Usage, 0) } else { (Kind::Token, 1) };
+    }
+    let Some(events) = output.get("response").and_then(Value::as_str) else { return (Kind::Token, 1) };
+    let (mut with_text, mut with_role) = (0, false);
+    for event in events.split("data:").map(str::trim).filter(|event| event.starts_with('{')) {
+        let Ok(event) = serde_json::from_str::<Value>(event) else { continue };
+        let text = ["/choices/0/delta/content", "/choices/0/text", "/choices/0/message/content"]
+            .iter()
+            .find_map(|place| event.pointer(place)?.as_str().map(str::to_owned));
+        with_text += u32::from(text.is_some_and(|text| !text.is_empty()));
+        with_role |= event.pointer("/choices/0/delta/role").is_some();
+    }
+    match (with_text, with_role) {
+        (0, true) => (Kind::Role, 0),
+        (0, false) => (Kind::Usage, 0),
+        (tokens, _) => (Kind::Token, tokens),
+    }
+}
+
+/// Chunks from a first one and the gaps after it. Which chunk has how many tokens is known only if each has one.
+fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> Chunks {
+    let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
+    if tokens == Some(gaps.len() as u32 + 1) {
+        let mut at = first;
+        let later = gaps.iter().map(|gap| {
+            at += gap;
+            chunk(at)
+        });
+        return Chunks::Every(std::iter::once(chunk(first)).chain(later).collect());
+    }
+    let last = last.unwrap_or_else(|| first + gaps.iter().sum::<f64>());
+    Chunks::Ends {
+        first: chunk(first),
+        last: chunk(last),
+        count: (gaps.len() as u32 + 1).max(tokens.unwrap_or(1).min(3)),
+    }
+}
+
+/// AIPerf's records, without its warm-up.
+pub(super) fn aiperf(lines: &[Value]) -> Requests {
+    let profiled = |line: &&Value| text_at(line, "/metadata/benchmark_phase").is_none_or(|phase| phase == "profiling");
+    let ns = |line: &Value, key: &str| line.pointer(&format!("/metadata/{key}")).and_then(Value::as_u64);
+    let start = lines.iter().filter(profiled).filter_map(|line| ns(line, "request_start_ns")).min().unwrap_or(0);
+    let ms = |at: u64| (i128::from(at) - i128::from(start)) as f64 / 1e6;
+    let seen = lines
+        .iter()
+        .filter(profiled)
+        .enumerate()
+        .filter_map(|(index, line)| {
+            let metric = |tag: &str| at(line, &format!("/metrics/{tag}/value"));
+            let issue = ms(ns(line, "request_start_ns")?);
+            let end = ns(line, "request_end_ns").map_or(issue, ms);
+            let retokenised = metric("output_sequence_length").map(|n| n as u32);
+            let gaps: Vec<f64> = line
+                .pointer("/metrics/inter_chunk_latency/value")
+                .and_then(Value::as_array)
+                .map(|all| all.iter().filter_map(Value::as_f64).collect())
+                .unwrap_or_default();
+            let last = metric("request_latency").map(|ms| issue + ms);
+            let error = line.get("error").filter(|error| !error.is_null());
+            let chunks = match metric("time_to_first_token") {
+                Some(first) => from_gaps(issue + first, &gaps, retokenised, last),
+                None => Chunks::Every(Vec::new()),
+            };
+            Some(Seen {
+                index: index as u64,
+                ok: error.is_none(),
+                sched: None,
+                issue,
+                end,
+                input: metric("input_sequence_length").map(|n| n as u32),
+                tokens: metric("usage_completion_tokens").map(|n| n as u32),
+                retokenised,
+                chunks,
+                error: error.map(|error| text_at(error, "/message").unwrap_or_else(|| error.to_string())),
+            })
+        })
+        .collect();
+    Requests { tool: Tool::AiPerf, format: "AIPerf profile_export.jsonl", version: None, asked: Map::new(), seen }
+}
+
+/// vLLM's detailed arrays. `None` where the file was saved without them.
+pub(super) fn vllm(value: &Value) -> Option<Requests> {
+    if value.get("mean_e2e_latency_ms").is_some() {
+        return None;
+    }
+    let list = |key: &str| value.get(key).and_then(Value::as_array);
+    let (first, starts, lengths) = (list("ttfts")?, list("start_times")?, list("output_lens")?);
+    let whole = list("latencies")?;
+    let number = |list: Option<&Vec<Value>>, n: usize| list.and_then(|list| list.get(n)?.as_f64());
+    let origin = starts.iter().filter_map(Value::as_f64).fold(f64::INFINITY, f64::min);
+    let seen = (0..first.len())
+        .filter_map(|n| {
+            let issue = (number(Some(starts), n)? - origin) * 1e3;
+            let tokens = number(Some(lengths), n).map(|tokens| tokens as u32);
+            let error = list("errors").and_then(|all| all.get(n)?.as_str()).filter(|error| !error.is_empty());
+            let end = issue + number(Some(whole), n)? * 1e3;
+            let ok = error.is_none() && tokens != Some(0);
+            let gaps: Vec<f64> = list("itls")
+                .and_then(|all| all.get(n)?.as_array())
+                .map(|all| all.iter().filter_map(|gap| Some(gap.as_f64()? * 1e3)).collect())
+                .unwrap_or_default();
+            Some(Seen {
+                index: n as u64,
+                ok,
+                sched: None,
+                issue,
+                end,
+                input: number(list("input_lens"), n).map(|tokens| tokens as u32),
+                tokens,
+                retokenised: None,
+                chunks: if ok {
+                    from_gaps(issue + number(Some(first), n)? * 1e3, &gaps, tokens, Some(end))
+                } else {
+                    Chunks::Every(Vec::new())
+                },
+                error: error.map(str::to_owned),
+            })
+        })
+        .collect();
+    let mut asked = Map::new();
+    asked.insert("requests".to_owned(), json!(first.len()));
+    Some(Requests { tool: Tool::Vllm, format: "vLLM bench serve JSON, detailed", version: None, asked, seen })
+}
+
+/// GuideLLM's requests, which know when they should have started.
+pub(super) fn guidellm(value: &Value) -> Option<Requests> {
+    let requests = value.pointer("/benchmarks/0/requests")?;
+    let of = |kind: &str| requests.get(kind).and_then(Value::as_array).cloned().unwrap_or_default();
+    let (good, bad) = (of("successful"), of("errored"));
+    let time = |one: &Value, name: &str| at(one, &format!("/info/timings/{name}"));
+    let all = || good.iter().map(|one| (one, true)).chain(bad.iter().map(|one| (one, false)));
+    let origin = all().filter_map(|(one, _)| time(one, "request_start")).fold(f64::INFINITY, f64::min);
+    let seen: Vec<Seen> = all()
+        .enumerate()
+        .filter_map(|(index, (one, ok))| {
+            let ms = |name: &str| time(one, name).map(|at| (at - origin) * 1e3);
+            let issue = ms("request_start")?;
+            let tokens = at(one, "/output_metrics/total_tokens")
+                .or_else(|| at(one, "/output_metrics/text_tokens"))
+                .map(|tokens| tokens as u32);
+            let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
+            let count = time(one, "token_iterations").unwrap_or(0.0) as u32;
+            let chunks = match (ms("first_token_iteration"), ms("last_token_iteration")) {
+                (Some(first), Some(last)) => Chunks::Ends { first: chunk(first), last: chunk(last), count },
+                _ => Chunks::Every(Vec::new()),
+            };
+            Some(Seen {
+                index: index as u64,
+                ok,
+                sched: ms("targeted_start"),
+                issue,
+                end: ms("request_end").unwrap_or(issue),
+                input: at(one, "/input_metrics/total_tokens").map(|tokens| tokens as u32),
+                tokens,
+                retokenised: None,
+                chunks,
+                error: (!ok).then(|| text_at(one, "/info/error").unwrap_or_else(|| "errored".to_owned())),
+            })
+        })
+        .collect();
+    (!seen.is_empty()).then(|| Requests {
+        tool: Tool::GuideLlm,
+        format: "GuideLLM benchmarks.json",
+        version: text_at(value, "/metadata/guidellm_version"),
+        asked: Map::new(),
+        seen,
+    })
+}
