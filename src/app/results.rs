@@ -14,7 +14,7 @@ use crate::harness::Record;
 use crate::report::compat::Seen;
 use crate::report::import::{self, Source};
 use crate::report::{Story, Told};
-use crate::store::{Home, read_journal, runs};
+use crate::store::{Home, last_run, read_journal, runs};
 
 pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";
@@ -62,7 +62,16 @@ pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<Found>, Troubl
     if !below.is_empty() {
         return below.iter().map(|(name, folder)| read(name, folder)).collect();
     }
-    let known: Vec<String> = in_folder(&home.latest(), "").into_iter().map(|(name, _)| name).collect();
+    // A benchmark that was not valid is in no `latest`, and worth a look all the same.
+    let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
+    let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
+    let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();
+    if !of_last.is_empty() {
+        return of_last.into_iter().map(|(name, folder)| read(name, folder)).collect();
+    }
+    let mut known: Vec<String> = in_folder(&home.latest(), "").into_iter().chain(last).map(|(name, _)| name).collect();
+    known.sort();
+    known.dedup();
     let hint = crate::diag::did_you_mean(word, known.iter().map(String::as_str)).unwrap_or_else(|| {
         if known.is_empty() {
             "no benchmark has run in this folder yet; a folder with a result.json will do, too".to_owned()

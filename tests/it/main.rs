@@ -6,9 +6,11 @@ mod architecture;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
+mod compare;
 mod crash;
 mod diagnostics;
 mod faults;
+mod files;
 mod git;
 mod harness;
 mod language;

@@ -68,6 +68,8 @@ pub struct Comparison {
     pub b: String,
     /// Why nothing at all may be subtracted: the load was not the same.
     pub unlike_load: Vec<String>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
     /// Both had the same arrivals and prompts, so requests are compared one with one.
     pub paired: bool,
     pub deltas: Vec<Delta>,
@@ -76,7 +78,7 @@ pub struct Comparison {
 impl Comparison {
     /// `force` subtracts what is unlike, too; the differences in meaning stay written beside it.
     pub fn of(a: &Sheet, b: &Sheet, force: bool) -> Self {
-        let unlike_load = a.unlike_load(b);
+        let (unlike_load, notes) = a.unlike_load(b);
         let paired = a.digest.is_some() && a.digest == b.digest;
         let mut deltas = Vec::new();
         for one in &a.measures {
@@ -84,7 +86,7 @@ impl Comparison {
                 deltas.extend(differences(one, other, &unlike_load, paired, force));
             }
         }
-        Self { a: a.name.clone(), b: b.name.clone(), unlike_load, paired, deltas }
+        Self { a: a.name.clone(), b: b.name.clone(), unlike_load, notes, paired, deltas }
     }
 
     /// Whether anything was subtracted.
@@ -108,9 +110,11 @@ fn differences(a: &Measure, b: &Measure, unlike_load: &[String], paired: bool, f
                 unlike.push(format!("percentile rule: {} / {}", a.meaning.percentile_rule, b.meaning.percentile_rule));
             }
             let may = unlike.is_empty() || force;
-            let percent = (may && one != 0.0).then(|| (other / one - 1.0) * 100.0);
+            let percent = if one == other { Some(0.0) } else { (one != 0.0).then(|| (other / one - 1.0) * 100.0) };
+            let percent = percent.filter(|_| may);
             let interval = percent.and_then(|_| {
-                let rule = if a.meaning.percentile_rule == Rule::Linear.words() { Rule::Linear } else { Rule::Floor };
+                let rule =
+                    Rule::ALL.into_iter().find(|rule| rule.words() == a.meaning.percentile_rule).unwrap_or(Rule::Floor);
                 resample::interval(&a.values, &b.values, stat, rule, paired)
             });
             let judgement = percent.map(|_| match interval {

@@ -90,11 +90,7 @@ fn draw(rng: &mut Pcg64, n: usize, mut take: impl FnMut(std::ops::Range<usize>))
 
 fn number(values: &mut [f64], p: Option<f64>, rule: Rule) -> f64 {
     let Some(p) = p else { return values.iter().sum::<f64>() / values.len() as f64 };
-    let last = values.len() - 1;
-    let place = match rule {
-        Rule::Floor => ((values.len() as f64 * p).floor()).min(last as f64),
-        Rule::Linear => last as f64 * p,
-    };
+    let place = rule.place(values.len(), p);
     let (_, below, above) = values.select_nth_unstable_by(place.floor() as usize, f64::total_cmp);
     let next = above.iter().copied().fold(f64::INFINITY, f64::min);
     if place.fract() == 0.0 { *below } else { *below + (next - *below) * place.fract() }

@@ -39,6 +39,8 @@ pub struct Sheet {
     load: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
+    /// Who counted them.
+    counted: String,
     pub measures: Vec<Measure>,
 }
 
@@ -112,6 +114,11 @@ impl Sheet {
             }
             match tool.spread(concept, &told.seen) {
                 Ok(spread) => {
+                    let meaning = if meaning.token_source.is_empty() {
+                        meaning
+                    } else {
+                        Meaning { token_source: sheet.counted.clone(), ..meaning }
+                    };
                     let values = tool.by_request(concept, &told.seen).unwrap_or_default();
                     let stats = stats(&spread);
                     let key = concept.name().to_owned();
@@ -150,12 +157,13 @@ impl Sheet {
             digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
             load,
             lengths: [mean("/tokens/input"), mean("/tokens/output")],
+            counted: counted(told),
             measures: Vec::new(),
         }
     }
 
-    /// In what the load differs, of what both say about it.
-    pub(super) fn unlike_load(&self, other: &Self) -> Vec<String> {
+    /// In what the load differs, of what both say about it; and what could not be held against each other.
+    pub(super) fn unlike_load(&self, other: &Self) -> (Vec<String>, Vec<String>) {
         let mut unlike: Vec<String> = self
             .load
             .iter()
@@ -173,14 +181,32 @@ impl Sheet {
         {
             unlike.push(format!("load: {one} {value} / {another} {other_value}"));
         }
+        let mut notes = Vec::new();
         for (what, place) in [("prompt", 0), ("answer", 1)] {
-            if let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place])
-                && (one - another).abs() > 0.02 * one.max(another)
-            {
-                unlike.push(format!("load: mean {what} of {one:.1} / {another:.1} tokens"));
+            let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
+            if (one - another).abs() <= 0.02 * one.max(another) {
+                continue;
+            }
+            let text = format!("mean {what} of {one:.1} / {another:.1} tokens");
+            if self.counted == other.counted {
+                unlike.push(format!("load: {text}"));
+            } else {
+                notes.push(format!(
+                    "{text}, counted by {} / {}: whether the load was the same is not known",
+                    self.counted, other.counted
+                ));
             }
         }
-        unlike
+        (unlike, notes)
+    }
+}
+
+/// Who counted the output tokens.
+fn counted(told: &Told) -> String {
+    match told.result.pointer("/tokens/source").and_then(Value::as_str) {
+        Some(source) if told.result.get("imported").is_none() => format!("the server: {source}"),
+        Some(source) => source.to_owned(),
+        None => "nobody".to_owned(),
     }
 }
 
@@ -205,7 +231,8 @@ fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
     let defined = text("definition");
     Some(Meaning {
         token_source: match (&defined, counts) {
-            (Some(_), _) | (None, true) => text("token_source").unwrap_or_default(),
+            (Some(_), _) => text("token_source").unwrap_or_default(),
+            (None, true) => format!("the server: {}", text("token_source").unwrap_or_default()),
             (None, false) => String::new(),
         },
         formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),

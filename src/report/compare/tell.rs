@@ -52,6 +52,9 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
         let _ =
             writeln!(out, "{}", paint.tone(Tone::Quiet, "same arrivals and prompts: requests compared one with one"));
     }
+    for note in &comparison.notes {
+        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(note)));
+    }
     for (n, reason) in reasons.iter().enumerate() {
         let _ = writeln!(out, "{} {}", paint.tone(Tone::Odd, format!("≠{}", n + 1)), clean(reason));
     }
@@ -77,6 +80,7 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
         Some(Judgement::Better) => (Tone::Good, Judgement::Better.words()),
         Some(Judgement::Worse) => (Tone::Bad, Judgement::Worse.words()),
         Some(other) => (Tone::Quiet, other.words()),
+        None if delta.unlike.is_empty() => (Tone::Quiet, "no percentage of 0"),
         None => (Tone::Odd, "unlike"),
     };
     vec![

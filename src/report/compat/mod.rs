@@ -109,7 +109,10 @@ pub fn compat(told: &Told, tool: Tool) -> Vec<Row> {
 
 fn row(told: &Told, tool: Tool, concept: Concept) -> Option<Row> {
     let (theirs, why) = number(told, tool, concept);
-    let (ours, _) = number(told, Tool::Regatta, concept);
+    let ours = match told.result.pointer("/rates/requests_full").and_then(Value::as_f64) {
+        Some(rate) if concept == Concept::Requests => Some(Stat { mean: Some(rate), ..Stat::default() }),
+        _ => number(told, Tool::Regatta, concept).0,
+    };
     if ours.is_none() && theirs.is_none() {
         return None;
     }

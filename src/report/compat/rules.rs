@@ -183,19 +183,33 @@ pub(super) enum Counted {
     Client,
 }
 
+impl Counted {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Server => "the server",
+            Self::Client => "the client's tokenizer",
+        }
+    }
+}
+
 /// How a percentile is picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The sorted element floor(N·p).
     Floor,
+    /// The smallest element at or below which a share of p lies.
+    Ceiling,
     /// numpy's default.
     Linear,
 }
 
 impl Rule {
+    pub const ALL: [Self; 3] = [Self::Floor, Self::Ceiling, Self::Linear];
+
     pub const fn words(self) -> &'static str {
         match self {
             Self::Floor => "nearest rank, sorted element floor(N·p)",
+            Self::Ceiling => "nearest rank, sorted element ceil(N·p) − 1",
             Self::Linear => "linear between ranks, at (N − 1)·p",
         }
     }
@@ -238,6 +252,11 @@ const PLAIN: Rules = Rules {
 };
 
 impl Tool {
+    /// Whose count of output tokens it divides by.
+    pub const fn counted(self) -> &'static str {
+        self.rules().counted.words()
+    }
+
     /// What surprises in this tool's numbers.
     pub const fn surprise(self) -> &'static str {
         self.rules().note
@@ -313,6 +332,7 @@ impl Tool {
             Self::GuideLlm => Rules {
                 tpot: Some(PerRequest::Whole(LAST_TEXT)),
                 itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+                rule: Rule::Ceiling,
                 note: "TPOT has the TTFT inside; its ITL is what others call TPOT",
                 ..PLAIN
             },

@@ -53,14 +53,24 @@ impl Spread {
     /// `p` from 0 to 1.
     pub fn at(&self, p: f64) -> Option<f64> {
         let last = self.n().checked_sub(1)?;
-        Some(match self.rule {
-            Rule::Floor => self.sorted[((self.n() as f64 * p).floor() as usize).min(last)],
-            Rule::Linear => {
-                let place = last as f64 * p;
-                let (below, above) = (place.floor() as usize, (place.ceil() as usize).min(last));
-                self.sorted[below] + (self.sorted[above] - self.sorted[below]) * (place - place.floor())
-            }
-        })
+        let (place, last) = (self.rule.place(self.n(), p), last as f64);
+        let (below, above) = (self.sorted[place.floor() as usize], self.sorted[place.ceil().min(last) as usize]);
+        Some(below + (above - below) * place.fract())
+    }
+}
+
+impl Rule {
+    /// Where the percentile stands among `n` sorted values, from 0; between two of them if it is no whole number. `n` is
+    /// at least 1.
+    pub fn place(self, n: usize, p: f64) -> f64 {
+        let last = (n - 1) as f64;
+        let place = match self {
+            Self::Floor => (n as f64 * p).floor(),
+            // A product that should be whole may be a hair above it.
+            Self::Ceiling => (n as f64 * p - 1e-9).ceil() - 1.0,
+            Self::Linear => last * p,
+        };
+        place.clamp(0.0, last)
     }
 }
 
@@ -80,6 +90,8 @@ mod tests {
         let floor = Spread::new(values.clone(), Rule::Floor);
         let linear = Spread::new(values, Rule::Linear);
         assert_eq!((floor.at(0.5), linear.at(0.5)), (Some(3.0), Some(3.0)));
+        let ceiling = Spread::new((1..=10).map(f64::from).collect(), Rule::Ceiling);
+        assert_eq!([0.0, 0.5, 0.7, 0.91, 1.0].map(|p| ceiling.at(p).unwrap()), [1.0, 5.0, 7.0, 10.0, 10.0]);
         assert_eq!((floor.at(0.9), linear.at(0.9)), (Some(5.0), Some(4.6)));
         assert_eq!(linear.deviation(Deviation::Population), Some(2f64.sqrt()));
         assert_eq!(linear.deviation(Deviation::Sample), Some(2.5f64.sqrt()));

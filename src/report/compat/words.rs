@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Alone, Between, Concept, Counted, PerRequest, Rate, Rules, Tool, Until, Zero};
+use super::rules::{Alone, Between, Concept, PerRequest, Rate, Rules, Tool, Until, Zero};
 use super::seen::Look;
 
 /// Two numbers with one meaning may be subtracted.
@@ -28,12 +28,7 @@ impl Meaning {
             formula,
             population: population(&rules, concept),
             zero_point: zero_point(&rules, concept).to_owned(),
-            token_source: match (counts_tokens, rules.counted) {
-                (false, _) => "",
-                (true, Counted::Server) => "the server's count",
-                (true, Counted::Client) => "the client's tokenizer",
-            }
-            .to_owned(),
+            token_source: if counts_tokens { rules.counted.words() } else { "" }.to_owned(),
             window: "full".to_owned(),
             percentile_rule: if concept == Concept::Requests { "" } else { rules.rule.words() }.to_owned(),
         })
@@ -54,6 +49,15 @@ impl Meaning {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// Several of them.
+const fn looks(look: Look) -> &'static str {
+    match look {
+        Look::Token => "token chunks",
+        Look::Text => "chunks with text",
+        Look::Any => "chunks of any kind",
     }
 }
 
@@ -98,9 +102,9 @@ fn formula(rules: &Rules, concept: Concept) -> Option<String> {
         Concept::Tpot => per_request(rules, rules.tpot?),
         Concept::Itl => match rules.itl? {
             Between::Request(how) => per_request(rules, how),
-            Between::Gaps => format!("gaps between {}s", look(rules.first)),
+            Between::Gaps => format!("gaps between {}", looks(rules.first)),
             Between::GapsPerToken => {
-                format!("gaps between {}s over the tokens of the later one, that many times", look(rules.first))
+                format!("gaps between {} over the tokens of the later one, that many times", looks(rules.first))
             }
         },
         Concept::E2e => format!("{} − {}", until(rules.e2e?), zero(rules.zero)),

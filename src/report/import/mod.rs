@@ -46,6 +46,8 @@ struct Numbers {
     window_s: Option<f64>,
     requests_per_s: Option<f64>,
     tokens_per_s: Option<f64>,
+    /// Who counted output tokens, where it is not who this tool lets count.
+    counted: Option<&'static str>,
     /// Of ms.
     stats: Vec<(Concept, Partly)>,
 }
@@ -68,6 +70,8 @@ struct Requests {
     format: &'static str,
     version: Option<String>,
     asked: Map<String, Value>,
+    /// Who counted output tokens, where it is not who this tool lets count.
+    counted: Option<&'static str>,
     seen: Vec<Seen>,
 }
 
@@ -89,17 +93,25 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
     for source in sources {
         for known in read(source)? {
             match known {
-                Known::Numbers(found) if numbers.is_none() => numbers = Some((source.name.clone(), found)),
+                Known::Numbers(found) => match &numbers {
+                    None => numbers = Some((source.name.clone(), found)),
+                    Some((other, before)) if before.tool != found.tool || before.format != found.format => {
+                        return Err(format!(
+                            "{name} holds results of several tools: {other} and {}\n  hint: name the file",
+                            source.name
+                        ));
+                    }
+                    Some(_) => {}
+                },
                 Known::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
                 _ => {}
             }
         }
     }
-    let from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
+    let mut from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
         .into_iter()
         .flatten()
         .collect();
-    let mut from = from;
     from.dedup();
     let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
     let numbers = match (numbers, requests) {
@@ -170,7 +182,7 @@ fn known(value: &Value) -> Vec<Known> {
 
 /// A tool's numbers from its raw records, with its own definitions.
 fn computed(requests: Requests) -> Numbers {
-    let Requests { tool, format, version, asked, seen } = requests;
+    let Requests { tool, format, version, asked, counted, seen } = requests;
     let stats = Concept::ALL
         .into_iter()
         .filter_map(|concept| Some((concept, Partly::from(&tool.spread(concept, &seen).ok()?))))
@@ -196,6 +208,7 @@ fn computed(requests: Requests) -> Numbers {
         window_s,
         requests_per_s,
         tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
+        counted,
         stats,
     }
 }
@@ -208,19 +221,21 @@ impl From<&Spread> for Partly {
 }
 
 fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
+    let counted = numbers.counted.unwrap_or(tool.counted());
     let mut latency = Map::new();
     for (concept, stat) in &numbers.stats {
         let Some(meaning) = Meaning::of(tool, *concept) else { continue };
         if stat.mean.is_none() && stat.p50.is_none() {
             continue;
         }
+        let token_source = if meaning.token_source.is_empty() { "" } else { counted };
         let mut metric = json!({
             "unit": "ms",
             "n": stat.n.map(|n| n as u64),
             "definition": meaning.formula,
             "population": meaning.population,
             "zero_point": meaning.zero_point,
-            "token_source": meaning.token_source,
+            "token_source": token_source,
             "window": meaning.window,
             "percentile_rule": meaning.percentile_rule,
         });
@@ -243,6 +258,8 @@ fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
         let there = pairs.iter().filter_map(|(name, value)| Some(((*name).to_owned(), json!((*value)?))));
         Value::Object(there.collect())
     };
+    let mut tokens = present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]);
+    tokens["source"] = json!(counted);
     json!({
         "schema": 1,
         "verdict": "not_judged",
@@ -252,7 +269,7 @@ fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
         },
         "asked": numbers.asked,
         "counts": present(&[("ok", numbers.ok), ("failed", numbers.failed)]),
-        "tokens": present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]),
+        "tokens": tokens,
         "rates": present(&[
             ("window_s", numbers.window_s),
             ("requests_full", numbers.requests_per_s),

@@ -54,6 +54,7 @@ pub(super) fn perf_analyzer(value: &Value) -> Requests {
         format: "perf_analyzer profile_export.json",
         version: text_at(value, "/version").filter(|version| !version.is_empty()),
         asked,
+        counted: Some("responses, one token each"),
         seen,
     }
 }
@@ -140,7 +141,14 @@ pub(super) fn aiperf(lines: &[Value]) -> Requests {
             })
         })
         .collect();
-    Requests { tool: Tool::AiPerf, format: "AIPerf profile_export.jsonl", version: None, asked: Map::new(), seen }
+    Requests {
+        tool: Tool::AiPerf,
+        format: "AIPerf profile_export.jsonl",
+        version: None,
+        asked: Map::new(),
+        counted: None,
+        seen,
+    }
 }
 
 /// vLLM's detailed arrays. `None` where the file was saved without them.
@@ -184,7 +192,14 @@ pub(super) fn vllm(value: &Value) -> Option<Requests> {
         .collect();
     let mut asked = Map::new();
     asked.insert("requests".to_owned(), json!(first.len()));
-    Some(Requests { tool: Tool::Vllm, format: "vLLM bench serve JSON, detailed", version: None, asked, seen })
+    Some(Requests {
+        tool: Tool::Vllm,
+        format: "vLLM bench serve JSON, detailed",
+        version: None,
+        asked,
+        counted: None,
+        seen,
+    })
 }
 
 /// GuideLLM's requests, which know when they should have started.
@@ -228,6 +243,7 @@ pub(super) fn guidellm(value: &Value) -> Option<Requests> {
         format: "GuideLLM benchmarks.json",
         version: text_at(value, "/metadata/guidellm_version"),
         asked: Map::new(),
+        counted: None,
         seen,
     })
 }

@@ -69,6 +69,7 @@ pub(super) fn genai_perf(value: &Value) -> Numbers {
         window_s: at(value, "/benchmark_duration/avg"),
         requests_per_s,
         tokens_per_s: at(value, "/output_token_throughput/avg"),
+        counted: None,
         stats: vec![
             (Concept::Ttft, layout.read("/time_to_first_token")),
             (Concept::Itl, layout.read("/inter_token_latency")),
@@ -120,6 +121,7 @@ pub(super) fn vllm(value: &Value) -> Numbers {
         window_s: at(value, "/duration"),
         requests_per_s: at(value, "/request_throughput"),
         tokens_per_s: at(value, "/output_throughput"),
+        counted: None,
         stats: vec![
             (Concept::Ttft, Partly { n: completed, ..stat("ttft") }),
             (Concept::Tpot, stat("tpot")),
@@ -163,6 +165,7 @@ pub(super) fn guidellm(value: &Value) -> Numbers {
         window_s: at(first, "/duration"),
         requests_per_s: at(metrics, "/requests_per_second/successful/mean"),
         tokens_per_s: at(metrics, "/output_tokens_per_second/successful/mean"),
+        counted: None,
         stats: vec![
             (Concept::Ttft, read("/time_to_first_token_ms", 1.0)),
             (Concept::Tpot, read("/time_per_output_token_ms", 1.0)),
@@ -193,8 +196,8 @@ pub(super) fn benchmark_report(value: &Value) -> Numbers {
     let mut asked = Map::new();
     put(&mut asked, "request_rate", load.get("rate_qps").cloned());
     put(&mut asked, "concurrency", load.get("concurrency").cloned());
-    put(&mut asked, "input_len", load.get("input_seq_len").cloned());
-    put(&mut asked, "output_len", load.get("output_seq_len").cloned());
+    put(&mut asked, "input_seq_len", load.get("input_seq_len").cloned());
+    put(&mut asked, "output_seq_len", load.get("output_seq_len").cloned());
     let total = at(aggregate, "/requests/total");
     let failed = at(aggregate, "/requests/failures");
     let ok = total.map(|total| total - failed.unwrap_or(0.0));
@@ -210,6 +213,7 @@ pub(super) fn benchmark_report(value: &Value) -> Numbers {
         window_s: None,
         requests_per_s: at(aggregate, "/throughput/request_rate/mean"),
         tokens_per_s: at(aggregate, "/throughput/output_token_rate/mean"),
+        counted: None,
         stats: vec![
             (Concept::Ttft, read("time_to_first_token")),
             (Concept::Tpot, read("time_per_output_token")),

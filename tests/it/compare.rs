@@ -1,0 +1,130 @@
+//! `regatta compare`: like with like, or the reason why not.
+
+use std::fs;
+use std::path::Path;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// A folder with the golden run, changed: every answer `later` ms later, and what `change` does to the result.
+fn result(world: &World, name: &str, later: u64, change: impl FnOnce(&mut Value)) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/race");
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(golden.join("result.json")).unwrap()).unwrap();
+    let mut requests = String::new();
+    for line in fs::read_to_string(golden.join("requests.jsonl")).unwrap().lines() {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        for stamp in ["t_first", "t_last", "t_end"] {
+            record[stamp] = json!(record[stamp].as_u64().unwrap() + later * 1_000_000);
+        }
+        for chunk in record["timeline"].as_array_mut().unwrap() {
+            chunk[0] = json!(chunk[0].as_u64().unwrap() + later * 1_000_000);
+        }
+        requests.push_str(&format!("{record}\n"));
+    }
+    for stat in ["mean", "p50", "p90", "p95", "p99"] {
+        let ttft = &mut result["latency"]["ttft"][stat];
+        *ttft = json!(ttft.as_f64().unwrap() + later as f64);
+    }
+    change(&mut result);
+    world.file(&format!("{name}/result.json"), &result.to_string());
+    world.file(&format!("{name}/requests.jsonl"), &requests);
+}
+
+fn delta(compared: &Value, metric: &str, stat: &str) -> Value {
+    let deltas = compared["comparisons"][0]["deltas"].as_array().expect("deltas");
+    let found = deltas.iter().find(|delta| delta["metric"] == metric && delta["stat"] == stat);
+    found.unwrap_or_else(|| panic!("no {metric} {stat} in {compared:#}")).clone()
+}
+
+fn compared(world: &World, words: &[&str]) -> Value {
+    let ended = world.regatta(&[&["compare"], words, &["--json"]].concat());
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr))
+}
+
+#[test]
+fn a_slower_server_is_worse_and_fails_the_gate() {
+    let world = World::new();
+    result(&world, "before", 0, |_| {});
+    result(&world, "after", 5, |_| {});
+    let found = delta(&compared(&world, &["before", "after"]), "ttft", "mean");
+    assert_eq!(found["judgement"], "worse");
+    assert!(found["interval"]["low"].as_f64().unwrap() > 0.0);
+    let gate = |condition: &str, a: &str, b: &str| world.regatta(&["compare", a, b, "--fail-if", condition]);
+    let failed = gate("ttft_p99>5%", "before", "after");
+    assert_eq!(failed.code, 1);
+    failed.says("ttft_p99>5% holds for after");
+    assert_eq!(gate("ttft_p99>5%", "after", "before").code, 0);
+    let wrong = world.regatta(&["compare", "before", "after", "--fail-if", "ttft", "--fail-if", "tpot>a%"]);
+    assert_eq!(wrong.code, 2);
+    wrong.says("`ttft` is no condition").says("`tpot>a%` is no condition");
+    assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
+}
+
+#[test]
+fn another_load_is_not_compared_unless_forced() {
+    let world = World::new();
+    result(&world, "a", 0, |_| {});
+    result(&world, "b", 0, |result| result["asked"]["scenario"]["server"]["rate"] = json!(50.0));
+    let refused = world.regatta(&["compare", "a", "b"]);
+    assert_eq!(refused.code, 2);
+    refused.says("load: request_rate 40 / 50").says("--force");
+    assert!(delta(&compared(&world, &["a", "b"]), "ttft", "mean")["percent"].is_null());
+    let forced = compared(&world, &["a", "b", "--force"]);
+    let ttft = delta(&forced, "ttft", "mean");
+    assert_eq!((&ttft["percent"], ttft["unlike"].as_array().unwrap().len()), (&json!(0.0), 1));
+}
+
+#[test]
+fn a_number_that_means_something_else_is_not_subtracted() {
+    let world = World::new();
+    result(&world, "a", 0, |_| {});
+    result(&world, "b", 0, |result| {
+        let latency = &mut result["latency"];
+        latency["ttft"]["zero_point"] = json!("issue");
+        latency["tpot"]["token_source"] = json!("usage");
+        latency["e2e"]["window"] = json!("steady: some of it");
+        latency["icl"]["percentile_rule"] = json!("another");
+    });
+    let found = compared(&world, &["a", "b"]);
+    let unlike = |metric: &str, stat: &str| delta(&found, metric, stat)["unlike"].to_string();
+    assert_eq!(unlike("ttft", "p50"), r#"["zero point: schedule / issue"]"#);
+    assert!(
+        unlike("tpot", "mean").contains("tokens: the server: output_ids / the server: usage")
+            || unlike("tpot", "mean") == "[]"
+    );
+    assert!(unlike("e2e", "mean").contains("window: "));
+    assert_eq!(unlike("icl", "mean"), "[]");
+    assert!(unlike("icl", "p99").contains("percentile rule"));
+    assert_eq!(unlike("ttft_sent", "mean"), "[]");
+    assert_eq!(world.regatta(&["compare", "a", "b", "--fail-if", "ttft_mean>1%"]).code, 2);
+}
+
+#[test]
+fn our_run_and_another_tools_are_told_with_one_definition() {
+    let world = World::new();
+    result(&world, "ours", 0, |_| {});
+    world.good(&["export", "ours", "--as", "vllm", "--out", "theirs"]);
+    let plain = delta(&compared(&world, &["ours", "theirs"]), "ttft", "mean");
+    assert!(plain["unlike"].to_string().contains("zero point: schedule / issue"), "{plain}");
+    let same = delta(&compared(&world, &["ours", "theirs", "--as", "vllm"]), "ttft", "mean");
+    assert!(same["percent"].as_f64().unwrap().abs() < 1e-6, "{same}");
+    // vLLM's file has no schedule, so it cannot be told as LoadGen would.
+    let cannot = world.regatta(&["compare", "ours", "theirs", "--as", "loadgen"]);
+    assert!(cannot.stdout.contains("requests_full") || cannot.stderr.contains("needs the intended arrivals"));
+    assert!(!cannot.stdout.contains("ttft"), "{}", cannot.stdout);
+}
+
+#[test]
+fn a_result_that_is_not_there_is_told_with_what_there_is() {
+    let world = World::new();
+    result(&world, "a", 0, |_| {});
+    let missing = world.regatta(&["compare", "a", "no_such_task"]);
+    assert_eq!(missing.code, 2);
+    missing.says("there is no result `no_such_task`").says("hint");
+    world.file("broken/result.json", "{");
+    let broken = world.regatta(&["compare", "a", "broken"]);
+    assert_ne!(broken.code, 0);
+    broken.says("result.json");
+}

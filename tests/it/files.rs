@@ -1,0 +1,291 @@
+//! Results go out in other tools' files and come in from them, and every number keeps its meaning on the way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use pretty_assertions::assert_eq;
+use regatta::report::{explain, export};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// A real run of 24 requests against the simulator, with every chunk kept.
+fn race() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/race")
+}
+
+fn race_word() -> String {
+    race().display().to_string()
+}
+
+fn json_of(world: &World, name: &str) -> Value {
+    serde_json::from_str(&world.read(name)).expect("JSON")
+}
+
+fn number(value: &Value, place: &str) -> f64 {
+    value.pointer(place).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {place} in {value:#}"))
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found - expected).abs() <= 1e-6 * expected.abs().max(1.0), "{found} is not {expected}");
+}
+
+/// `UPDATE=1 cargo test --test it files` writes them anew; read the difference.
+#[test]
+fn a_run_is_written_in_the_files_of_other_tools() {
+    let world = World::new();
+    world.good(&[
+        "export",
+        &race_word(),
+        "--out",
+        "out",
+        "--as",
+        "genai-perf",
+        "--as",
+        "aiperf",
+        "--as",
+        "vllm",
+        "--as",
+        "benchmark-report",
+        "--as",
+        "timeslices",
+    ]);
+    let golden = race().parent().expect("a folder").join("exported");
+    let mut names = Vec::new();
+    for file in fs::read_dir(world.path("out")).expect("written").flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let text = fs::read_to_string(file.path()).expect("text");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::create_dir_all(&golden).expect("a folder");
+            fs::write(golden.join(&name), &text).expect("written");
+        }
+        let expected = fs::read_to_string(golden.join(&name)).unwrap_or_else(|_| panic!("{name} is new"));
+        assert!(text == expected, "{name} differs from tests/golden/results/exported");
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "benchmark_report_v0.2.json",
+            "profile_export.json",
+            "profile_export.jsonl",
+            "profile_export_aiperf.csv",
+            "profile_export_aiperf.json",
+            "profile_export_genai_perf.csv",
+            "profile_export_genai_perf.json",
+            "timeslices.csv",
+            "vllm_bench.json",
+        ]
+    );
+}
+
+#[test]
+fn what_is_written_for_a_tool_has_its_definition_and_not_ours() {
+    let world = World::new();
+    world.good(&["export", &race_word(), "--as", "genai-perf", "--as", "vllm"]);
+    let ours: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
+    let (genai, vllm) = (json_of(&world, "profile_export_genai_perf.json"), json_of(&world, "vllm_bench.json"));
+    close(number(&genai, "/time_to_first_token/avg"), number(&ours, "/latency/ttft_sent/mean"));
+    close(number(&vllm, "/mean_ttft_ms"), number(&ours, "/latency/ttft_sent/mean"));
+    close(number(&vllm, "/mean_e2el_ms"), number(&ours, "/latency/e2e_sent/mean"));
+    close(number(&vllm, "/mean_itl_ms"), number(&ours, "/latency/icl/mean"));
+    assert!(number(&ours, "/latency/ttft/mean") > number(&vllm, "/mean_ttft_ms"));
+    assert_eq!(number(&vllm, "/total_output_tokens"), number(&ours, "/tokens/output"));
+}
+
+/// Each export comes back with the numbers that went out.
+#[test]
+fn what_goes_out_comes_in_again() {
+    let world = World::new();
+    for (shape, files) in [
+        ("genai-perf", &["profile_export_genai_perf.json", "profile_export.json"][..]),
+        ("aiperf", &["profile_export_aiperf.json", "profile_export.jsonl"][..]),
+        ("vllm", &["vllm_bench.json"][..]),
+        ("benchmark-report", &["benchmark_report_v0.2.json"][..]),
+    ] {
+        world.good(&["export", &race_word(), "--out", shape, "--as", shape]);
+        let paths: Vec<String> = files.iter().map(|file| format!("{shape}/{file}")).collect();
+        let mut words = vec!["import", "--out", "back"];
+        words.extend(paths.iter().map(String::as_str));
+        world.good(&words);
+        let back = json_of(&world, "back/result.json");
+        assert_eq!(back["verdict"], "not_judged");
+        assert_eq!(back["counts"]["ok"], json!(24.0), "{shape}");
+        assert!(back["latency"]["ttft"]["zero_point"] == "issue", "{back:#}");
+        // The raw file beside it knows as much as the run itself.
+        if shape != "benchmark-report" {
+            let same = world.regatta(&["compare", &race_word(), "back", "--as", "vllm", "--json"]);
+            let compared: Value = serde_json::from_str(&same.stdout).expect("JSON");
+            let ttft = compared["comparisons"][0]["deltas"]
+                .as_array()
+                .expect("deltas")
+                .iter()
+                .find(|delta| delta["metric"] == "ttft" && delta["stat"] == "mean")
+                .expect("a TTFT");
+            close(number(ttft, "/b"), number(ttft, "/a"));
+        }
+    }
+}
+
+#[test]
+fn requests_become_columns_that_any_reader_of_parquet_understands() {
+    let world = World::new();
+    world.good(&["export", &race_word(), "--as", "parquet"]);
+    let open =
+        |name: &str| SerializedFileReader::new(fs::File::open(world.path(name)).expect("written")).expect("parquet");
+    let records: Vec<Value> = fs::read_to_string(race().join("requests.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let reader = open("requests.parquet");
+    let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+    assert_eq!(rows.len(), records.len());
+    for (row, record) in rows.iter().zip(&records) {
+        for (name, field) in row.get_column_iter() {
+            match field {
+                Field::Long(value) if name == "final_marker" => assert_eq!(record[name], json!(*value == 1)),
+                Field::Long(value) => assert_eq!(record[name].as_i64(), Some(*value), "{name}"),
+                Field::Str(value) => assert_eq!((name.as_str(), value.as_str()), ("ended", "ok")),
+                Field::Null => assert!(name.starts_with("failure"), "{name}"),
+                other => panic!("{name} is {other:?}"),
+            }
+        }
+    }
+    // The file says what its columns are, and so does the program.
+    let about = reader.metadata().file_metadata().key_value_metadata().expect("said").len();
+    assert_eq!(about, export::COLUMNS.len());
+    let schema: Value = serde_json::from_str(&world.good(&["schema", "requests"]).stdout).expect("JSON");
+    let named: Vec<&str> =
+        schema["columns"].as_array().unwrap().iter().filter_map(|column| column["name"].as_str()).collect();
+    let written: Vec<String> =
+        reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
+    assert_eq!(named, written);
+
+    let chunks: u64 = records.iter().map(|record| record["chunks"].as_u64().unwrap()).sum();
+    assert_eq!(open("chunks.parquet").metadata().file_metadata().num_rows() as u64, chunks);
+}
+
+#[test]
+fn seconds_add_up_to_the_run() {
+    let world = World::new();
+    world.good(&["export", &race_word(), "--as", "timeslices"]);
+    let text = world.read("timeslices.csv");
+    let mut lines = text.lines();
+    let heads: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let sum = |name: &str| {
+        let place = heads.iter().position(|head| *head == name).expect("a column");
+        text.lines().skip(1).filter_map(|line| line.split(',').nth(place)?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let result: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
+    assert_eq!((sum("scheduled"), sum("issued"), sum("ok"), sum("failed"), sum("first_tokens")), (24, 24, 24, 0, 24));
+    assert_eq!(Some(sum("tokens")), result["tokens"]["output"].as_u64());
+}
+
+/// Two requests: three tokens after 100 ms each 10 ms, and one token after 50 ms.
+#[test]
+fn perf_analyzers_raw_export_is_computed_again() {
+    let world = World::new();
+    let request = |at: u64, answers: &[u64]| {
+        json!({
+            "timestamp": at * 1_000_000,
+            "request_inputs": {},
+            "response_timestamps": answers.iter().map(|at| at * 1_000_000).collect::<Vec<_>>(),
+            "response_outputs": answers.iter().map(|_| json!({ "text_output": "w" })).collect::<Vec<_>>(),
+        })
+    };
+    let raw = json!({ "experiments": [{
+        "experiment": { "mode": "concurrency", "value": 2 },
+        "requests": [request(1_000, &[1_100, 1_110, 1_120]), request(1_000, &[1_050])],
+        "window_boundaries": [],
+    }], "version": "2.60.0", "service_kind": "triton", "endpoint": "" });
+    world.file("raw.json", &raw.to_string());
+    world.good(&["import", "raw.json", "--out", "in"]);
+    let result = json_of(&world, "in/result.json");
+    close(number(&result, "/latency/ttft/mean"), 75.0);
+    close(number(&result, "/latency/itl/mean"), 10.0);
+    assert_eq!(result["latency"]["itl"]["n"], 1);
+    assert_eq!(result["latency"]["itl"]["token_source"], "responses, one token each");
+    close(number(&result, "/latency/e2e/mean"), 85.0);
+    close(number(&result, "/rates/requests_full"), 2.0 / 0.120);
+    assert_eq!(result["asked"]["concurrency"], 2);
+}
+
+#[test]
+fn guidellm_and_sglang_keep_their_own_meanings() {
+    let world = World::new();
+    let stat = |mean: f64| {
+        json!({ "successful": { "mean": mean, "min": mean, "max": mean, "count": 4,
+            "percentiles": { "p50": mean, "p90": mean, "p95": mean, "p99": mean } } })
+    };
+    let guidellm = json!({
+        "metadata": { "version": 2, "guidellm_version": "0.8.1" },
+        "benchmarks": [{ "duration": 2.0, "metrics": {
+            "request_totals": { "successful": 4, "errored": 1 },
+            "requests_per_second": stat(2.0), "output_tokens_per_second": stat(40.0),
+            "request_latency": stat(0.25), "time_to_first_token_ms": stat(50.0),
+            "time_per_output_token_ms": stat(12.5), "inter_token_latency_ms": stat(10.5),
+        } }],
+    });
+    world.file("g.json", &guidellm.to_string());
+    world.good(&["import", "g.json", "--out", "g"]);
+    let result = json_of(&world, "g/result.json");
+    close(number(&result, "/latency/e2e/p99"), 250.0);
+    assert_eq!(result["latency"]["tpot"]["definition"], "(last chunk with text − issue) / n");
+    assert_eq!(result["counts"]["failed"], json!(1.0));
+
+    let sglang = json!({ "backend": "sglang-oai-chat", "completed": 4, "duration": 2.0, "request_throughput": 2.0,
+        "mean_ttft_ms": 50.0, "mean_tpot_ms": 10.0, "mean_itl_ms": 11.0, "mean_e2e_latency_ms": 250.0, "p99_ttft_ms": 60.0 });
+    world.file("s.jsonl", &format!("{{\"old\": true}}\n{sglang}\n"));
+    world.good(&["import", "s.jsonl", "--out", "s"]);
+    let result = json_of(&world, "s/result.json");
+    assert_eq!(result["imported"]["tool"], "sglang");
+    assert_eq!(result["latency"]["itl"]["definition"], "gaps between chunks with text");
+    assert!(result["latency"]["ttft"].get("p50").is_none(), "what the file does not say is not there");
+}
+
+#[test]
+fn a_file_of_nobody_is_refused_with_what_is_known() {
+    let world = World::new();
+    world.file("x.json", "{\"a\": 1}");
+    let refused = world.regatta(&["import", "x.json", "no.json"]);
+    assert_eq!(refused.code, 2);
+    refused.says("not there: no.json");
+    let refused = world.regatta(&["import", "x.json"]);
+    assert_eq!(refused.code, 2);
+    refused.says("no result that is known here").says("GuideLLM benchmarks.json");
+    world.good(&["export", &race_word(), "--out", "both", "--as", "vllm", "--as", "aiperf"]);
+    world.regatta(&["import", "both"]).says("several tools").says("hint: name the file");
+}
+
+#[test]
+fn every_metric_and_tool_that_can_be_typed_is_known() {
+    let world = World::new();
+    let listed = world.good(&["explain"]).stdout;
+    assert_eq!(listed.lines().count(), explain::ENTRIES.len());
+    for entry in &explain::ENTRIES {
+        world.good(&["explain", entry.name]).says(entry.formula);
+    }
+    let ttft: Value = serde_json::from_str(&world.good(&["explain", "ttft", "--json"]).stdout).expect("JSON");
+    let elsewhere = ttft["elsewhere"].as_array().expect("tools");
+    let of = |tool: &str| elsewhere.iter().find(|other| other["tool"] == tool).expect("known");
+    close((number(of("llmperf"), "/golden_mean") * 100.0).round(), 16_425.0);
+    close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
+    // Names in help come from one list, meanings from another.
+    for tool in regatta::report::Tool::ALL {
+        world.good(&["report", &race_word(), "--compat", tool.name()]).says("requests/s");
+    }
+}
+
+/// Places in result.json that `explain` names are there.
+#[test]
+fn what_is_explained_is_in_the_result() {
+    let result: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
+    for entry in &explain::ENTRIES {
+        let place = format!("/{}", entry.place.replace('.', "/"));
+        assert!(result.pointer(&place).is_some(), "{} is not at {}", entry.name, entry.place);
+    }
+}
