@@ -41,6 +41,9 @@ fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), S
     if piece.is_empty() {
         return Err(format!("there is nothing beside a `|`{within}"));
     }
+    if let Some((scheme, rest)) = piece.split_once("://") {
+        return Err(format!("`{piece}`{within} begins with a scheme; write `{rest}` without `{scheme}://`"));
+    }
     let (host, rest) = if let Some(inner) = piece.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or_else(|| format!("the bracket of `{piece}` is not closed"))?;
         if host.parse::<std::net::Ipv6Addr>().is_err() {
@@ -124,7 +127,7 @@ mod tests {
             ("[::1]", "`[::1]` has no port"),
             ("[node]:1", "`node` in `[node]:1` is not an IPv6 address"),
             (":8001", "`:8001` has no host"),
-            ("http://a:1", "`http://a:1` has more than one `:`; an IPv6 address stands in brackets: [::1]:8001"),
+            ("http://a:1", "`http://a:1` begins with a scheme; write `a:1` without `http://`"),
             ("a/b:1", "`a/b` is not a host name; write host:port, without a scheme or a path"),
             ("a:1,1", "a:1 is there twice"),
         ] {

@@ -142,14 +142,15 @@ fn ending(world: &World) -> String {
 /// The command, to be pasted: variables, then a line for each piece, broken where it is too long.
 fn command(server: &Server) -> Vec<String> {
     let env = server.env.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect::<Vec<_>>();
-    let pieces = server.command.iter().map(|piece| piece.iter().map(|word| quoted(word)).collect::<Vec<_>>());
+    let pieces = server.command.iter().map(|piece| piece.iter().map(|word| word_shown(word)).collect::<Vec<_>>());
     let pieces: Vec<Vec<String>> = (!env.is_empty()).then_some(env).into_iter().chain(pieces).collect();
     let mut lines: Vec<String> = Vec::new();
     for (index, piece) in pieces.iter().enumerate() {
         let indent = if index == 0 { "" } else { "  " };
         let mut line = indent.to_owned();
         for word in piece {
-            if line.len() + word.len() > WIDEST && !line.trim().is_empty() {
+            // The colon between ranks stays with its rank.
+            if line.len() + word.len() > WIDEST && !line.trim().is_empty() && word != ":" {
                 lines.push(line);
                 line = format!("{indent}    ");
             }
@@ -164,6 +165,23 @@ fn command(server: &Server) -> Vec<String> {
         line.push_str(" \\");
     }
     lines
+}
+
+/// Quoted, but for what is not known yet: `<free>` cannot be pasted, and reads better bare.
+fn word_shown(word: &str) -> String {
+    let quote = quoted(word);
+    if quote == word || word.contains('\n') {
+        return quote;
+    }
+    let mut rest = word;
+    let mut known = String::new();
+    while let Some((before, after)) = rest.split_once('<') {
+        let Some((_, tail)) = after.split_once('>') else { return quote };
+        known.push_str(before);
+        rest = tail;
+    }
+    known.push_str(rest);
+    if quoted(&known) == known { word.to_owned() } else { quote }
 }
 
 /// What cannot be started and why, for stderr; empty when all can.

@@ -31,9 +31,6 @@ pub struct Planned {
     pub env: Vec<(String, OsString)>,
     /// Variables of our own environment that it must not have.
     pub unset: Vec<String>,
-    /// How the shared memory of its Python models begins, for each rank: `prefix0_`.
-    #[allow(dead_code, reason = "for who removes what a killed server left in /dev/shm")]
-    pub shm_prefixes: Vec<String>,
     #[allow(dead_code, reason = "for who stops it")]
     pub world: World,
     pub by: By,
@@ -105,7 +102,6 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             gpus: Vec::new(),
             env: Vec::new(),
             unset: Vec::new(),
-            shm_prefixes: Vec::new(),
             world: World::Process,
             by: By::Kserve,
         }
@@ -137,6 +133,12 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
     alone(server)?;
     look_at_ports(server, &plan.servers)?;
+    for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
+        // A container engine mounts only what is there.
+        let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", folder.display())))?;
+    }
     for note in plan.notes {
         errand.lease.notice(note);
     }
@@ -165,7 +167,6 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
             launched::World::Container { program, name } => World::Container { program, name },
             launched::World::Slurm { ranks } => World::Slurm { ranks },
         },
-        shm_prefixes: server.ranks.into_iter().map(|rank| rank.shm_prefix).collect(),
         by: By::Kserve,
         name: server.name,
     }
@@ -289,7 +290,6 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
-        shm_prefixes: Vec::new(),
         world: World::Process,
         by,
     })

@@ -116,18 +116,32 @@ impl Look<'_> {
     fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
         let bare = |repository: String, models: Vec<Model>| ServerSpec { repository, models, ..ServerSpec::default() };
         match self.meant(repository) {
-            Meant::Made(task, rest) if task.kind == ActionKind::Repository && rest.is_empty() => {
-                let Some(Action::Repository(wished)) = action(task) else { return Ok(Vec::new()) };
-                let models = Look { task, ..*self }.models(&wished, notes)?;
+            Meant::Made(task, rest) if rest.is_empty() => {
+                let from = self.writer(task);
+                let Some((from, Action::Repository(wished))) = from.and_then(|from| Some((from, action(from)?))) else {
+                    notes.push(format!(
+                        "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
+                        task.id
+                    ));
+                    return Ok(vec![bare(format!("<{}>", task.id), Vec::new())]);
+                };
+                if from.id != task.id {
+                    notes
+                        .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
+                }
+                let models = Look { task: from, ..*self }.models(&wished, notes)?;
                 let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
                 Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
             }
+            // One repository of several.
             Meant::Made(task, rest) => {
-                notes.push(format!(
-                    "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
-                    task.id
-                ));
-                Ok(vec![bare(format!("<{}>{rest}", task.id), Vec::new())])
+                let mut models = Vec::new();
+                if let Some(from) = self.writer(task)
+                    && let Some(Action::Repository(wished)) = action(from)
+                {
+                    models = Look { task: from, ..*self }.models(&wished, notes)?;
+                }
+                Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
             }
             Meant::There(folder) => {
                 let found = repositories(&folder)
@@ -135,6 +149,17 @@ impl Look<'_> {
                 Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
             }
         }
+    }
+
+    /// The `repository:` task behind a folder: that task itself, or the only one that another kind of task reads.
+    fn writer<'b>(&'b self, task: &'b Task) -> Option<&'b Task> {
+        if task.kind == ActionKind::Repository {
+            return Some(task);
+        }
+        let needs =
+            task.needs.iter().filter(|need| need.data).filter_map(|need| self.plan.tasks.get(need.task as usize));
+        let mut writers = needs.filter(|one| one.kind == ActionKind::Repository);
+        writers.next().filter(|_| writers.next().is_none())
     }
 
     /// The models that a `repository:` stage will write and that run an engine.

@@ -229,6 +229,8 @@ impl One<'_> {
                     format!("{name} has {there} GPUs, and its models need {workers}"),
                     "change `gpus` of the stage or `triton_num_servers` of the repository",
                 );
+                // Then no division of devices can be right.
+                return;
             } else if there > workers {
                 self.notes.push(format!("{name} has {there} GPUs and uses {workers}: {} stay idle", there - workers));
             }

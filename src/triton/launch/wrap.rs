@@ -18,6 +18,8 @@ const RANK: [&str; 6] = ["OMPI_COMM_*", "OMPI_MCA_ess*", "OMPI_MCA_orte*", "OMPI
 
 const SHM: &str = "2g";
 const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
+/// A longer line of a script is broken between words.
+const WIDEST: usize = 110;
 /// What `docker stop` waits beyond Triton's own exit timeout, seconds.
 const BEYOND: u32 = 5;
 /// Triton's own, seconds.
@@ -88,6 +90,9 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
     let world_size = decided.world_size;
+    // What an orchestrator spawns is below its mpirun too.
+    let workers = wished.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+    let spawned: u32 = if decided.spawns { workers } else { 0 };
     let (command, world) = match decided.launcher {
         Launcher::None => {
             let mut command = pieces(wrapper);
@@ -98,7 +103,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
             let mut command = pieces(wrapper);
             command.extend(mpirun(spec, wished, argvs, &names));
-            (command, World::Mpi { ranks: world_size })
+            (command, World::Mpi { ranks: world_size + spawned })
         }
         Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), World::Slurm { ranks: world_size }),
     };
@@ -215,13 +220,23 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
     // Several servers, and the benchmark, share one allocation. A rank that dies ends the others, as under mpirun.
     head.extend(["--overlap", "--kill-on-bad-exit=1", "--label"].map(str::to_owned));
     head.extend(given.args.iter().cloned());
-    let line = |argv: &[String]| {
-        let words = container.iter().chain(argv).map(|word| quoted(word)).collect::<Vec<_>>();
-        format!("exec {}", words.join(" "))
+    let line = |argv: &[String], rank: &str| {
+        let mut text = "exec".to_owned();
+        let mut width = rank.len() + text.len();
+        for word in container.iter().chain(argv).map(|word| in_script(word)) {
+            if width + word.len() > WIDEST {
+                text.push_str(" \\\n     ");
+                width = 4;
+            }
+            width += 1 + word.len();
+            text.push(' ');
+            text.push_str(&word);
+        }
+        text
     };
     let script = match argvs {
         [] => String::new(),
-        [only] => line(only),
+        [only] => line(only, ""),
         [leader, worker, ..] => {
             let number: u32 = shm.trim_start_matches("prefix").trim_end_matches('_').parse().unwrap_or(1);
             // Rank 1 has this prefix; every rank's number counts on from there.
@@ -229,12 +244,12 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
                 0 => "prefix${SLURM_PROCID}_".to_owned(),
                 first => format!("prefix$(({first} + SLURM_PROCID))_"),
             };
-            let worker = line(worker).replacen(
+            let worker = line(worker, "*) ").replacen(
                 &format!("--backend-config=python,shm-region-prefix-name={shm}"),
                 &format!("--backend-config=python,shm-region-prefix-name=\"{mine}\""),
                 1,
             );
-            format!("case \"$SLURM_PROCID\" in\n0) {} ;;\n*) {worker} ;;\nesac", line(leader))
+            format!("case \"$SLURM_PROCID\" in\n0) {} ;;\n*) {worker} ;;\nesac", line(leader, "0) "))
         }
     };
     vec![head, vec!["sh".to_owned(), "-c".to_owned(), script]]
@@ -379,6 +394,12 @@ fn name_of(container: &Container, index: usize, servers: usize) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let name: String = container.name.chars().map(safe).collect();
     if servers == 1 { name } else { format!("{name}-{index}") }
+}
+
+/// A word in a script that stands in single quotes itself: double ones read better where they do.
+fn in_script(word: &str) -> String {
+    let single = quoted(word);
+    if single.starts_with('\'') && !word.contains(['$', '`', '"', '\\']) { format!("\"{word}\"") } else { single }
 }
 
 /// A word as `sh` reads it.
