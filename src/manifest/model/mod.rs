@@ -13,7 +13,7 @@ mod triton;
 mod tritonserver;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
-pub use bench::{Arrivals, Bench, Length, Limits, Promise, Scenario, Stop as BenchStop};
+pub use bench::{Arrivals, Bench, Length, Limits, Promise, RateSearch, Scenario, Stop as BenchStop};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};

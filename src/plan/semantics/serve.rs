@@ -10,6 +10,24 @@ use crate::manifest::model::{
 };
 
 const READY_BY: [&str; 2] = ["kserve", "port"];
+/// What docker and podman call the limits of getrlimit(2).
+const LIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
 
 impl Look<'_> {
@@ -222,23 +240,6 @@ impl Look<'_> {
             if *limit < -1 {
                 self.say(&path, "must be -1 (no limit) or more", "less than -1", None);
             }
-            const LIMITS: [&str; 15] = [
-                "core",
-                "cpu",
-                "data",
-                "fsize",
-                "locks",
-                "memlock",
-                "msgqueue",
-                "nice",
-                "nofile",
-                "nproc",
-                "rss",
-                "rtprio",
-                "rttime",
-                "sigpending",
-                "stack",
-            ];
             if !LIMITS.contains(&name.as_str()) {
                 let hint = did_you_mean(name, LIMITS);
                 self.say(&path, "is not a limit", "not known", hint);
