@@ -276,6 +276,89 @@ fn what_cannot_start_is_refused_before_anything_starts() {
     ended.says("`container.user`: apptainer runs as who starts it");
 }
 
+#[test]
+fn each_server_sees_its_own_gpus_and_believes_to_be_nobodys_rank() {
+    let mut world = World::new();
+    for server in 0..2 {
+        world.file(&format!("repositories/triton_model_repo_{server}/echo/config.pbtxt"), "backend: \"python\"\n");
+    }
+    // It writes its environment down, waits until both have done so, and goes.
+    let stand_in = format!(
+        "#!/bin/sh\nfor word in \"$@\"; do case $word in *shm-region*) mine=${{word##*=}} ;; esac; done\ncd {0}\n\
+         env > writing.$mine && mv writing.$mine env.$mine\n\
+         until [ -e env.prefix0_ ] && [ -e env.prefix1_ ]; do sleep 0.01; done\nexit 1\n",
+        world.path("").display()
+    );
+    world.file("tritonserver", &stand_in);
+    let done = Command::new("chmod").arg("+x").arg(world.path("tritonserver")).status().expect("chmod");
+    assert!(done.success());
+    let program = world.path("tritonserver");
+    world.manifest(
+        "m",
+        &format!(
+            "stages:\n  triton:\n    gpus: 2\n    env: {{ PMIX_MCA_gds: hash }}\n    serve: {{ triton: {{ repository: repositories, program: \"{}\" }} }}\n{ASK}",
+            program.display()
+        ),
+    );
+    // As if Regatta itself had been started by mpirun on GPUs 4 and 5.
+    for (name, value) in
+        [("CUDA_VISIBLE_DEVICES", "4,5"), ("OMPI_COMM_WORLD_RANK", "3"), ("PMIX_RANK", "3"), ("PMI_RANK", "3")]
+    {
+        world.env(name, value);
+    }
+    assert_eq!(world.regatta(&["run", "m"]).code, 1, "the stand-in leaves");
+    for (server, gpu) in [(0, "4"), (1, "5")] {
+        let env = world.read(format!("env.prefix{server}_"));
+        let has = |line: &str| env.lines().any(|one| one == line);
+        assert!(has(&format!("CUDA_VISIBLE_DEVICES={gpu}")), "{env}");
+        assert!(has("PMIX_MCA_gds=hash"), "what the stage sets stays:\n{env}");
+        let rank = env.lines().find(|line| ["OMPI_", "PMI_", "PMIX_R"].iter().any(|start| line.starts_with(start)));
+        assert_eq!(rank, None, "{env}");
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn a_repository_that_exists_is_read_before_it_is_served() {
+    let world = World::new();
+    world.copy("manifests");
+    world.manifest(
+        "make",
+        r#"
+include: [models/llama2-70b.yaml]
+stages:
+  engine:
+    engine: { backend: simulator, model: "{{ model }}", system: { name: two, gpus: 2, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }, precision: fp8, tensor_parallelism: 2, build_flags: { max_batch_size: 8, max_num_tokens: 4096, max_input_len: 512, max_seq_len: 1024 } }
+  repository:
+    repository: { engine: "{{ stages.engine.out }}", models: [tensorrt_llm] }
+"#,
+    );
+    world.good(&["run", "make"]);
+    let plan = |words: &str| {
+        let made = ["latest/repository", "latest/repository/triton_model_repo_0"];
+        made.map(|repository| {
+            let body = format!(
+                "stages:\n  triton:\n    gpus: 2\n    serve: {{ triton: {{ repository: {repository}{words} }} }}\n"
+            );
+            world.manifest("m", &body);
+            world.regatta(&["plan", "m", "--launch"])
+        })
+    };
+    for ended in plan("") {
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended
+            .says("leader, tensorrt_llm: TP2·PP1, 2 ranks, by mpirun")
+            .says("rank 1: worker, never opens its ports, GPU 1");
+    }
+    for ended in plan(", world_size: 4") {
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.says("world_size is 4, and the engine needs 2 (tp × pp): server 0");
+    }
+    for ended in plan(", mode: plain") {
+        ended.says("mode plain is one rank, and the engine of server 0 needs 2 (tp × pp)");
+    }
+}
+
 /// What mpirun does as far as a launch plan needs it: starts what stands between the colons, and ends it all together.
 const MPIRUN: &str = r#"#!/usr/bin/env python3
 import signal, subprocess, sys
