@@ -83,7 +83,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
     let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
     Ok(Spec {
-        endpoints: Endpoint::list(&bench.target).map_err(|why| format!("the target: {why}"))?,
+        endpoints: endpoints(&bench.target)?,
         model: bench.model.clone(),
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,
@@ -110,4 +110,29 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
     })
+}
+
+/// Reads `host:port,port|host:port`: one endpoint for each port.
+fn endpoints(target: &str) -> Result<Vec<Endpoint>, String> {
+    let mut endpoints = Vec::new();
+    for part in target.split('|').map(str::trim) {
+        let (host, ports) = part.rsplit_once(':').ok_or_else(|| format!("the target `{part}` is not host:port"))?;
+        for port in ports.split(',') {
+            endpoints.push(format!("{host}:{}", port.trim()).parse()?);
+        }
+    }
+    Ok(endpoints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_every_server() {
+        let shown = |target: &str| endpoints(target).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(shown("a:1,2|b:3"), Ok(vec!["a:1".to_owned(), "a:2".to_owned(), "b:3".to_owned()]));
+        assert_eq!(shown("a"), Err("the target `a` is not host:port".to_owned()));
+        assert!(shown("a:x").is_err());
+    }
 }

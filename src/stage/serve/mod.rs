@@ -1,6 +1,6 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
-mod attach;
+mod attached;
 mod facts;
 mod launch;
 mod plan;
@@ -29,8 +29,8 @@ const SIGKILL: i32 = 9;
 const TAIL: usize = 20;
 
 pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
-    if let Some(attach) = attach::asked_for(serve) {
-        return attach::perform(&mut errand, &attach).await;
+    if let Some(attach) = attached::asked_for(serve) {
+        return attached::perform(&mut errand, &attach).await;
     }
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,

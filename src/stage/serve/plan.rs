@@ -77,7 +77,7 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
-        // `attach` has dealt with it before there is anything to plan.
+        // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),
     }
 }

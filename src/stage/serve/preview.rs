@@ -75,7 +75,7 @@ fn problem(message: String, hint: &str) -> Problem {
 
 impl Look<'_> {
     fn serve(&self, serve: &Serve) -> Result<Launch, Problems> {
-        if let Some(attach) = super::attach::asked_for(serve) {
+        if let Some(attach) = super::attached::asked_for(serve) {
             let endpoints =
                 attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
             return Ok(Launch::Attach { endpoints, models: attach.models });

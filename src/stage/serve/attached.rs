@@ -6,7 +6,7 @@ use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::{AttachServer, Endpoints, Serve};
 use crate::stage::errand::Errand;
-use crate::triton::{AwaitError, await_ready};
+use crate::triton::{AwaitError, ClientError, TritonClient, await_ready};
 
 /// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
 pub fn asked_for(serve: &Serve) -> Option<AttachServer> {
@@ -30,7 +30,9 @@ pub async fn perform(errand: &mut Errand, attach: &AttachServer) -> Result<Done,
     for (index, endpoint) in endpoints.iter().enumerate() {
         errand.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
         await_one(errand, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
-        examine(endpoint, attach).await?;
+    }
+    for notice in examine(&endpoints, attach).await? {
+        errand.lease.notice(notice);
     }
     if let Some(sender) = errand.lease.ready.take() {
         // Nobody listens any more: then the run is stopping, and says so.
@@ -58,21 +60,31 @@ async fn await_one(errand: &Errand, endpoint: &Endpoint, left: Duration, limit: 
     }
 }
 
-/// What is asked of a server before it is used: that each of `models` is ready.
-async fn examine(endpoint: &Endpoint, attach: &AttachServer) -> Result<(), Failure> {
-    if attach.models.is_empty() {
-        return Ok(());
-    }
-    let service = |what: String| Failure::new(FailureKind::Service, what);
-    let mut client = crate::triton::TritonClient::connect(endpoint)
-        .await
-        .map_err(|error| service(format!("{endpoint}: {error}")))?;
-    for model in &attach.models {
-        let ready = client.is_model_ready(model).await.map_err(|error| service(format!("{endpoint}: {error}")))?;
-        if !ready {
-            return Err(service(format!("{endpoint} is ready, but its model `{model}` is not"))
-                .hint("does the server have that model? Names are those of its model repository"));
+/// What is asked of servers before they are used: that each of `models` is ready. Gives what a person should know of them.
+async fn examine(endpoints: &[Endpoint], attach: &AttachServer) -> Result<Vec<String>, Failure> {
+    let mut wrong = Vec::new();
+    for endpoint in endpoints.iter().filter(|_| !attach.models.is_empty()) {
+        match missing(endpoint, &attach.models).await {
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) => wrong.push(format!("{endpoint} is ready, but not its model {}", missing.join(", "))),
+            Err(error) => wrong.push(format!("{endpoint}: {error}")),
         }
     }
-    Ok(())
+    if wrong.is_empty() {
+        return Ok(Vec::new());
+    }
+    let failure = Failure::new(FailureKind::Service, wrong.join("; "));
+    Err(failure.hint("does the server have that model? Names are those of its model repository"))
+}
+
+/// The models that a server does not have ready.
+async fn missing<'a>(endpoint: &Endpoint, models: &'a [String]) -> Result<Vec<&'a str>, ClientError> {
+    let mut client = TritonClient::connect(endpoint).await?;
+    let mut missing = Vec::new();
+    for model in models {
+        if !client.is_model_ready(model).await? {
+            missing.push(model.as_str());
+        }
+    }
+    Ok(missing)
 }
