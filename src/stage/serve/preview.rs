@@ -42,8 +42,16 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
     serves
         .filter(|(task, _)| task.skipped.is_none())
         .filter_map(|(task, _)| {
-            let Action::Serve(serve) = action(task)? else { return None };
-            let launch = Look { plan, task, project }.serve(&serve).unwrap_or_else(Launch::Impossible);
+            let look = Look { plan, task, project };
+            let Action::Serve(written) = action(task)? else { return None };
+            let repository = match &written {
+                Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
+                Serve::Simulator(server) => server.repository.clone(),
+                Serve::Command(_) | Serve::Attach(_) => String::new(),
+            };
+            // Everything else is only to be shown.
+            let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
+            let launch = look.serve(&serve, &repository).unwrap_or_else(Launch::Impossible);
             Some(Preview { task: task.id.to_string(), launch })
         })
         .collect()
@@ -74,22 +82,22 @@ fn problem(message: String, hint: &str) -> Problem {
 }
 
 impl Look<'_> {
-    fn serve(&self, serve: &Serve) -> Result<Launch, Problems> {
+    /// `repository` is as it was written, with its references.
+    fn serve(&self, serve: &Serve, repository: &str) -> Result<Launch, Problems> {
         if let Some(attach) = super::attached::asked_for(serve) {
             let endpoints =
                 attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
             return Ok(Launch::Attach { endpoints, models: attach.models });
         }
         Ok(match serve {
-            Serve::Triton(server) => Launch::Start(self.triton(server)?),
-            Serve::Simulator(server) => Launch::Start(self.simulators(server)),
-            Serve::Command(server) => Launch::Start(self.command(server)),
+            Serve::Triton(server) => Launch::Start(self.triton(server, repository)?),
+            Serve::Simulator(server) => Launch::Start(self.simulators(server, repository)),
+            Serve::Command(server) => Launch::Start(Self::command(server)),
             Serve::Attach(_) => Launch::Attach { endpoints: Vec::new(), models: Vec::new() },
         })
     }
 
-    fn triton(&self, server: &TritonServer) -> Result<LaunchPlan, Problems> {
-        let repository = server.repository.as_deref().unwrap_or_default();
+    fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, Problems> {
         let mut notes = Vec::new();
         let mut servers = self.servers(repository, &mut notes)?;
         let ports = launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
@@ -103,7 +111,7 @@ impl Look<'_> {
             gpus: (0..self.task.gpus).collect(),
             container_name: format!("regatta-PID-{}", self.task.id),
             stage_env: self.task.env.keys().cloned().collect(),
-            path: &|path| self.shown(path),
+            path: &str::to_owned,
         };
         let spec = launch::spec(server, servers, place);
         let mut plan = launch_plan(&spec).map_err(|error| error.problems)?;
@@ -225,9 +233,9 @@ impl Look<'_> {
         Ok(((0..copies).map(|copy| (copy * ranks..(copy + 1) * ranks).collect()).collect(), copies))
     }
 
-    fn simulators(&self, server: &SimServer) -> LaunchPlan {
+    fn simulators(&self, server: &SimServer, repository: &str) -> LaunchPlan {
         let mut notes = Vec::new();
-        let servers = self.servers(&server.repository, &mut notes).unwrap_or_default();
+        let servers = self.servers(repository, &mut notes).unwrap_or_default();
         let servers = servers.into_iter().enumerate().map(|(index, one)| {
             let words = [
                 "regatta",
@@ -247,9 +255,9 @@ impl Look<'_> {
         LaunchPlan { servers: servers.collect(), notes }
     }
 
-    fn command(&self, server: &CommandServer) -> LaunchPlan {
+    fn command(server: &CommandServer) -> LaunchPlan {
         let port = server.port.map_or(Port::Free, Port::Known);
-        let words = server.words.iter().map(|word| self.shown(&word.replace("{port}", &port.to_string()))).collect();
+        let words = server.words.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
         let ports = Ports { grpc: port, ..Ports::default() };
         LaunchPlan { servers: vec![single("the server".to_owned(), words, ports)], notes: Vec::new() }
     }
@@ -278,14 +286,14 @@ impl Look<'_> {
         Meant::There(self.project.join(self.shown(text)))
     }
 
-    /// A text for people: what is not there yet is `<task>`.
+    /// A text for people, or JSON: what is not there yet is `<task>`.
     fn shown(&self, text: &str) -> String {
         let shown = Reference::replace_in(text, |reference| {
             Some(match reference {
                 Reference::Out(id) => format!("<{id}>"),
                 Reference::Service(id) => format!("<servers of {id}>"),
                 Reference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
-                    Some([path]) => path.clone(),
+                    Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
                     _ => format!("<inputs.{name}>"),
                 },
             })
