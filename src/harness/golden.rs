@@ -2,6 +2,7 @@
 
 use super::collect::Collector;
 use super::exchange::Call;
+use super::form::Count;
 use super::record::Chunk;
 use super::worker::Share;
 use super::*;
@@ -25,6 +26,7 @@ fn spec(requests: u64) -> Spec {
         limits: Limits::default(),
         vocab_size: 100,
         end_id: 2,
+        request: Request::default(),
     }
 }
 
@@ -53,6 +55,8 @@ fn ended(
         t_last: None,
         t_end: end * MS,
         max_gap: 0,
+        t_cancel: None,
+        server: None,
         ended,
     };
     collector.take(record, &chunks);
@@ -75,6 +79,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         max_streams: None,
         reconnects: 0,
         call: Call::Stream,
+        count: Count::Ids { beams: 1, has_prompt: false },
     };
     summary::summarise(spec, &plan(spec).unwrap(), vec![share], String::new())
 }

@@ -11,6 +11,7 @@
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
 mod arrival;
+mod beside;
 mod clock;
 mod collect;
 mod drive;
@@ -18,15 +19,18 @@ mod error;
 mod exchange;
 mod files;
 mod flight;
+mod form;
 mod greet;
 mod headline;
 mod judge;
 mod link;
 mod metric;
+mod more;
 mod pacer;
 mod payload;
 mod plan;
 mod record;
+mod request;
 mod result;
 mod selfcheck;
 mod spec;
@@ -42,9 +46,10 @@ pub use error::HarnessError;
 pub use files::{read_result, result_schema, write};
 pub use metric::{Interval, Metric};
 pub use plan::{Planned, Schedule, plan};
-pub use record::{Class, Ended, Record};
+pub use record::{Class, Ended, Record, Stamps};
+pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use result::{
-    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, Reason, RunResult, Severity, Slice,
-    Tokens, Versions,
+    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,
+    ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};

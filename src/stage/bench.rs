@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::errand::Errand;
+use super::request::request;
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Spec};
 use crate::manifest::duration;
@@ -54,7 +55,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
 
 fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
-        HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
+        HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
@@ -93,6 +94,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
+        request: request(&bench.request)?,
     })
 }
 
