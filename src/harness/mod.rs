@@ -10,6 +10,7 @@
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
+mod adjusted;
 mod arrival;
 mod beside;
 mod clock;
@@ -20,6 +21,7 @@ mod exchange;
 mod files;
 mod flight;
 mod form;
+mod goodput;
 mod greet;
 mod headline;
 mod judge;
@@ -34,6 +36,7 @@ mod request;
 mod result;
 mod selfcheck;
 mod spec;
+mod steady;
 mod summary;
 mod wire;
 mod worker;
@@ -41,9 +44,11 @@ mod worker;
 #[cfg(test)]
 mod golden;
 
+pub use adjusted::Adjusted;
 pub use drive::{Progress, run};
 pub use error::HarnessError;
 pub use files::{read_result, result_schema, write};
+pub use goodput::{Goodput, Slo};
 pub use metric::{Interval, Metric};
 pub use plan::{Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};
@@ -53,3 +58,4 @@ pub use result::{
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};
+pub use steady::{Drift, Steady};

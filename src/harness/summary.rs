@@ -12,7 +12,10 @@ use super::result::{
 };
 use super::selfcheck::{ks_critical, ks_distance_to_exponential};
 use super::worker::Share;
-use super::{Arrivals, Class, Ended, Metric, Record, Scenario, Schedule, Spec, beside, judge, pacer, payload};
+use super::{
+    Adjusted, Arrivals, Class, Ended, Goodput, Metric, Record, Scenario, Schedule, Spec, Steady, beside, judge, pacer,
+    payload,
+};
 use crate::event::Verdict;
 
 const NS: f64 = 1e9;
@@ -41,6 +44,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
     all.records.sort_by_key(|record| record.index);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
+    // Nobody waits for the end of what we ended ourselves.
+    let withdrawn = records.iter().filter(|record| record.ended == Ended::Withdrawn).count() as u64;
+    let to_answer = schedule.requests.len() as u64 - withdrawn;
     let mut result = RunResult {
         schema: SCHEMA,
         verdict: Verdict::Valid,
@@ -51,7 +57,11 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         started,
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
         tokens: tokens(&all, count),
-        latency: latency(&all, &count.source()),
+        goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
+        steady: matches!(spec.scenario, Scenario::Server { .. })
+            .then(|| Steady::of(records, &all.tokens_by_second))
+            .flatten(),
+        latency: latency(&all, to_answer, &count.source()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
@@ -162,22 +172,22 @@ fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
     }
 }
 
-fn ttft(record: &Record) -> Option<f64> {
+pub(super) fn ttft(record: &Record) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
-fn tpot(record: &Record) -> Option<f64> {
+pub(super) fn tpot(record: &Record) -> Option<f64> {
     let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 
-fn e2e(record: &Record) -> Option<f64> {
+pub(super) fn e2e(record: &Record) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
 pub(super) const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, source: &str) -> Latency {
+fn latency(all: &Collector, scheduled: u64, source: &str) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
@@ -192,7 +202,10 @@ fn latency(all: &Collector, source: &str) -> Latency {
     };
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
     let issued = Label { population: "issued requests, whatever became of them", zero_point: "schedule", window: FULL };
+    let unanswered = scheduled.saturating_sub(requests);
     let mut latency = Latency {
+        ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
+        e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
         ttft: of("successful requests", "schedule", &ttft),
         ttft_sent: of("successful requests", "issue", &|record| {
             Some(record.t_first?.saturating_sub(record.t_issue) as f64)
@@ -209,7 +222,7 @@ fn latency(all: &Collector, source: &str) -> Latency {
         }),
         queue_client: Metric::exact(&issued, &mut lag, 0),
     };
-    let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client } = &mut latency;
+    let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
     for metric in [ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client] {
         source.clone_into(&mut metric.token_source);
     }

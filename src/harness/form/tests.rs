@@ -1,6 +1,6 @@
 //! Messages, tensor by tensor.
 
-use super::super::{Arrivals, Length, Limits, Request, Scenario, Until};
+use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until};
 use super::*;
 use pretty_assertions::assert_eq;
 
@@ -19,6 +19,7 @@ fn spec(request: Request) -> Spec {
         clients: 1,
         stall_timeout: std::time::Duration::from_secs(1),
         limits: Limits::default(),
+        slo: Slo::default(),
         vocab_size: 100,
         end_id: 2,
         request,
