@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::exchange::{ask, code};
 use super::form::{Contract, Form};
 use super::link::Link;
+use super::rpc::{ask, code};
 use super::{HarnessError, Spec, wire};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;

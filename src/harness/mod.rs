@@ -34,6 +34,7 @@ mod plan;
 mod record;
 mod request;
 mod result;
+mod rpc;
 mod selfcheck;
 mod spec;
 mod steady;

@@ -1,6 +1,6 @@
 //! Messages, tensor by tensor.
 
-use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until};
+use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until, Words};
 use super::*;
 use pretty_assertions::assert_eq;
 
