@@ -35,6 +35,9 @@ pub(super) const PERF: [&str; 7] = [
     "last_token_time_ns",
 ];
 
+/// Before and after TensorRT-LLM 0.20.
+const SEEDS: [&str; 2] = ["random_seed", "seed"];
+
 /// How output tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
@@ -123,7 +126,7 @@ impl Form {
         }
         match ask.exclude_input_in_output {
             Some(value) => {
-                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)))
+                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)));
             }
             None if !streams && contract.describes("exclude_input_in_output") => {
                 sheet.usual("exclude_input_in_output", Value::Bool(true));
@@ -141,7 +144,6 @@ impl Form {
         sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(Value::Bool));
         // Renamed in TensorRT-LLM after 0.20.
         sheet.asked("min_length", &["min_length", "min_tokens"], ask.min_length.map(|n| Value::Int(i64::from(n))));
-        const SEEDS: [&str; 2] = ["random_seed", "seed"];
         let mut drawn_seed = None;
         match ask.random_seed {
             Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(Value::Long(seed))),
@@ -230,8 +232,8 @@ impl Form {
                 let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
                 let mut ids = BytesMut::with_capacity(rows * longest * 4);
                 for prompt in prompts {
-                    prompt.iter().for_each(|token| ids.put_i32_le(*token));
-                    (prompt.len()..longest).for_each(|_| ids.put_i32_le(self.pad_id));
+                    let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
+                    padded.take(longest).for_each(|token| ids.put_i32_le(token));
                 }
                 sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {

@@ -166,8 +166,8 @@ async fn what_the_engine_cannot_do_is_refused_in_the_backends_words() {
     Internal: [TensorRT-LLM][ERROR] Assertion failed: temperature.value() >= 0.f
     Internal: [TensorRT-LLM][ERROR] Assertion failed: penalty.value() > 0.f
     Internal: [TensorRT-LLM][ERROR] Assertion failed: minTokens.value() >= 0
-    Internal: [TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have out-of-bound offsets: 7 8 3 -1 
-    Internal: [TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have additional -1s: 7 8 -1 1 
+    Internal: [TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have out-of-bound offsets: 7 8 3 -1
+    Internal: [TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have additional -1s: 7 8 -1 1
     Internal: LoRA task 9 not found in cache. Please send LoRA weights with request
     Internal: Return context logit need to build engine with gather_context_logits
     ");
