@@ -82,6 +82,7 @@ pub(super) struct Collector {
     pub chunks: u64,
     /// Outputs beside tokens.
     pub more: Tallies,
+    pub keeps_timelines: bool,
 }
 
 impl Collector {
@@ -95,6 +96,7 @@ impl Collector {
             coalesced: 0,
             chunks: 0,
             more: Tallies::new(),
+            keeps_timelines: false,
         }
     }
 
@@ -123,6 +125,9 @@ impl Collector {
                 self.icl.add(gap as f64, 1);
                 self.itl_token.add(gap as f64 / f64::from(pair[1].tokens), u64::from(pair[1].tokens));
             }
+        }
+        if self.keeps_timelines {
+            record.timeline = chunks.iter().map(|chunk| (chunk.t_read, chunk.tokens)).collect();
         }
         self.records.push(record);
     }

@@ -120,6 +120,7 @@ impl Flight {
                 t_cancel: t_cancel.map(from_start),
                 server: part.server,
                 ended,
+                timeline: Vec::new(),
             };
             self.collector.borrow_mut().take(record, &part.chunks);
         }
