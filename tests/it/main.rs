@@ -18,6 +18,7 @@ mod manual;
 mod processes;
 mod real;
 mod report;
+mod requests;
 mod review;
 mod scripted;
 mod search;
