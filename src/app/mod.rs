@@ -9,6 +9,7 @@ mod planning;
 mod project;
 mod results;
 mod run;
+mod selftest;
 mod simulate;
 
 use std::io::{Write as _, stdin, stdout};
@@ -66,6 +67,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

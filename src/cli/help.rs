@@ -56,6 +56,8 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart",
     "regatta plan quickstart system=sim-h100-x1 --json",
     "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
+    "regatta plan quickstart --launch               every server process, before anything is built",
+    "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
@@ -89,6 +91,11 @@ pub(super) const GC: &str = with_codes!(examples![
 pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
+]);
+
+pub(super) const SELFTEST: &str = with_codes!(examples![
+    "regatta selftest                          20 seconds, on an otherwise idle machine",
+    "regatta selftest --rates 100,2000 --json",
 ]);
 
 pub(super) const REPORT: &str = with_codes!(examples![

@@ -12,7 +12,7 @@ use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, Se
 use super::exit::Exit;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Show, Simulate, Status,
+    PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
 
@@ -140,6 +140,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
             let show = match (args.json, args.graph) {
+                (json, _) if args.launch => PlanAs::Launch { json },
                 (true, _) => PlanAs::Json,
                 (false, None) => PlanAs::Text,
                 (false, Some(GraphWord::Dot)) => PlanAs::Dot,
@@ -184,6 +185,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
         Command::Import(args) => Job::Import(Import { paths: args.paths, out: args.out }),
         Command::Explain(args) => Job::Explain(Explain { metric: args.metric, json: args.json }),
+        Command::Selftest(args) => {
+            Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+        }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
     })
@@ -341,7 +345,10 @@ mod tests {
         assert_eq!(show("plan m"), PlanAs::Text);
         assert_eq!(show("plan m --json"), PlanAs::Json);
         assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
+        assert_eq!(show("plan m --launch"), PlanAs::Launch { json: false });
+        assert_eq!(show("plan m --json --launch"), PlanAs::Launch { json: true });
         assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
+        assert!(refused("plan m --launch --graph dot").contains("cannot be used with"));
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub enum Job {
     },
     Gc(Gc),
     Simulate(Simulate),
+    Selftest(Selftest),
     Report(Report),
     Compare(Compare),
     Export(Export),
@@ -137,6 +138,10 @@ pub enum PlanAs {
     Json,
     Dot,
     Mermaid,
+    /// What `serve` stages will start.
+    Launch {
+        json: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +190,16 @@ pub struct Logs {
 pub struct Gc {
     pub keep: usize,
     pub yes: bool,
+}
+
+/// The load generator against known servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selftest {
+    /// Requests per second.
+    pub rates: Vec<f64>,
+    /// Of arrivals at each.
+    pub seconds: u64,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Folds events and results into a story and tells it: terminal, JSON, HTML.
 //!
 //! [`Story`] is the one fold; [`Live`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
-//! plan would do is told by [`decisions`] and [`graph`], what there is by [`tables`]. Results are told to the rest of the
+//! plan would do is told by [`decisions`], [`graph`] and [`launch`], what there is by [`tables`]. Results are told to the rest of the
 //! field: [`compat`](mod@compat) has other tools' definitions, [`export`] and [`import`] their files, [`compare`] puts results beside
 //! each other, [`explain`] says what a number means. The room reads and writes no file and decides nothing about a run:
 //! whoever calls it hands over what is to be told. Everything except [`Live`] gives text or bytes.
@@ -14,6 +14,7 @@ pub mod export;
 pub mod graph;
 pub mod html;
 pub mod import;
+pub mod launch;
 mod paint;
 #[cfg(test)]
 mod sample;
@@ -24,6 +25,7 @@ mod terminal;
 
 pub use compat::{Told, Tool, compat};
 pub use decisions::{Choice, Decision};
+pub use launch::{Launch, Starts};
 pub use paint::{Paint, duration};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};
 pub use summary::{Places, summary};

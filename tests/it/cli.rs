@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "",
     "run",
     "plan",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 19] = [
     "gc",
     "clean",
     "sim serve",
+    "selftest",
     "completions",
 ];
 
