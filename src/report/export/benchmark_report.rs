@@ -45,7 +45,9 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         }
     }
     let mut run = Map::new();
-    run.insert("uid".to_owned(), json!(facts.text("/schedule_digest").unwrap_or_else(|| told.name.clone())));
+    if let Some(digest) = facts.text("/schedule_digest") {
+        run.insert("eid".to_owned(), json!(digest));
+    }
     if let Some(started) = facts.text("/started") {
         run.insert("time".to_owned(), json!({ "start": started }));
     }

@@ -89,7 +89,8 @@ pub const FORMATS: [&str; 8] = [
 
 /// Reads a tool's files: its numbers, its raw records, or both.
 pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
-    let (mut numbers, mut requests): (Option<(String, Numbers)>, Option<(String, Requests)>) = (None, None);
+    let mut numbers: Option<(String, Numbers)> = None;
+    let mut requests: Option<(String, Requests)> = None;
     for source in sources {
         for known in read(source)? {
             match known {
@@ -104,7 +105,7 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
                     Some(_) => {}
                 },
                 Known::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
-                _ => {}
+                Known::Requests(_) => {}
             }
         }
     }
