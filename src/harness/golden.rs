@@ -76,7 +76,8 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         reconnects: 0,
         call: Call::Stream,
     };
-    summary::summarise(spec, &plan(spec).unwrap(), vec![share], String::new())
+    let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
+    summary::summarise(spec, &plan(spec).unwrap(), vec![share], &start)
 }
 
 fn close(found: Option<f64>, expected: f64) {

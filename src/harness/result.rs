@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Arrivals, Class, Length, Metric, Record, Scenario, Spec};
 use crate::event::Verdict;
+use crate::triton::ServerMetrics;
 
 /// The version of `result.json`.
 pub(super) const SCHEMA: u32 = 1;
@@ -19,6 +20,8 @@ pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
     pub requests: Vec<Record>,
+    /// The start: what all stamps count from.
+    pub zero: std::time::Instant,
 }
 
 /// The result of one benchmark run.
@@ -49,6 +52,9 @@ pub struct RunResult {
     /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     pub versions: Versions,
+    /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_metrics: Option<ServerMetrics>,
 }
 
 /// One finding of the verdict.

@@ -3,14 +3,29 @@
 use std::time::Duration;
 
 use super::errand::Errand;
+use super::scrape;
+use super::serve::attach;
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Spec};
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
-    let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let mut spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     let stop = errand.lease.stop.child();
+    let expected = attach::Expected::of_bench(bench);
+    let notices = tokio::select! {
+        checked = attach::check(&spec.endpoints, &expected) => checked?,
+        () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked")),
+    };
+    // Ours were started from a configuration that is known; of others a person wants to know what they are.
+    if errand.lease.assignment.endpoints.is_empty() {
+        for notice in notices {
+            errand.lease.notice(notice);
+        }
+    }
+    let scraper = scrape::start(&spec.endpoints)?;
     let measuring = harness::run(&spec, &stop, |progress| {
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
@@ -34,7 +49,10 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
     };
-    let measured = measured.map_err(|error| failure(&error))?;
+    let mut measured = measured.map_err(|error| failure(&error))?;
+    if let Some(scraper) = scraper {
+        scrape::finish(scraper, &mut measured, &errand.lease.out).await?;
+    }
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
     if errand.lease.stop.is_asked() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
@@ -106,6 +124,15 @@ fn endpoints(target: &str) -> Result<Vec<Endpoint>, String> {
         }
     }
     Ok(endpoints)
+}
+
+/// A target names gRPC ports only; of services that were started for it the others are known too.
+fn know_all_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
+    for endpoint in endpoints {
+        if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
+            endpoint.clone_from(known);
+        }
+    }
 }
 
 #[cfg(test)]
