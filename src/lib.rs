@@ -34,7 +34,7 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `report::decisions`, `report::graph`, `report::html`, `report::tables`,
+//! Doors of their own: `manifest::model`, `report::decisions`, `report::graph`, `report::html`, `report::server`, `report::tables`,
 //! `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader
 //! knows where a word comes from.
 

@@ -7,6 +7,7 @@ mod planning;
 mod project;
 mod run;
 mod simulate;
+mod triton;
 
 use std::io::{Write as _, stdin, stdout};
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Triton(request) => triton::ask(&global, request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

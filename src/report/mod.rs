@@ -8,6 +8,7 @@ pub mod decisions;
 pub mod graph;
 pub mod html;
 mod paint;
+pub mod server;
 #[cfg(test)]
 mod sample;
 mod story;
@@ -17,6 +18,7 @@ mod terminal;
 
 pub use decisions::{Choice, Decision};
 pub use paint::{Paint, duration};
+pub use server::{MetricTold, ModelFacts, ModelTold, ServerTold, TensorFacts};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};
 pub use summary::{Places, summary};
 pub use tables::{Listed, Shown};

@@ -233,6 +233,9 @@ impl HttpClient {
 
 /// The server's own words: `error` of the body, or all of it.
 fn refusal(status: StatusCode, text: &str) -> Why {
+    // `generate_stream` puts even its refusals into an event.
+    let text = text.trim();
+    let text = text.strip_prefix("data:").unwrap_or(text);
     let json: Option<Value> = serde_json::from_str(text).ok();
     let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
     let message = error.unwrap_or(text).trim();
