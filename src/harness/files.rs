@@ -1,4 +1,4 @@
-//! `result.json` and `requests.jsonl`, and the schema of the first.
+//! `result.json`, `requests.jsonl` and `server-metrics.jsonl`, and the schema of the first.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,8 +8,9 @@ use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
+const SERVER_METRICS: &str = "server-metrics.jsonl";
 
-/// Writes both into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
+/// Writes them, and `server-metrics.jsonl` where there are any, into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     put(&dir.join(RESULT), |out| {
         serde_json::to_writer_pretty(&mut *out, &measured.result)?;
@@ -21,7 +22,9 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
             out.write_all(b"\n")?;
         }
         Ok(())
-    })
+    })?;
+    let Some(scrape) = &measured.scrape else { return Ok(()) };
+    put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))
 }
 
 fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), HarnessError> {
@@ -60,6 +63,7 @@ mod tests {
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &now).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), now, "regenerate with UPDATE=1");
+        // Not assert_eq!: it would print both texts whole.
+        assert!(std::fs::read_to_string(&path).unwrap() == now, "regenerate with UPDATE=1");
     }
 }

@@ -3,32 +3,62 @@
 use std::time::Duration;
 
 use super::errand::Errand;
-use super::scrape;
 use super::serve::attach;
+use super::{scrape, search};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Spec};
+use crate::harness::{self, HarnessError, Measured, Spec};
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let mut spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
-    let stop = errand.lease.stop.child();
+    greet(errand, bench, &spec).await?;
+    if let Some(model::RateSearch { low, high, precision }) = bench.search {
+        return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
+    }
+    let measured = measure(errand, &spec, "").await?;
+    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
+    if errand.lease.stop.is_asked() {
+        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+    }
+    let result = &measured.result;
+    if result.verdict.is_valid() {
+        return Ok(Done { headline: Some(result.headline()) });
+    }
+    let reasons: Vec<String> =
+        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    Err(match reasons.first() {
+        Some(first) => failure.cause(first.clone()).tail(reasons),
+        None => failure,
+    })
+}
+
+/// Asks the servers whether they are what the benchmark needs, before anything is sent.
+async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failure> {
     let expected = attach::Expected::of_bench(bench);
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked?,
-        () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked")),
+        () = errand.lease.stop.asked() => {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
+        }
     };
     // Ours were started from a configuration that is known; of others a person wants to know what they are.
     if errand.lease.assignment.endpoints.is_empty() {
-        for notice in notices {
-            errand.lease.notice(notice);
-        }
+        notices.into_iter().for_each(|notice| errand.lease.notice(notice));
     }
+    Ok(())
+}
+
+/// One measurement, with its progress told under a name, and ended at the task's own time limit.
+pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
+    let stop = errand.lease.stop.child();
     let scraper = scrape::start(&spec.endpoints)?;
-    let measuring = harness::run(&spec, &stop, |progress| {
+    let measuring = harness::run(spec, &stop, |progress| {
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
+        let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
     });
     tokio::pin!(measuring);
@@ -51,26 +81,12 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     };
     let mut measured = measured.map_err(|error| failure(&error))?;
     if let Some(scraper) = scraper {
-        scrape::finish(scraper, &mut measured, &errand.lease.out).await?;
+        scrape::finish(scraper, &mut measured).await;
     }
-    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() {
-        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
-    }
-    let result = &measured.result;
-    if result.verdict.is_valid() {
-        return Ok(Done { headline: Some(result.headline()) });
-    }
-    let reasons: Vec<String> =
-        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
-    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
-    Err(match reasons.first() {
-        Some(first) => failure.cause(first.clone()).tail(reasons),
-        None => failure,
-    })
+    Ok(measured)
 }
 
-fn failure(error: &HarnessError) -> Failure {
+pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
@@ -87,13 +103,17 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         model::Length::Normal { mean, stddev, min, max } => harness::Length::Normal { mean, stddev, min, max },
     };
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
+    let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
+    let promise = bench.slo.clone().unwrap_or_default();
     Ok(Spec {
         endpoints: endpoints(&bench.target)?,
         model: bench.model.clone(),
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,
             (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
+            // Each probe sets its own.
+            (model::Scenario::Server, None) if bench.search.is_some() => harness::Scenario::Server { rate: 1.0 },
             (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
         },
         arrivals: match bench.arrivals {
@@ -109,6 +129,8 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         clients: bench.triton_num_clients_per_frontend,
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
+        slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
     })
