@@ -217,42 +217,16 @@ pub enum Face {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TritonAct {
-    Status {
-        models: Vec<String>,
-        json: bool,
-    },
-    Models {
-        models: Vec<String>,
-        json: bool,
-    },
+    Status { models: Vec<String>, json: bool },
+    Models { models: Vec<String>, json: bool },
     Infer(Infer),
-    Metrics {
-        grep: Option<String>,
-        watch: Option<Duration>,
-        json: bool,
-    },
-    Config {
-        model: String,
-    },
-    Statistics {
-        model: Option<String>,
-        json: bool,
-    },
-    Load {
-        model: String,
-        config: Option<String>,
-    },
-    Unload {
-        model: String,
-        dependents: bool,
-    },
-    Log {
-        set: Vec<Setting>,
-    },
-    Trace {
-        model: Option<String>,
-        set: Vec<Setting>,
-    },
+    Metrics { grep: Option<String>, watch: Option<Duration>, json: bool },
+    Config { model: String },
+    Statistics { model: Option<String>, json: bool },
+    Load { model: String, config: Option<String> },
+    Unload { model: String, dependents: bool },
+    Log { set: Vec<Setting> },
+    Trace { model: Option<String>, set: Vec<Setting> },
 }
 
 /// One request.
@@ -272,12 +246,8 @@ type Mistake = (ErrorKind, String);
 
 pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
     let (server, act) = match args.command {
-        TritonCommand::Status(args) => {
-            (args.server, TritonAct::Status { models: args.models, json: args.json })
-        }
-        TritonCommand::Models(args) => {
-            (args.server, TritonAct::Models { models: args.models, json: args.json })
-        }
+        TritonCommand::Status(args) => (args.server, TritonAct::Status { models: args.models, json: args.json }),
+        TritonCommand::Models(args) => (args.server, TritonAct::Models { models: args.models, json: args.json }),
         TritonCommand::Infer(args) => {
             let inputs = args.input.iter().map(|word| input(word)).collect::<Result<_, _>>()?;
             let infer = Infer {
@@ -299,9 +269,7 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
             return Ok(Triton { url, deadline: seconds(args.deadline)?, act });
         }
         TritonCommand::Config(args) => (args.server, TritonAct::Config { model: args.model }),
-        TritonCommand::Statistics(args) => {
-            (args.server, TritonAct::Statistics { model: args.model, json: args.json })
-        }
+        TritonCommand::Statistics(args) => (args.server, TritonAct::Statistics { model: args.model, json: args.json }),
         TritonCommand::Load(args) => (args.server, TritonAct::Load { model: args.model, config: args.config }),
         TritonCommand::Unload(args) => {
             (args.server, TritonAct::Unload { model: args.model, dependents: args.dependents })

@@ -8,9 +8,9 @@ pub mod decisions;
 pub mod graph;
 pub mod html;
 mod paint;
-pub mod server;
 #[cfg(test)]
 mod sample;
+pub mod server;
 mod story;
 mod summary;
 pub mod tables;

@@ -97,9 +97,8 @@ async fn a_server_is_asked_who_it_is() {
 
     let error = client.model_config("nobody", "").await.unwrap_err();
     let address = server.address;
-    let expected = format!(
-        "ModelConfig of `nobody` at {address}: Request for unknown model: 'nobody' is not found (NotFound)"
-    );
+    let expected =
+        format!("ModelConfig of `nobody` at {address}: Request for unknown model: 'nobody' is not found (NotFound)");
     assert_eq!((error.to_string(), error.code()), (expected, Some(Code::NotFound)));
     // What a server does not have, it says.
     let error = client.log_settings(BTreeMap::new()).await.unwrap_err();
@@ -184,8 +183,7 @@ async fn waiting_ends_when_asked_to() {
 #[tokio::test]
 async fn a_real_server_answers_every_question() {
     let folder = repository(&["echo", "counter"]);
-    let server =
-        RealTriton::ready(&models(&folder), &["--model-control-mode=explicit", "--load-model=*"]).await;
+    let server = RealTriton::ready(&models(&folder), &["--model-control-mode=explicit", "--load-model=*"]).await;
     let client = TritonClient::connect(&server.endpoint).await.unwrap();
     assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap() && client.is_serving().await.unwrap());
     let about = client.server_metadata().await.unwrap();
@@ -255,10 +253,12 @@ async fn a_real_stream_stays_usable_after_every_error() {
             "unknown model" => count("nobody", id, 1),
             "unknown input" => count("counter", id, 1).input(number("m", 1)),
             "missing input" => InferRequest::new("counter", id),
-            "wrong type" => InferRequest::new("counter", id)
-                .input(Tensor::new("n", [1], Data::Fp32(vec![1.0])).unwrap()),
-            "wrong shape" => InferRequest::new("counter", id)
-                .input(Tensor::new("n", [2], Data::Int32(vec![1, 2])).unwrap()),
+            "wrong type" => {
+                InferRequest::new("counter", id).input(Tensor::new("n", [1], Data::Fp32(vec![1.0])).unwrap())
+            }
+            "wrong shape" => {
+                InferRequest::new("counter", id).input(Tensor::new("n", [2], Data::Int32(vec![1, 2])).unwrap())
+            }
             "unknown output" => count("counter", id, 1).output("j"),
             "the model's own" => count("counter", id, -1),
             other => panic!("{other}"),

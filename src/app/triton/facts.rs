@@ -120,9 +120,7 @@ pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelFacts>,
         Face::Http => {
             let mut client = to.http();
             for name in &names {
-                let both = async {
-                    Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?))
-                };
+                let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
                 match both.await {
                     Ok((metadata, config)) => all.push(of_http(&metadata, &config)),
                     Err(error) => return Err(to.failed(error).await),
@@ -147,10 +145,7 @@ pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> 
         settings.push(("instance_group".to_owned(), format!("{} × {}", group.count, group.kind().as_str_name())));
     }
     settings.extend(
-        config
-            .parameters
-            .iter()
-            .map(|(name, value)| (format!("parameters.{name}"), value.string_value.clone())),
+        config.parameters.iter().map(|(name, value)| (format!("parameters.{name}"), value.string_value.clone())),
     );
     settings.retain(|(_, value)| !value.is_empty());
     ModelFacts {

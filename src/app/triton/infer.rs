@@ -138,7 +138,7 @@ async fn by_grpc(
             Err(error) => return Err(to.failed(error).await),
         };
         if let Some(error) = &answer.error {
-            told.end();
+            told.broken_off();
             return Err(Trouble::Other(anyhow!("the server answered with an error: {error}")));
         }
         told.tensors(answer.at, &tensors_of(&answer.response).map_err(|error| anyhow!("an answer: {error}"))?);
@@ -172,7 +172,7 @@ async fn by_http(
         match event {
             Ok((answer, at)) => told.outputs(at, &named(model, &answer)),
             Err(error) => {
-                told.end();
+                told.broken_off();
                 return Err(to.failed(error).await);
             }
         }
@@ -246,6 +246,13 @@ impl Told {
         } else {
             let lines: Vec<String> = outputs.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
             say(&lines.concat());
+        }
+    }
+
+    /// An error follows; what came before it is told.
+    fn broken_off(&self) {
+        if !self.at.is_empty() {
+            self.end();
         }
     }
 

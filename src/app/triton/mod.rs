@@ -31,7 +31,11 @@ async fn perform(request: Triton, paint: Paint) -> Result<Exit, Trouble> {
         TritonAct::Status { models, json } => status(&to, &models, json, paint).await,
         TritonAct::Models { models, json } => {
             let told = facts::models(&to, &models).await?;
-            say(&if json { format!("{:#}\n", serde_json::json!({ "models": told })) } else { server::models(&told, paint) });
+            say(&if json {
+                format!("{:#}\n", serde_json::json!({ "models": told }))
+            } else {
+                server::models(&told, paint)
+            });
             Ok(Exit::Done)
         }
         TritonAct::Infer(request) => infer::infer(&to, &request, paint).await,
@@ -125,7 +129,9 @@ impl To {
             Err(error) => error,
         };
         let unknown = error.said().is_some_and(|said| {
-            said.contains("unknown model") || said.contains("not found") || said.contains("failed to poll from model repository")
+            said.contains("unknown model")
+                || said.contains("not found")
+                || said.contains("failed to poll from model repository")
         });
         let names = if unknown { client.repository_index(false).await.unwrap_or_default() } else { Vec::new() };
         if unknown && !names.iter().any(|known| known.name == model) {
@@ -170,7 +176,9 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
         .map(|one| {
             let inference = one.inference_stats.clone().unwrap_or_default();
             let count = |duration: &Option<crate::triton::proto::inference::StatisticDuration>| {
-                duration.as_ref().map_or((0, 0.0), |d| (d.count, if d.count > 0 { d.ns as f64 / d.count as f64 / 1e6 } else { 0.0 }))
+                duration
+                    .as_ref()
+                    .map_or((0, 0.0), |d| (d.count, if d.count > 0 { d.ns as f64 / d.count as f64 / 1e6 } else { 0.0 }))
             };
             let (ok, ok_ms) = count(&inference.success);
             let (failed, _) = count(&inference.fail);
@@ -203,7 +211,9 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
             field("mean_compute_infer_ms"),
         ));
     }
-    say(&format!("{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"));
+    say(&format!(
+        "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
+    ));
     Ok(Exit::Done)
 }
 
@@ -235,10 +245,8 @@ async fn log(to: &To, set: &[Setting]) -> Result<Exit, Trouble> {
 
 async fn trace(to: &To, model: &str, set: &[Setting]) -> Result<Exit, Trouble> {
     let client = to.grpc().await?;
-    let set: BTreeMap<String, Vec<String>> = set
-        .iter()
-        .map(|Setting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
-        .collect();
+    let set: BTreeMap<String, Vec<String>> =
+        set.iter().map(|Setting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     say(&told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect::<String>());
     Ok(Exit::Done)

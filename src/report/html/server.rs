@@ -61,7 +61,8 @@ pub(super) fn read(result: &Value) -> Option<Server> {
         ));
     }
     let derived = list("derived").iter().map(|one| {
-        let value = format!("{} {}", number(one.get("value").and_then(Value::as_f64).unwrap_or_default()), text(one, "unit"));
+        let value =
+            format!("{} {}", number(one.get("value").and_then(Value::as_f64).unwrap_or_default()), text(one, "unit"));
         [text(one, "model"), text(one, "name"), value, text(one, "definition")]
     });
     let rows = list("metrics").iter().take(ROWS).map(|one| {

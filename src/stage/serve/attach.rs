@@ -187,7 +187,9 @@ async fn absent(client: &TritonClient, model: &str) -> Problem {
         let state = if known.state.is_empty() { "not loaded" } else { &known.state };
         return Problem {
             what: format!("model `{model}` is not ready: {state}{reason}"),
-            hint: Some("`regatta triton load` loads it, if the server allows it; its log says what is wrong".to_owned()),
+            hint: Some(
+                "`regatta triton load` loads it, if the server allows it; its log says what is wrong".to_owned(),
+            ),
         };
     }
     let mut names: Vec<&str> = index.iter().map(|known| known.name.as_str()).collect();

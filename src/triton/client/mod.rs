@@ -36,8 +36,8 @@ use super::proto::inference::{
 };
 use crate::event::Endpoint;
 
-pub use error::{ClientError, Why};
 pub(super) use error::chain;
+pub use error::{ClientError, Why};
 pub use ready::{AwaitError, await_ready};
 pub use stream::{Answer, InferStream};
 pub use tensor::{Data, DataType, InferRequest, Tensor, TensorError, tensors_of};
@@ -185,8 +185,11 @@ impl TritonClient {
         for (path, bytes) in options.files {
             parameters.insert(format!("file:{path}"), parameter(Parameter::BytesParam(bytes.into())));
         }
-        let request =
-            RepositoryModelLoadRequest { model_name: name.to_owned(), parameters, ..RepositoryModelLoadRequest::default() };
+        let request = RepositoryModelLoadRequest {
+            model_name: name.to_owned(),
+            parameters,
+            ..RepositoryModelLoadRequest::default()
+        };
         let asked = of("RepositoryModelLoad", name, "");
         self.call(asked, self.service.clone().repository_model_load(request)).await.map(drop)
     }
@@ -247,7 +250,11 @@ impl TritonClient {
             LogTold::Uint32Param(number) => LogSetting::Number(number),
             LogTold::StringParam(text) => LogSetting::Text(text),
         };
-        Ok(answer.settings.into_iter().filter_map(|(name, value)| Some((name, told(value.parameter_choice?)))).collect())
+        Ok(answer
+            .settings
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, told(value.parameter_choice?))))
+            .collect())
     }
 
     /// Registered regions of the server's own memory.

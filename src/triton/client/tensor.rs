@@ -429,9 +429,7 @@ fn typed(datatype: DataType, from: &InferTensorContents) -> Data {
         DataType::Bf16 => Data::Bf16(Vec::new()),
         DataType::Fp32 => Data::Fp32(from.fp32_contents.clone()),
         DataType::Fp64 => Data::Fp64(from.fp64_contents.clone()),
-        DataType::Bytes => {
-            Data::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
-        }
+        DataType::Bytes => Data::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect()),
     }
 }
 

@@ -179,7 +179,8 @@ fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<
             return Ok(rest);
         }
         let (name, rest) = text.split_once('=').ok_or("its labels have no end")?;
-        let rest = rest.trim_start().strip_prefix('"').ok_or_else(|| format!("label `{}` has no value", name.trim()))?;
+        let rest =
+            rest.trim_start().strip_prefix('"').ok_or_else(|| format!("label `{}` has no value", name.trim()))?;
         let mut escaped = false;
         let end = rest.find(|c| {
             let ends = c == '"' && !escaped;

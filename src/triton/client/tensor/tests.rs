@@ -46,8 +46,12 @@ fn every_data_type_comes_back_as_it_went() {
     ] {
         let tensor = Tensor::from_json("x", datatype, &value).unwrap();
         assert_eq!(round_trip(tensor.clone()), tensor);
-        let flat: Vec<&Value> =
-            value.as_array().unwrap().iter().flat_map(|v| v.as_array().map_or(vec![v], |list| list.iter().collect())).collect();
+        let flat: Vec<&Value> = value
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|v| v.as_array().map_or(vec![v], |list| list.iter().collect()))
+            .collect();
         let back = tensor.to_json();
         assert_eq!(back.as_array().unwrap().iter().collect::<Vec<_>>(), flat, "{datatype}");
         assert_eq!(DataType::of(datatype.name()), Some(datatype));
