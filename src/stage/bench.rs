@@ -46,7 +46,9 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
     };
     // Ours were started from a configuration that is known; of others a person wants to know what they are.
     if errand.lease.assignment.endpoints.is_empty() {
-        notices.into_iter().for_each(|notice| errand.lease.notice(notice));
+        for notice in notices {
+            errand.lease.notice(notice);
+        }
     }
     Ok(())
 }
@@ -55,13 +57,12 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
 pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
     let scraper = scrape::start(&spec.endpoints)?;
-    let measuring = harness::run(spec, &stop, |progress| {
+    let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
-    });
-    tokio::pin!(measuring);
+    }));
     let late = async {
         match errand.lease.task.timeout {
             Some(limit) => {

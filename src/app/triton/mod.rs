@@ -158,10 +158,8 @@ async fn status(to: &To, models: &[String], json: bool, paint: Paint) -> Result<
         if known.is_none() {
             fine = false;
             let hint = did_you_mean(wanted, told.models.iter().map(|model| model.name.as_str()));
-            let hint = match told.models.iter().any(|model| model.name == *wanted) {
-                true => String::new(),
-                false => hint.map(|hint| format!("; {hint}")).unwrap_or_default(),
-            };
+            let is_there = told.models.iter().any(|model| model.name == *wanted);
+            let hint = hint.filter(|_| !is_there).map(|hint| format!("; {hint}")).unwrap_or_default();
             super::say_error(&format!("`{wanted}` is not ready{hint}\n"));
         }
     }
@@ -174,7 +172,7 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
     let rows: Vec<serde_json::Value> = all
         .iter()
         .map(|one| {
-            let inference = one.inference_stats.clone().unwrap_or_default();
+            let inference = one.inference_stats.unwrap_or_default();
             let count = |duration: &Option<crate::triton::proto::inference::StatisticDuration>| {
                 duration
                     .as_ref()
@@ -195,10 +193,9 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
         say(&format!("{:#}\n", serde_json::json!({ "models": rows })));
         return Ok(Exit::Done);
     }
-    let mut text = String::new();
-    for row in &rows {
+    let line = |row: &serde_json::Value| {
         let field = |name: &str| row[name].as_f64().unwrap_or_default();
-        text.push_str(&format!(
+        format!(
             "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute {:.2} ms\n",
             row["model"].as_str().unwrap_or_default(),
             row["version"].as_str().unwrap_or_default(),
@@ -209,8 +206,10 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
             field("mean_success_ms"),
             field("mean_queue_ms"),
             field("mean_compute_infer_ms"),
-        ));
-    }
+        )
+    };
+    let text: Vec<String> = rows.iter().map(line).collect();
+    let text = text.concat();
     say(&format!(
         "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
     ));
@@ -248,6 +247,7 @@ async fn trace(to: &To, model: &str, set: &[Setting]) -> Result<Exit, Trouble> {
     let set: BTreeMap<String, Vec<String>> =
         set.iter().map(|Setting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
-    say(&told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect::<String>());
+    let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
+    say(&lines.concat());
     Ok(Exit::Done)
 }

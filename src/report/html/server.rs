@@ -1,5 +1,7 @@
 //! What the servers' own metrics said during a benchmark: a table and the few curves that explain a measurement.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -51,14 +53,15 @@ pub(super) fn read(result: &Value) -> Option<Server> {
         number(count("cpu_ms")),
     );
     if let Some(why) = told.get("first_miss").and_then(Value::as_str) {
-        about.push_str(&format!(" The first miss: {why}."));
+        let _ = write!(about, " The first miss: {why}.");
     }
     if let (Some(from), Some(to)) =
         (told.get("from_s").and_then(Value::as_f64), told.get("to_s").and_then(Value::as_f64))
     {
-        about.push_str(&format!(
+        let _ = write!(
+            about,
             " Counters grew from {from:.1} s to {to:.1} s of the run, so warm-up requests may be among them."
-        ));
+        );
     }
     let derived = list("derived").iter().map(|one| {
         let value =

@@ -115,7 +115,8 @@ fn refused(code: Code, message: &str) -> Option<&'static str> {
 
 pub(in crate::triton) fn of_status(status: &Status) -> Why {
     // Made by the transport, not by a server: tonic's words are then only "transport error".
-    let transport = std::error::Error::source(status).is_some_and(|e| e.is::<tonic::transport::Error>());
+    let transport =
+        std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);
     let text = chain(status);
     if (transport || status.code() == Code::Unknown) && text.to_lowercase().contains("frame with invalid size") {
         return Why::Protocol("something answers there that does not speak gRPC".to_owned());

@@ -183,17 +183,16 @@ impl HttpClient {
 
     async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Why> {
         let connect = |error: &(dyn std::error::Error + 'static)| Why::Connect(chain(error));
-        let sender = match self.open.take().filter(|sender| !sender.is_closed()) {
-            Some(sender) => self.open.insert(sender),
-            None => {
-                let host = self.address.host.trim_matches(['[', ']']);
-                let stream = TcpStream::connect((host, self.address.port)).await.map_err(|error| connect(&error))?;
-                let _ = stream.set_nodelay(true);
-                let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| connect(&error))?;
-                // It ends when the sender and the last body are gone; its errors are those of the calls on it.
-                tokio::spawn(async move { drop(connection.await) });
-                self.open.insert(sender)
-            }
+        let sender = if let Some(sender) = self.open.take().filter(|sender| !sender.is_closed()) {
+            self.open.insert(sender)
+        } else {
+            let host = self.address.host.trim_matches(['[', ']']);
+            let stream = TcpStream::connect((host, self.address.port)).await.map_err(|error| connect(&error))?;
+            let _ = stream.set_nodelay(true);
+            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| connect(&error))?;
+            // It ends when the sender and the last body are gone; its errors are those of the calls on it.
+            tokio::spawn(async move { drop(connection.await) });
+            self.open.insert(sender)
         };
         sender.ready().await.map_err(|error| connect(&error))?;
         let request = Request::builder()

@@ -95,13 +95,11 @@ impl Exposition {
     pub fn parse(text: &str) -> Result<Self, MetricsError> {
         let mut families: Vec<Family> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        let mut place = |families: &mut Vec<Family>, name: &str| match places.get(name) {
-            Some(at) => *at,
-            None => {
+        let mut place = |families: &mut Vec<Family>, name: &str| {
+            *places.entry(name.to_owned()).or_insert_with(|| {
                 families.push(Family { name: name.to_owned(), ..Family::default() });
-                places.insert(name.to_owned(), families.len() - 1);
                 families.len() - 1
-            }
+            })
         };
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
