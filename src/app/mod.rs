@@ -6,6 +6,7 @@ mod manifests;
 mod planning;
 mod project;
 mod run;
+mod selftest;
 mod simulate;
 mod triton;
 
@@ -60,6 +61,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Triton(request) => triton::ask(&global, request),
+        Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

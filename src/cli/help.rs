@@ -107,6 +107,11 @@ pub(super) const TRITON_STATUS: &str = with_codes!(examples![
     "regatta triton status http://localhost:8000 tensorrt_llm && echo ready",
 ]);
 
+pub(super) const SELFTEST: &str = with_codes!(examples![
+    "regatta selftest                          20 seconds, on an otherwise idle machine",
+    "regatta selftest --rates 100,2000 --json",
+]);
+
 pub(super) const REPORT: &str =
     with_codes!(examples!["regatta report", "xdg-open \"$(regatta report 20261120-224301-4711)\""]);
 

@@ -15,7 +15,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     greet(errand, bench, &spec).await?;
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
-        return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
+        return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
     }
     let measured = measure(errand, &spec, "").await?;
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;

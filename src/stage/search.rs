@@ -47,7 +47,7 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done
     let found = loop {
         let history: Vec<Probe> = tried.iter().map(|tried| tried.probe).collect();
         match bounds.next(&history) {
-            Step::Try(rate) => tried.push(attempt(errand, &spec, rate, &history).await?),
+            Step::Try(rate) => tried.push(Box::pin(attempt(errand, &spec, rate, &history)).await?),
             Step::Found(found) => break found,
             Step::NotEvenLow => {
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
