@@ -2,7 +2,7 @@
 //!
 //! All servers are asked at once, and everything that is wrong with any of them is said at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the servers must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// `None`: any, or none at all.
-    pub model: Option<String>,
+    /// Each server must have all of them ready.
+    pub models: Vec<String>,
     /// `Some(true)`: it must stream; `Some(false)`: it must answer at once; `None`: either.
     pub streaming: Option<bool>,
     /// Names and wire types of the tensors that will be sent.
@@ -37,7 +37,7 @@ impl Expected {
             names.iter().map(|(name, datatype)| ((*name).to_owned(), (*datatype).to_owned())).collect()
         };
         Self {
-            model: Some(bench.model.clone()),
+            models: vec![bench.model.clone()],
             // Offline takes what there is: answers at once, or streams.
             streaming: (bench.scenario == Scenario::Server).then_some(true),
             inputs: typed(&[
@@ -66,8 +66,8 @@ struct Problem {
 #[derive(Debug, Default)]
 struct Told {
     server: Option<ServerMetadataResponse>,
-    model: Option<ModelMetadataResponse>,
-    config: Option<ModelConfig>,
+    /// Of the models that are expected.
+    configs: Vec<ModelConfig>,
     problems: Vec<Problem>,
 }
 
@@ -144,18 +144,26 @@ async fn questions(endpoint: &Endpoint, expected: &Expected, told: &mut Told) ->
             hint: Some("wait until all its models are loaded; `regatta triton status` says how far it is".to_owned()),
         });
     }
-    let Some(model) = &expected.model else { return Ok(()) };
+    for model in &expected.models {
+        if let Err(problem) = of_model(&client, model, expected, told).await {
+            told.problems.push(problem);
+        }
+    }
+    Ok(())
+}
+
+async fn of_model(client: &TritonClient, model: &str, expected: &Expected, told: &mut Told) -> Result<(), Problem> {
     if optional(client.is_model_ready(model, "").await)? == Some(false) {
-        return Err(absent(&client, model).await);
+        return Err(absent(client, model).await);
     }
-    told.model = optional(client.model_metadata(model, "").await)?;
-    told.config = optional(client.model_config(model, "").await)?;
-    let mut problems = told.model.as_ref().map_or_else(Vec::new, |metadata| tensors(metadata, expected));
-    problems.extend(told.config.as_ref().and_then(|config| transaction(config, expected)));
-    if let Some(config) = &told.config {
-        problems.extend(missing_inputs(config, expected));
+    if let Some(metadata) = optional(client.model_metadata(model, "").await)? {
+        told.problems.extend(tensors(&metadata, expected));
     }
-    told.problems.extend(problems);
+    if let Some(config) = optional(client.model_config(model, "").await)? {
+        told.problems.extend(transaction(&config, expected));
+        told.problems.extend(missing_inputs(&config, expected));
+        told.configs.push(config);
+    }
     Ok(())
 }
 
@@ -264,29 +272,31 @@ fn transaction(config: &ModelConfig, expected: &Expected) -> Option<Problem> {
     Some(Problem { what: format!("`{}` {what}", config.name), hint: Some(hint.to_owned()) })
 }
 
-/// All servers must serve the same: each that differs from the first says in which fields.
+/// All servers must serve the same: each that differs from the first that has the model says in which fields.
 fn compare(endpoints: &[Endpoint], told: &mut [Told]) {
-    let Some((first, config)) = told.iter().enumerate().find_map(|(at, told)| Some((at, told.config.clone()?))) else {
-        return;
-    };
-    let reference = fields(&config);
-    for other in told.iter_mut().skip(first + 1) {
-        let Some(config) = &other.config else { continue };
-        let mine = fields(config);
-        let names: std::collections::BTreeSet<&String> = reference.keys().chain(mine.keys()).collect();
-        let show = |fields: &BTreeMap<String, String>, name: &String| {
-            fields.get(name).cloned().unwrap_or_else(|| "not set".to_owned())
-        };
-        let differ: Vec<String> = names
-            .into_iter()
-            .filter(|name| reference.get(*name) != mine.get(*name))
-            .map(|name| format!("{name} is {}, there {}", show(&mine, name), show(&reference, name)))
-            .collect();
-        if !differ.is_empty() {
-            other.problems.push(Problem {
-                what: format!("its `{}` is not that of {}: {}", config.name, endpoints[first], differ.join("; ")),
-                hint: Some("servers of one benchmark must be the same; restart the one that differs".to_owned()),
-            });
+    let mut references: BTreeMap<String, (usize, BTreeMap<String, String>)> = BTreeMap::new();
+    for (index, told) in told.iter_mut().enumerate() {
+        for config in &told.configs {
+            let mine = fields(config);
+            let Some((first, reference)) = references.get(&config.name) else {
+                references.insert(config.name.clone(), (index, mine));
+                continue;
+            };
+            let names: BTreeSet<&String> = reference.keys().chain(mine.keys()).collect();
+            let show = |fields: &BTreeMap<String, String>, name: &String| {
+                fields.get(name).cloned().unwrap_or_else(|| "not set".to_owned())
+            };
+            let differ: Vec<String> = names
+                .into_iter()
+                .filter(|name| reference.get(*name) != mine.get(*name))
+                .map(|name| format!("{name} is {}, there {}", show(&mine, name), show(reference, name)))
+                .collect();
+            if !differ.is_empty() {
+                told.problems.push(Problem {
+                    what: format!("its `{}` is not that of {}: {}", config.name, endpoints[*first], differ.join("; ")),
+                    hint: Some("servers of one benchmark must be the same; restart the one that differs".to_owned()),
+                });
+            }
         }
     }
 }
@@ -323,7 +333,7 @@ fn notices(endpoints: &[Endpoint], told: &[Told]) -> Vec<String> {
             continue;
         };
         let mut line = format!("{endpoint} is {} {}", server.name, server.version);
-        if let Some(config) = &told.config {
+        for config in &told.configs {
             let kind = if config.backend.is_empty() { &config.platform } else { &config.backend };
             let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
             let word = if decoupled { "decoupled" } else { "not decoupled" };
