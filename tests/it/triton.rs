@@ -388,7 +388,17 @@ async fn what_listens_on_a_port_is_told() {
     let Endpoint { host, grpc, http, metrics } = server.endpoint.clone();
     assert_eq!(probe(&host, grpc).await, Listens::Grpc);
     assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
-    assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);
+    // Its metrics port opens last, a little after it is ready.
+    let metrics_port = async {
+        loop {
+            match probe(&host, metrics.unwrap()).await {
+                Listens::Nothing => tokio::task::yield_now().await,
+                other => return other,
+            }
+        }
+    };
+    let heard = tokio::time::timeout(Duration::from_mins(1), metrics_port).await;
+    assert_eq!(heard.expect("the metrics port"), Listens::Metrics);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert_eq!(probe(&host, free).await, Listens::Nothing);
     // gRPC spoken to the HTTP port is an error, not a wait.
