@@ -10,12 +10,9 @@ const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
 
-/// Writes them, and `server-metrics.jsonl` where there are any, into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
+/// Writes them into `dir`, which exists: the servers' metrics where there are any, the result last. Requests are one JSON
+/// object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
-    put(&dir.join(RESULT), |out| {
-        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
-        out.write_all(b"\n")
-    })?;
     put(&dir.join(REQUESTS), |out| {
         for record in &measured.requests {
             serde_json::to_writer(&mut *out, record)?;
@@ -23,8 +20,13 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
-    let Some(scrape) = &measured.scrape else { return Ok(()) };
-    put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))
+    if let Some(scrape) = &measured.scrape {
+        put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
+    }
+    put(&dir.join(RESULT), |out| {
+        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
+        out.write_all(b"\n")
+    })
 }
 
 fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), HarnessError> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "",
     "run",
     "plan",
@@ -31,6 +31,7 @@ const COMMANDS: [&str; 25] = [
     "triton unload",
     "triton log",
     "triton trace",
+    "selftest",
     "completions",
 ];
 
