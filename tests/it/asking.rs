@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::real::RealTriton;
-use crate::triton::repository;
+use crate::triton::{all_up, repository};
 use crate::world::World;
 
 /// A command of the chapter and what it says that is printed: stdout, then stderr.
@@ -73,8 +73,8 @@ fn fits(pattern: &str, line: &str) -> bool {
 #[tokio::test]
 async fn the_chapter_on_asking_a_server_is_true() {
     let folder = repository(&["echo", "counter"]);
-    let server =
-        RealTriton::ready(&folder.path().join("models"), &["--model-control-mode=explicit", "--load-model=*"]).await;
+    let words = ["--model-control-mode=explicit", "--load-model=*"];
+    let server = all_up(RealTriton::ready(&folder.path().join("models"), &words).await).await;
     let ports = [server.endpoint.http.unwrap(), server.endpoint.grpc, server.endpoint.metrics.unwrap()];
     let port = |text: &str| {
         let mut text = text.to_owned();

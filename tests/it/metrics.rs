@@ -9,7 +9,7 @@ use regatta::triton::{
 use serde_json::Value;
 
 use crate::real::{self, RealTriton};
-use crate::triton::repository;
+use crate::triton::{all_up, repository};
 use crate::world::World;
 
 fn address(server: &RealTriton) -> HttpAddress {
@@ -21,16 +21,6 @@ fn count(n: i32, pause_ms: i32) -> InferRequest {
     InferRequest::new("counter", "1").input(number("n", n)).input(number("pause_ms", pause_ms))
 }
 
-/// Triton opens its metrics port last: a little after it is ready.
-async fn up(client: &mut HttpClient) {
-    let up = async {
-        while client.text("/metrics").await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), up).await.expect("/metrics");
-}
-
 async fn value(client: &mut HttpClient, key: &str) -> f64 {
     let told = Exposition::parse(&client.text("/metrics").await.unwrap()).unwrap();
     let found = told.samples().find(|(_, sample)| sample.key() == key);
@@ -40,10 +30,9 @@ async fn value(client: &mut HttpClient, key: &str) -> f64 {
 #[tokio::test]
 async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
     let folder = repository(&["counter"]);
-    let server = RealTriton::ready(&folder.path().join("models"), &[]).await;
+    let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
     let client = TritonClient::connect(&server.endpoint).await.unwrap();
     let mut metrics = HttpClient::new(address(&server));
-    up(&mut metrics).await;
     let told = Exposition::parse(&metrics.text("/metrics").await.unwrap()).unwrap();
     let success = told.families.iter().find(|family| family.name == "nv_inference_request_success").unwrap();
     assert!(success.kind == Kind::Counter && success.help.contains("successful"));
@@ -76,8 +65,7 @@ async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
 #[tokio::test]
 async fn polling_goes_on_when_a_server_does_not_answer() {
     let folder = repository(&["counter"]);
-    let server = RealTriton::ready(&folder.path().join("models"), &[]).await;
-    up(&mut HttpClient::new(address(&server))).await;
+    let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let servers = vec![address(&server), HttpAddress { host: "127.0.0.1".to_owned(), port: nobody }];
     let scraper = Scraper::start(servers, Duration::from_millis(20)).unwrap();

@@ -42,6 +42,18 @@ fn models(folder: &TempDir) -> PathBuf {
     folder.path().join("models")
 }
 
+/// Triton opens its HTTP port a little after it is ready over gRPC, and its metrics port last.
+pub async fn all_up(server: RealTriton) -> RealTriton {
+    let (host, port) = (&server.endpoint.host, server.endpoint.metrics.unwrap());
+    let up = async {
+        while probe(host, port).await != Listens::Metrics {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), up).await.expect("its metrics port");
+    server
+}
+
 fn http(server: &RealTriton) -> HttpClient {
     HttpClient::new(HttpAddress { host: server.endpoint.host.clone(), port: server.endpoint.http.unwrap() })
 }
@@ -344,7 +356,7 @@ async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
 #[tokio::test]
 async fn a_real_server_over_http() {
     let folder = repository(&["echo", "counter"]);
-    let server = RealTriton::ready(&models(&folder), &[]).await;
+    let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
     let mut client = http(&server);
     assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
     assert!(client.is_model_ready("echo", "1").await.unwrap() && !client.is_model_ready("nobody", "").await.unwrap());
@@ -384,21 +396,11 @@ async fn a_real_server_over_http() {
 #[tokio::test]
 async fn what_listens_on_a_port_is_told() {
     let folder = repository(&["echo"]);
-    let server = RealTriton::ready(&models(&folder), &[]).await;
+    let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
     let Endpoint { host, grpc, http, metrics } = server.endpoint.clone();
     assert_eq!(probe(&host, grpc).await, Listens::Grpc);
     assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
-    // Its metrics port opens last, a little after it is ready.
-    let metrics_port = async {
-        loop {
-            match probe(&host, metrics.unwrap()).await {
-                Listens::Nothing => tokio::task::yield_now().await,
-                other => return other,
-            }
-        }
-    };
-    let heard = tokio::time::timeout(Duration::from_mins(1), metrics_port).await;
-    assert_eq!(heard.expect("the metrics port"), Listens::Metrics);
+    assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert_eq!(probe(&host, free).await, Listens::Nothing);
     // gRPC spoken to the HTTP port is an error, not a wait.
