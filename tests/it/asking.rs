@@ -35,17 +35,16 @@ fn chapter() -> Vec<Shown> {
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut any) = (Vec::new(), String::new(), None, false);
     for c in command.chars() {
-        match (c, quote) {
-            (c, Some(q)) if c == q => quote = None,
-            (c, Some(_)) => word.push(c),
-            ('\'' | '"', None) => (quote, any) = (Some(c), true),
-            (' ', None) => {
+        match quote {
+            Some(q) if c == q => quote = None,
+            None if matches!(c, '\'' | '"') => (quote, any) = (Some(c), true),
+            None if c == ' ' => {
                 if any || !word.is_empty() {
                     words.push(std::mem::take(&mut word));
                 }
                 any = false;
             }
-            (c, None) => word.push(c),
+            _ => word.push(c),
         }
     }
     words.push(word);
