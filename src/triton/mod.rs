@@ -4,6 +4,7 @@
 mod client;
 mod engine;
 mod http;
+pub mod launch;
 mod metrics;
 pub mod pbtxt;
 pub mod proto;

@@ -14,6 +14,7 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod launch;
 mod lifecycle;
 mod manual;
 mod metrics;
