@@ -35,9 +35,9 @@
 //! | `app` | the only place that knows every room | all |
 //!
 //! Doors of their own: `manifest::model`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
-//! `report::export`, `report::graph`, `report::html`, `report::import`, `report::launch`, `report::tables`,
-//! `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their room in front, so
-//! that a reader knows where a word comes from.
+//! `report::export`, `report::graph`, `report::html`, `report::import`, `report::launch`, `report::server`,
+//! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their
+//! room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;

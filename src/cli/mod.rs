@@ -11,6 +11,7 @@ mod help;
 mod parse;
 mod request;
 mod setting;
+mod triton;
 
 pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
@@ -19,3 +20,4 @@ pub use request::{
     PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
+pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

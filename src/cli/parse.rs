@@ -15,6 +15,7 @@ use super::request::{
     PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
+use super::triton;
 
 /// There is nothing to do: help was asked for, or the words make no sense.
 #[derive(Debug)]
@@ -174,6 +175,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
+        Command::Triton(args) => Job::Triton(triton::meaning(args)?),
         Command::Report(args) => Job::Report(Report { run: args.run, compat: args.compat, json: args.json }),
         Command::Compare(args) => Job::Compare(Compare {
             results: args.results,

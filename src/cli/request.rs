@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::setting::Setting;
+use super::triton::Triton;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +67,7 @@ pub enum Job {
     },
     Gc(Gc),
     Simulate(Simulate),
+    Triton(Triton),
     Selftest(Selftest),
     Report(Report),
     Compare(Compare),

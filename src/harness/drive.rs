@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 use super::flight::Live;
 use super::result::Measured;
+use super::summary::Start;
 use super::worker::{Job, Share};
 use super::{HarnessError, Spec, plan, summary};
 use crate::event::Stop;
@@ -93,7 +94,7 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
         () = obey => unreachable!("obedience has no end"),
     };
     progress(look(&lives, scheduled));
-    Ok(summary::summarise(&spec, &schedule, shares, started))
+    Ok(summary::summarise(&spec, &schedule, shares, &Start { wall: started, zero: clock.instant(t0) }))
 }
 
 /// As many as there are cores, but every worker with equally many connections, so that servers get equal load.

@@ -18,6 +18,7 @@ pub mod launch;
 mod paint;
 #[cfg(test)]
 mod sample;
+pub mod server;
 mod story;
 mod summary;
 pub mod tables;
@@ -27,6 +28,7 @@ pub use compat::{Told, Tool, compat};
 pub use decisions::{Choice, Decision};
 pub use launch::{Launch, Starts};
 pub use paint::{Paint, duration};
+pub use server::{MetricTold, ModelFacts, ModelTold, ServerTold, TensorFacts};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};
 pub use summary::{Places, summary};
 pub use tables::{Listed, Shown};

@@ -9,6 +9,7 @@ mod errand;
 mod git;
 mod repository;
 mod request;
+mod scrape;
 mod search;
 mod serve;
 mod shell;
@@ -54,9 +55,9 @@ impl Stages {
 /// writes: then what older programs wrote is made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
-        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Bench => {
-            Some(1)
-        }
+        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository => Some(1),
+        // 2: with what the servers' own metrics said.
+        ActionKind::Bench => Some(2),
         ActionKind::Shell | ActionKind::Serve => None,
     }
 }

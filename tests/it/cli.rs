@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 30] = [
     "",
     "run",
     "plan",
@@ -25,6 +25,16 @@ const COMMANDS: [&str; 20] = [
     "gc",
     "clean",
     "sim serve",
+    "triton status",
+    "triton models",
+    "triton infer",
+    "triton metrics",
+    "triton config",
+    "triton statistics",
+    "triton load",
+    "triton unload",
+    "triton log",
+    "triton trace",
     "selftest",
     "completions",
 ];

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+mod asking;
+mod attach;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
@@ -17,6 +19,7 @@ mod language;
 mod launch;
 mod lifecycle;
 mod manual;
+mod metrics;
 mod processes;
 mod real;
 mod report;
