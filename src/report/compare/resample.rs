@@ -13,9 +13,9 @@ use crate::report::compat::{Rule, Spread};
 
 const SEED: u64 = 0x5eed_ab1e;
 /// Values drawn in all, so that large runs do not take minutes.
-const DRAWS: usize = 20_000_000;
+const DRAWS: usize = 10_000_000;
 const FEWEST_ROUNDS: usize = 200;
-const MOST_ROUNDS: usize = 2_000;
+const MOST_ROUNDS: usize = 1_000;
 /// Below this an interval says nothing.
 const FEWEST_REQUESTS: usize = 20;
 

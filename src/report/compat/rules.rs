@@ -289,7 +289,7 @@ impl Tool {
                 e2e: Some(LAST_TEXT),
                 rate: Some(Rate::Span { failed_too: false, from: Zero::Issue, until: LAST_TEXT }),
                 counted: Counted::Client,
-                note: "output tokens are counted again by the client's tokenizer",
+                note: "output tokens are counted again by the client's tokenizer; its own file divides requests by the whole phase, a little longer than first request to last response",
                 ..PLAIN
             },
             Self::GenAiPerf => Rules {
@@ -333,7 +333,7 @@ impl Tool {
                 tpot: Some(PerRequest::Whole(LAST_TEXT)),
                 itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
                 rule: Rule::Ceiling,
-                note: "TPOT has the TTFT inside; its ITL is what others call TPOT",
+                note: "TPOT has the TTFT inside, and its own file weighs it by tokens; its ITL is what others call TPOT",
                 ..PLAIN
             },
             Self::InferencePerf => Rules {

@@ -85,6 +85,15 @@ pub fn text(entry: &Entry, paint: Paint) -> String {
             })
             .collect();
         out.push_str(&table(paint, "  ", &rows));
+        out.push('\n');
+        let notes = others.iter().filter(|other| !other.tool.surprise().is_empty());
+        let rows: Vec<_> = notes
+            .map(|other| {
+                let who = (Tone::Name, other.tool.name().to_owned());
+                vec![who, (Tone::Quiet, other.tool.surprise().to_owned())]
+            })
+            .collect();
+        out.push_str(&table(paint, "  ", &rows));
     }
     out
 }
