@@ -2,16 +2,20 @@
 //!
 //! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
+mod document;
+mod lex;
+mod schema;
+mod tree;
+
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use miette::Diagnostic as _;
 use prost::Message as _;
+use prost_reflect::DynamicMessage;
 use prost_reflect::text_format::FormatOptions;
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
-use super::proto::DESCRIPTORS;
 use super::proto::inference::ModelConfig;
+
+pub use document::{Document, Step};
 
 /// What is wrong in a config.pbtxt, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,27 +70,13 @@ pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
 
 /// Reads a config.pbtxt as a server does: a `${…}` inside quotes is a legal text, outside it stops the parser.
 pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
-    let (spelled, inserted) = with_colons(text);
-    let dynamic = DynamicMessage::parse_text_format(schema().clone(), &spelled).map_err(|error| {
-        let place = |offset: usize| offset - inserted.partition_point(|colon| *colon < offset);
-        let bytes = error
-            .labels()
-            .and_then(|mut labels| labels.next())
-            .map_or(text.len()..text.len(), |label| place(label.offset())..place(label.offset() + label.len()));
-        let found = text.get(bytes.clone()).unwrap_or_default();
-        let hint = if found.starts_with('$') {
-            Some("a placeholder outside quotes must be filled".to_owned())
-        } else {
-            error.help().map(|help| help.to_string())
-        };
-        PbtxtError::new(text, bytes, error.to_string(), hint)
-    })?;
-    dynamic.transcode_to().map_err(|error| PbtxtError::new(text, 0..0, error.to_string(), None))
+    let (config, wrong) = Document::parse(text)?.config();
+    wrong.into_iter().next().map_or(Ok(config), Err)
 }
 
 /// Writes a config.pbtxt. The same config gives the same bytes.
 pub fn write(config: &ModelConfig) -> String {
-    let mut dynamic = DynamicMessage::new(schema().clone());
+    let mut dynamic = DynamicMessage::new(schema::model_config().clone());
     // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
     dynamic.merge(config.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
     let options = FormatOptions::new().pretty(true).print_message_fields_in_index_order(true);
@@ -130,63 +120,10 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// The format lets the colon before a list of messages be left out, and everybody does: `input [ { … } ]`. The parser
-/// wants it. Returns the text with colons and where they were put, in bytes of the new text.
-fn with_colons(text: &str) -> (String, Vec<usize>) {
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut inserted = Vec::new();
-    let mut after_name = false;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '#' => {
-                out.push(c);
-                while let Some(c) = chars.next_if(|c| *c != '\n') {
-                    out.push(c);
-                }
-                continue;
-            }
-            '"' | '\'' => {
-                out.push(c);
-                while let Some(inner) = chars.next() {
-                    out.push(inner);
-                    if inner == c {
-                        break;
-                    }
-                    if inner == '\\' {
-                        out.extend(chars.next());
-                    }
-                }
-                after_name = false;
-                continue;
-            }
-            '[' if after_name => {
-                inserted.push(out.len());
-                out.push(':');
-                after_name = false;
-            }
-            c if c.is_whitespace() => {}
-            c => after_name = c.is_ascii_alphanumeric() || c == '_',
-        }
-        out.push(c);
-    }
-    (out, inserted)
-}
-
 /// `\ooo` of an ASCII character.
 fn octal(c: char) -> [char; 4] {
     let digit = |shift: u32| char::from(b'0' + ((c as u32 >> shift) & 7) as u8);
     ['\\', digit(6), digit(3), digit(0)]
-}
-
-fn schema() -> &'static MessageDescriptor {
-    static SCHEMA: OnceLock<MessageDescriptor> = OnceLock::new();
-    SCHEMA.get_or_init(|| {
-        DescriptorPool::decode(DESCRIPTORS)
-            .ok()
-            .and_then(|pool| pool.get_message_by_name("inference.ModelConfig"))
-            .expect("the build embeds the descriptors of proto/")
-    })
 }
 
 #[cfg(test)]
@@ -238,8 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn an_end_too_early_is_pointed_at_the_end() {
+    fn an_end_too_early_is_pointed_at_what_was_left_open() {
         let text = "input [ { name: \"x\"";
+        assert_eq!(&text[read(text).unwrap_err().bytes], "{");
+        let text = "name:";
         assert_eq!(read(text).unwrap_err().bytes, text.len()..text.len());
     }
 
