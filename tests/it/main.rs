@@ -17,6 +17,7 @@ mod manual;
 mod processes;
 mod real;
 mod report;
+mod repository;
 mod review;
 mod scripted;
 mod services;

@@ -85,6 +85,29 @@ pub fn write(config: &ModelConfig) -> String {
     text
 }
 
+/// What a byte of a text is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Bare,
+    Quotes,
+    Comment,
+}
+
+/// Where a byte stands. Behind a mistake in the text everything counts as bare.
+pub fn place_in(text: &str, byte: usize) -> Place {
+    let mut lexer = lex::Lexer::new(text);
+    loop {
+        match lexer.next() {
+            Ok((lex::Word::Text(_), at)) if at.contains(&byte) => return Place::Quotes,
+            Ok((lex::Word::End, _)) => return Place::Comment,
+            Ok((_, at)) if at.start > byte => return Place::Comment,
+            Ok((_, at)) if at.contains(&byte) => return Place::Bare,
+            Ok(_) => {}
+            Err(_) => return Place::Bare,
+        }
+    }
+}
+
 /// Every `${name}` in the text, in order.
 pub fn unfilled(text: &str) -> Vec<Unfilled> {
     let mut found = Vec::new();

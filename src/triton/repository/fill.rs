@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::flags::{FLAGS, Meaning, meaning};
+use super::limits::limits;
 use super::parameters::{PARAMETERS, find};
 use super::{Problem, RepositoryError, RepositorySpec, TEMPLATES};
 use crate::triton::EngineConfig;
@@ -46,7 +47,8 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
     for (name, value) in given {
         values.insert(name, Some(value));
     }
-    check_against_engine(&values, engine, &mut problems);
+    let value = |name: &str| values.get(name).and_then(Clone::clone);
+    problems.extend(limits(&value, engine).into_iter().map(|limit| problem(limit.message, limit.hint)));
     if problems.is_empty() {
         let notes = notes(spec, &values);
         Ok(Filled { values, notes })
@@ -102,7 +104,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
     }
     let names: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
     for (name, value) in &spec.parameters {
-        match find(name) {
+        match find(name).filter(|_| name != "engine_dir") {
             Some(parameter) => said.push((parameter.name, format!("parameter `{name}`"), value.clone())),
             None if name == "engine_dir" => {
                 problems.push(problem("parameter `engine_dir` is `engine` of the stage".to_owned(), None));
@@ -150,49 +152,6 @@ fn gpu_groups(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<P
     let groups = (0..here / ranks)
         .map(|copy| (copy * ranks..(copy + 1) * ranks).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(","));
     Some((groups.collect::<Vec<_>>().join(";"), here / ranks))
-}
-
-fn check_against_engine(
-    values: &BTreeMap<&'static str, Option<String>>,
-    engine: &EngineConfig,
-    problems: &mut Vec<Problem>,
-) {
-    let number = |name: &str| values.get(name).and_then(Option::as_ref).and_then(|text| text.parse::<u64>().ok());
-    let is_on = |name: &str| values.get(name).and_then(Option::as_deref) == Some("true");
-    let build = &engine.build_config;
-    for (name, limit, flag) in [
-        ("triton_max_batch_size", build.max_batch_size, "max_batch_size"),
-        ("max_batch_size", build.max_batch_size, "max_batch_size"),
-        ("max_num_tokens", build.max_num_tokens, "max_num_tokens"),
-        ("max_beam_width", build.max_beam_width, "max_beam_width"),
-    ] {
-        if let Some(value) = number(name).filter(|value| *value > u64::from(limit)) {
-            problems.push(problem(
-                format!("`{name}` is {value}, and the engine was built with {flag} {limit}"),
-                Some(format!("lower it, or build the engine with a larger {flag}")),
-            ));
-        }
-    }
-    let block = u64::from(engine.tokens_per_block());
-    let least = number("max_beam_width").unwrap_or(1) * u64::from(engine.max_seq_len()).div_ceil(block) * block;
-    if let Some(tokens) = number("max_tokens_in_paged_kv_cache").filter(|tokens| *tokens < least) {
-        problems.push(problem(
-            format!(
-                "`max_tokens_in_paged_kv_cache` is {tokens}, too small for one sequence of the engine ({least} tokens)"
-            ),
-            None,
-        ));
-    }
-    if build.plugin_config.use_paged_context_fmha == Some(false) {
-        for name in ["enable_chunked_context", "enable_kv_cache_reuse"] {
-            if is_on(name) {
-                problems.push(problem(
-                    format!("`{name}` needs an engine built with use_paged_context_fmha"),
-                    Some("build it with `use_paged_context_fmha: enable`".to_owned()),
-                ));
-            }
-        }
-    }
 }
 
 fn notes(spec: &RepositorySpec, values: &BTreeMap<&'static str, Option<String>>) -> Vec<String> {

@@ -4,9 +4,13 @@
 //! before the first byte is written: names, values, and values against the engine's own `config.json`. The programs of
 //! the Python models (`1/model.py`) are not written: they belong to TensorRT-LLM's backend. Same input, same bytes.
 
+mod check;
 mod fill;
 mod flags;
+mod limits;
 mod parameters;
+mod substitute;
+mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +19,11 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
+
+pub use check::{Checked, check};
+pub use parameters::{Kind, PARAMETERS, Parameter};
+pub use substitute::{pairs, substitute};
+pub use tree::{FilledModel, TreeError, Values, fill_tree};
 
 /// The five models of TensorRT-LLM's Triton backend, and their templates.
 const TEMPLATES: [(&str, &str); 5] = [
