@@ -20,7 +20,7 @@ struct Edit {
     name: String,
     of: String,
     #[serde(default)]
-    replace: BTreeMap<String, String>,
+    replace: indexmap::IndexMap<String, String>,
     #[serde(default)]
     append: String,
     text: Option<String>,
@@ -72,7 +72,13 @@ fn reason(log: &str, name: &str, repository: &Path) -> String {
         line.starts_with('E')
             && (line.contains(&quoted) || line.contains(&format!(" {name}, ")) || line.contains(&format!(" {name} ")))
     };
-    let line = log.lines().find(about).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    let at = lines.iter().position(|line| about(&line)).unwrap_or_default();
+    let parser = lines.get(at.wrapping_sub(1)).and_then(|line| line.split_once("inference.ModelConfig: "));
+    if let Some((_, said)) = parser.filter(|_| lines[at].contains("failed to read text proto")) {
+        return said.to_owned();
+    }
+    let line = lines[at];
     let said = line.split_once("] \"").map_or(line, |(_, said)| said.trim_end_matches('"'));
     let said = said
         .split_once("Poll failed for model directory ")
@@ -106,14 +112,14 @@ async fn what_the_real_server_refuses_is_refused_here_and_the_rest_has_its_reaso
             }
         }
     }
-    let server = RealTriton::ready(&tried, &["--exit-on-error=false"]).await;
+    let server = RealTriton::ready(&tried, &["--exit-on-error=false", "--strict-readiness=false"]).await;
     let mut client = TritonClient::connect(&server.endpoint).await.expect("a client");
     let index: BTreeMap<String, (String, String)> = client
         .repository_index()
         .await
         .expect("an index")
         .into_iter()
-        .map(|model| (model.name, (model.state, model.reason)))
+        .map(|(name, state, reason)| (name, (state, reason)))
         .collect();
     let log = server.said();
     drop(server);
