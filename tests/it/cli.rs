@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 18] = [
     "",
     "run",
     "plan",
@@ -21,6 +21,9 @@ const COMMANDS: [&str; 15] = [
     "gc",
     "clean",
     "sim serve",
+    "repository check",
+    "repository fill",
+    "repository parameters",
     "completions",
 ];
 

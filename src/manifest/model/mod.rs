@@ -16,7 +16,7 @@ pub use bench::{Arrivals, Bench, Length, Limits, Promise, Scenario, Stop as Benc
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
 pub use stage::{InputPaths, Retry, Stage};
-pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};
+pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

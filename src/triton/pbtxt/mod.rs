@@ -1,4 +1,4 @@
-//! Reads and writes config.pbtxt: protobuf's text format of [`ModelConfig`].
+//! Reads and edits config.pbtxt: protobuf's text format of [`ModelConfig`].
 //!
 //! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
@@ -8,10 +8,6 @@ mod schema;
 mod tree;
 
 use std::ops::Range;
-
-use prost::Message as _;
-use prost_reflect::DynamicMessage;
-use prost_reflect::text_format::FormatOptions;
 
 use super::proto::inference::ModelConfig;
 
@@ -72,17 +68,6 @@ pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
 pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
     let (config, wrong) = Document::parse(text)?.config();
     wrong.into_iter().next().map_or(Ok(config), Err)
-}
-
-/// Writes a config.pbtxt. The same config gives the same bytes.
-pub fn write(config: &ModelConfig) -> String {
-    let mut dynamic = DynamicMessage::new(schema::model_config().clone());
-    // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
-    dynamic.merge(config.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
-    let options = FormatOptions::new().pretty(true).print_message_fields_in_index_order(true);
-    let mut text = dynamic.to_text_format_with_options(&options);
-    text.push('\n');
-    text
 }
 
 /// What a byte of a text is part of.
@@ -217,17 +202,6 @@ mod tests {
             if let Err(error) = read(&text) {
                 let _ = error.excerpt(&text);
             }
-        }
-
-        #[test]
-        fn what_is_written_is_read_back(name in "[a-z]{1,8}", size in 0i32..4096, values in prop::collection::btree_map("[a-z]{1,6}", "\\PC{0,12}", 0..5)) {
-            let config = ModelConfig {
-                name,
-                max_batch_size: size,
-                parameters: values.into_iter().map(|(k, v)| (k, ModelParameter { string_value: v })).collect(),
-                ..ModelConfig::default()
-            };
-            prop_assert_eq!(read_as_server(&write(&config)).unwrap(), config);
         }
     }
 }

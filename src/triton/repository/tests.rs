@@ -29,6 +29,8 @@ fn spec(engine: &TempDir) -> RepositorySpec {
         gpus: None,
         streaming: true,
         tokenizer: None,
+        layout: Layout::Five,
+        files: None,
         models: TEMPLATES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         runtime_flags: IndexMap::new(),
         parameters: IndexMap::new(),
@@ -61,7 +63,7 @@ fn all_five_models_are_written_for_each_server() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
     let written = write(&RepositorySpec { triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
     assert_eq!(written.repositories.len(), 2);
-    assert_eq!(written.notes.len(), 1);
+    assert_eq!(written.notes.len(), 2, "a tokenizer and the programs are missing");
     for server in 0..2 {
         for (model, _) in TEMPLATES {
             assert_eq!(config(&out, server, model).name, model);

@@ -1,5 +1,8 @@
 //! Model repositories: what `regatta repository` says of them, beside what the real server does with them.
 
+mod checking;
+mod filling;
+mod generated;
 mod mutated;
 
 use std::fs;
