@@ -101,7 +101,7 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
         let fate = match key {
             "gpt_model_type" => "the backend fails to load with it".to_owned(),
             _ if known.unset.is_empty() => "the backend cannot use it".to_owned(),
-            _ => format!("the backend takes its default ({}) with a warning nobody reads", known.unset),
+            _ => format!("the backend takes its default ({}) and says so in its log only", known.unset),
         };
         let hint = match known.kind.words() {
             [] => Some(format!("it is {}", known.kind)),
@@ -161,7 +161,8 @@ fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
     for limit in limits(&value, engine) {
         let key = find(limit.name).map_or("", |known| known.key);
         let way = if key.is_empty() { vec![Step::Name("max_batch_size")] } else { parameter(key).to_vec() };
-        look.error(&way, limit.message, limit.hint);
+        // The template's name for it is nobody's business here.
+        look.error(&way, limit.message.replace("triton_max_batch_size", "max_batch_size"), limit.hint);
     }
     for (index, output) in config.output.iter().enumerate() {
         let built = engine.build_config.rest.get(match output.name.as_str() {
