@@ -278,9 +278,9 @@ fn full(seen: &Seen) -> Vec<i64> {
     batch.into_iter().chain(seen.dims.iter().copied()).collect()
 }
 
-/// As the server compares: with its batch, or with the batch left out where only one of them has one.
+/// As the server compares: -1 fits any length; where only one of them has batches, the rest must be the very same.
 fn same_shape(a: &Seen, b: &Seen) -> bool {
-    let fits =
-        |a: &[i64], b: &[i64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || *a == -1 || *b == -1);
-    fits(&full(a), &full(b)) || a.has_batches != b.has_batches && fits(&a.dims, &b.dims)
+    let (x, y) = (full(a), full(b));
+    let fits = x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| x == y || *x == -1 || *y == -1);
+    fits || a.has_batches != b.has_batches && a.dims == b.dims
 }
