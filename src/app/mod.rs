@@ -7,6 +7,7 @@ mod planning;
 mod project;
 mod repository;
 mod run;
+mod selftest;
 mod simulate;
 
 use std::io::{Write as _, stdin, stdout};
@@ -60,6 +61,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

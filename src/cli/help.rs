@@ -100,6 +100,11 @@ pub(super) const REPOSITORY: &str = with_codes!(examples![
     "regatta repository parameters",
 ]);
 
+pub(super) const SELFTEST: &str = with_codes!(examples![
+    "regatta selftest                          20 seconds, on an otherwise idle machine",
+    "regatta selftest --rates 100,2000 --json",
+]);
+
 pub(super) const REPORT: &str =
     with_codes!(examples!["regatta report", "xdg-open \"$(regatta report 20261120-224301-4711)\""]);
 

@@ -15,7 +15,7 @@ use super::args::{
 use super::exit::Exit;
 use super::request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Repository, RepositoryFill, Request, Run, SchemaOf, Select, Show, Simulate, Status,
+    Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
 
@@ -177,6 +177,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
         },
         Command::Repository(args) => Job::Repository(repository(args.command)?),
         Command::Report(args) => Job::Report(Report { run: args.run }),
+        Command::Selftest(args) => {
+            Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+        }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
     })

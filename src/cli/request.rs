@@ -67,6 +67,7 @@ pub enum Job {
     Gc(Gc),
     Simulate(Simulate),
     Repository(Repository),
+    Selftest(Selftest),
     Report(Report),
     Completions(Shell),
     /// The hidden watcher over one run; its folder.
@@ -203,6 +204,16 @@ pub struct RepositoryFill {
     /// `key:value,key:value`.
     pub substitutions: Option<String>,
     pub allow_unfilled: bool,
+}
+
+/// The load generator against known servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selftest {
+    /// Requests per second.
+    pub rates: Vec<f64>,
+    /// Of arrivals at each.
+    pub seconds: u64,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -20,6 +20,7 @@ mod report;
 mod repository;
 mod review;
 mod scripted;
+mod search;
 mod services;
 mod simulator;
 mod stages;
