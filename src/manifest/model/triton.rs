@@ -97,7 +97,7 @@ pub struct Repository {
     #[schemars(range(min = 1))]
     pub triton_num_servers: u32,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
     /// Copies of the engine in one server, in the harness layout. Not given: as many as its GPUs allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +132,14 @@ pub enum RepositoryLayout {
     Five,
     /// One `tensorrt_llm` for each copy of the engine, called `model-<rank>`.
     Harness,
+}
+
+impl RepositoryLayout {
+    /// Serde asks by reference.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_five(&self) -> bool {
+        *self == Self::Five
+    }
 }
 
 fn five() -> Vec<String> {

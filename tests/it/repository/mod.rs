@@ -4,6 +4,7 @@ mod checking;
 mod filling;
 mod generated;
 mod mutated;
+mod stage;
 
 use std::fs;
 use std::path::{Path, PathBuf};

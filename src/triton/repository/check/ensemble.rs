@@ -226,14 +226,12 @@ fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
     let has_batches = config.max_batch_size > 0;
     let model = "the ensemble";
     let mut first: BTreeMap<&str, Seen> = BTreeMap::new();
-    for input in &config.input {
-        let seen = Seen { model: model.to_owned(), data_type: input.data_type, dims: input.dims.clone(), has_batches };
-        first.insert(&input.name, seen);
-    }
-    for output in &config.output {
-        let seen =
-            Seen { model: model.to_owned(), data_type: output.data_type, dims: output.dims.clone(), has_batches };
-        first.insert(&output.name, seen);
+    // Of the ensemble's own tensors the server compares what they are reshaped to; of a member's, the dims.
+    let inputs = config.input.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
+    let outputs = config.output.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
+    for (name, data_type, dims, reshape) in inputs.chain(outputs) {
+        let dims = reshape.map_or(dims, |reshape| &reshape.shape).clone();
+        first.insert(name, Seen { model: model.to_owned(), data_type, dims, has_batches });
     }
     for (index, step) in ensembling.step.iter().enumerate() {
         let Some(member) = models.iter().find(|model| model.name == step.model_name) else { continue };
@@ -278,9 +276,9 @@ fn full(seen: &Seen) -> Vec<i64> {
     batch.into_iter().chain(seen.dims.iter().copied()).collect()
 }
 
-/// As the server compares: -1 fits any length; where only one of them has batches, the rest must be the very same.
+/// As the server compares: -1 fits any length; where only one of them has batches, they may be left out.
 fn same_shape(a: &Seen, b: &Seen) -> bool {
-    let (x, y) = (full(a), full(b));
-    let fits = x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| x == y || *x == -1 || *y == -1);
-    fits || a.has_batches != b.has_batches && a.dims == b.dims
+    let fits =
+        |a: &[i64], b: &[i64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || *a == -1 || *b == -1);
+    fits(&full(a), &full(b)) || a.has_batches != b.has_batches && fits(&a.dims, &b.dims)
 }
