@@ -7,7 +7,7 @@ use std::fs;
 use super::project::colored;
 use super::{Trouble, say, say_error};
 use crate::cli::{Exit, Global, Repository, RepositoryFill};
-use crate::diag::{Diagnostic, Diagnostics, Severity};
+use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
 pub(super) fn perform(global: &Global, request: &Repository) -> Result<Exit, Trouble> {
@@ -16,7 +16,7 @@ pub(super) fn perform(global: &Global, request: &Repository) -> Result<Exit, Tro
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
-                say(&format!("{:#}\n", told(&checked.models.len(), &checked.found)));
+                say(&format!("{:#}\n", told(checked.models.len(), &checked.found)));
             } else {
                 say_error(&checked.found.render(colored(global.color.choice())));
                 let warnings = checked.found.len() - errors;
@@ -37,7 +37,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn told(models: &usize, found: &Diagnostics) -> serde_json::Value {
+fn told(models: usize, found: &Diagnostics) -> serde_json::Value {
     let problems: Vec<serde_json::Value> = found.sorted().into_iter().map(problem).collect();
     serde_json::json!({ "models": models, "errors": found.errors(), "problems": problems })
 }
@@ -53,7 +53,7 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
         "severity": match one.severity { Severity::Error => "error", Severity::Warning => "warning" },
         "message": one.message,
         "file": span.map(|span| span.source().name()),
-        "line": span.map(|span| span.line()),
+        "line": span.map(Span::line),
         "column": column,
         "hints": one.hints,
     })

@@ -174,7 +174,6 @@ fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<St
                 _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
             }
         }
-        (Kind::Enum(_), Shape::Text(_)) => Err(Some("take the quotes away".to_owned())),
         (_, Shape::Text(_)) => Err(Some("take the quotes away".to_owned())),
         (_, _) => Err(None),
     }

@@ -81,13 +81,13 @@ impl Parser<'_> {
     }
 
     /// Until the closing bracket, or the end of the text for the outermost.
-    fn fields(&mut self, opened: Option<(u8, Range<usize>)>, depth: usize) -> Result<Vec<Field>, PbtxtError> {
+    fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<Field>, PbtxtError> {
         if depth > DEEPEST {
             return Err(self.wrong("this is nested too deeply", None));
         }
         let mut fields = Vec::new();
         loop {
-            match (&self.word, &opened) {
+            match (&self.word, opened) {
                 (Word::End, None) => return Ok(fields),
                 (Word::End, Some((_, at))) => {
                     let hint = "close it, or take it away".to_owned();
@@ -153,7 +153,7 @@ impl Parser<'_> {
                 let closing = if open == b'{' { b'}' } else { b'>' };
                 let opened = (closing, self.at.clone());
                 self.advance()?;
-                let fields = self.fields(Some(opened), depth + 1)?;
+                let fields = self.fields(Some(&opened), depth + 1)?;
                 self.advance()?;
                 Shape::Message(fields)
             }

@@ -73,7 +73,7 @@ fn reason(log: &str, name: &str, repository: &Path) -> String {
             && (line.contains(&quoted) || line.contains(&format!(" {name}, ")) || line.contains(&format!(" {name} ")))
     };
     let lines: Vec<&str> = log.lines().collect();
-    let at = lines.iter().position(|line| about(&line)).unwrap_or_default();
+    let at = lines.iter().position(about).unwrap_or_default();
     let parser = lines.get(at.wrapping_sub(1)).and_then(|line| line.split_once("inference.ModelConfig: "));
     if let Some((_, said)) = parser.filter(|_| lines[at].contains("failed to read text proto")) {
         return said.to_owned();

@@ -150,13 +150,13 @@ fn engine(look: &mut Look<'_>, given: Option<&EngineConfig>) {
 fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
     let model = look.model;
     let config = &model.config;
-    let value = |name: &str| match name {
-        "triton_max_batch_size" => Some(config.max_batch_size.to_string()),
-        _ => {
-            let known = find(name)?;
-            let text = config.parameters.get(known.key)?.string_value.to_ascii_lowercase();
-            Some(if name == "batching_strategy" && text == "v1" { "V1".to_owned() } else { text })
+    let value = |name: &str| {
+        if name == "triton_max_batch_size" {
+            return Some(config.max_batch_size.to_string());
         }
+        let known = find(name)?;
+        let text = config.parameters.get(known.key)?.string_value.to_ascii_lowercase();
+        Some(if name == "batching_strategy" && text == "v1" { "V1".to_owned() } else { text })
     };
     for limit in limits(&value, engine) {
         let key = find(limit.name).map_or("", |known| known.key);

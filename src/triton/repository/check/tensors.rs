@@ -15,6 +15,7 @@ struct Tensor<'a> {
     dims: &'a [i64],
     reshape: Option<&'a ModelTensorReshape>,
     is_shape_tensor: bool,
+    is_non_linear: bool,
 }
 
 pub(super) fn check(look: &mut Look<'_>) {
@@ -28,6 +29,7 @@ pub(super) fn check(look: &mut Look<'_>) {
         dims: &input.dims,
         reshape: input.reshape.as_ref(),
         is_shape_tensor: input.is_shape_tensor,
+        is_non_linear: input.is_non_linear_format_io,
     });
     let outputs = config.output.iter().enumerate().map(|(index, output)| Tensor {
         list: "output",
@@ -37,6 +39,7 @@ pub(super) fn check(look: &mut Look<'_>) {
         dims: &output.dims,
         reshape: output.reshape.as_ref(),
         is_shape_tensor: output.is_shape_tensor,
+        is_non_linear: output.is_non_linear_format_io,
     });
     let mut seen: BTreeMap<(&str, &str), Tensor<'_>> = BTreeMap::new();
     for tensor in inputs.chain(outputs) {
@@ -64,7 +67,7 @@ fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
         look.error(&at, format!("an {list} without a name"), None);
     }
     let known = DataType::try_from(tensor.data_type).is_ok_and(|kind| kind != DataType::TypeInvalid);
-    if !known && !(tensor.data_type == 0 && !look.model.is_whole) {
+    if !known && (tensor.data_type != 0 || look.model.is_whole) {
         let hint = "for example `data_type: TYPE_INT32`".to_owned();
         look.error(&field("data_type"), format!("{list} `{name}` needs a data_type"), Some(hint));
     }
@@ -90,6 +93,9 @@ fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
     let is_tensorrt = look.model.config.platform == "tensorrt_plan" || look.model.config.backend == "tensorrt";
     if tensor.is_shape_tensor && !is_tensorrt {
         look.error(&field("is_shape_tensor"), "only TensorRT knows shape tensors", None);
+    }
+    if tensor.is_non_linear && !is_tensorrt {
+        look.error(&field("is_non_linear_format_io"), "only TensorRT knows tensors of a non-linear format", None);
     }
 }
 
