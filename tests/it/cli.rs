@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "",
     "run",
     "plan",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 18] = [
     "repository check",
     "repository fill",
     "repository parameters",
+    "selftest",
     "completions",
 ];
 
