@@ -68,6 +68,7 @@ pub enum Job {
     Gc(Gc),
     Simulate(Simulate),
     Triton(Triton),
+    Repository(Repository),
     Selftest(Selftest),
     Report(Report),
     Completions(Shell),
@@ -187,6 +188,28 @@ pub struct Logs {
 pub struct Gc {
     pub keep: usize,
     pub yes: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repository {
+    Check { folder: PathBuf, engine: Option<PathBuf>, gpus: Option<u32>, json: bool },
+    Fill(RepositoryFill),
+    Parameters { json: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryFill {
+    pub templates: PathBuf,
+    pub out: PathBuf,
+    /// For every model.
+    pub settings: Vec<Setting>,
+    /// A YAML file of more.
+    pub values: Option<PathBuf>,
+    /// Of one model each.
+    pub of_models: Vec<(String, Setting)>,
+    /// `key:value,key:value`.
+    pub substitutions: Option<String>,
+    pub allow_unfilled: bool,
 }
 
 /// The load generator against known servers.

@@ -21,6 +21,7 @@ mod metrics;
 mod processes;
 mod real;
 mod report;
+mod repository;
 mod requests;
 mod review;
 mod scripted;
