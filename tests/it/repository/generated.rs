@@ -48,7 +48,7 @@ async fn served(repository: &Path) -> Vec<String> {
     let found = check(repository, None, Some(0)).expect("a verdict").found;
     assert_eq!(found.errors(), 0, "{}", found.render(false));
     let server = RealTriton::ready(repository, &[]).await;
-    let mut client = TritonClient::connect(&server.endpoint).await.expect("a client");
+    let client = TritonClient::connect(&server.endpoint).await.expect("a client");
     let index = client.repository_index(false).await.expect("an index");
     assert!(index.iter().all(|model| model.state == "READY"), "{index:?}");
     index.into_iter().map(|model| model.name).collect()

@@ -113,7 +113,7 @@ async fn what_the_real_server_refuses_is_refused_here_and_the_rest_has_its_reaso
         }
     }
     let server = RealTriton::ready(&tried, &["--exit-on-error=false", "--strict-readiness=false"]).await;
-    let mut client = TritonClient::connect(&server.endpoint).await.expect("a client");
+    let client = TritonClient::connect(&server.endpoint).await.expect("a client");
     let index: BTreeMap<String, (String, String)> = client
         .repository_index(false)
         .await
