@@ -1,8 +1,12 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
 
 use super::errand::Errand;
+use super::health::{self, Question, SILENCE};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Spec};
 use crate::manifest::duration;
@@ -11,7 +15,13 @@ use crate::manifest::model::{self, Bench};
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let stop = errand.lease.stop.child();
+    // Since when answers are measured, and how many there are.
+    let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let measuring = harness::run(&spec, &stop, |progress| {
+        let mut far = far.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = far.map_or_else(Instant::now, |(since, ..)| since);
+        *far = Some((since, progress.ended, progress.scheduled));
+        drop(far);
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
@@ -26,6 +36,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
             None => std::future::pending().await,
         }
     };
+    let mut lost = None;
     let measured = tokio::select! {
         measured = &mut measuring => measured,
         limit = late => {
@@ -33,10 +44,25 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
+        silent = somebody_silent(&spec) => {
+            lost = Some(format!("{silent}; {}", when(&far)));
+            stop.gently();
+            measuring.await
+        }
+        () = errand.lease.stop.asked() => {
+            lost = errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
+            measuring.await
+        }
     };
-    let measured = measured.map_err(|error| failure(&error))?;
+    let mut measured = match (measured, &lost) {
+        (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
+        (measured, _) => measured.map_err(|error| failure(&error))?,
+    };
+    if let Some(why) = &lost {
+        measured.server_failed(why);
+    }
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() {
+    if errand.lease.stop.is_asked() && lost.is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
     let result = &measured.result;
@@ -50,6 +76,33 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
+}
+
+/// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
+const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
+
+/// Resolves when one of the servers has stopped answering, whoever started it.
+async fn somebody_silent(spec: &Spec) -> health::Silent {
+    let mut watches = JoinSet::new();
+    for endpoint in spec.endpoints.clone() {
+        let question = Question::Kserve(vec![spec.model.clone()]);
+        watches.spawn(async move { health::silent(&endpoint, question, SILENCE + AFTER_ITS_STAGE, |_| {}).await });
+    }
+    match watches.join_next().await {
+        Some(Ok(silent)) => silent,
+        _ => std::future::pending().await,
+    }
+}
+
+/// Where in the run we are now.
+fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
+    match *far.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some((since, ended, scheduled)) => format!(
+            "noticed {:.1} s after the first request, when {ended} of {scheduled} had ended",
+            since.elapsed().as_secs_f64()
+        ),
+        None => "before the first request".to_owned(),
+    }
 }
 
 fn failure(error: &HarnessError) -> Failure {
