@@ -13,6 +13,7 @@ use crate::stage::errand::{Errand, devices};
 const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
+#[derive(Clone)]
 pub struct Planned {
     /// For people: `server 0`.
     pub name: String,
