@@ -1,12 +1,12 @@
 //! One project folder: its state, its manifests, and a manifest's plan, compiled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::Path;
 
 use super::Trouble;
 use crate::cli::{Force, Global, Select, Setting};
-use crate::manifest::{Given, Library, Manifest, load};
+use crate::manifest::{Given, Library, Manifest, is_shipped, load};
 use crate::plan::{Plan, expand};
 use crate::runner::{Options, Part, parts};
 use crate::store::{Compiler, Home, Origins};
@@ -59,6 +59,26 @@ impl Project {
             let _ = compiler.keep_plan(&self.origins(name, &manifest), &plan);
         }
         Ok(plan)
+    }
+
+    /// Files that a shipped manifest reads are beside it in the program; the stages need them in the project folder.
+    pub(super) fn has_files_of(&self, plan: &Plan, options: &Options) -> Result<(), Trouble> {
+        let missing: BTreeSet<&str> = plan
+            .tasks
+            .iter()
+            .zip(&options.parts)
+            .filter(|(_, part)| **part == Part::Run)
+            .flat_map(|(task, _)| task.inputs.values().flatten())
+            .map(String::as_str)
+            .filter(|path| is_shipped(path) && !self.home.project().join(path).exists())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing = missing.into_iter().collect::<Vec<_>>().join(", ");
+        Err(Trouble::Usage(format!(
+            "{missing}: part of this program, and not in this folder yet\n  `regatta init .` writes all shipped files here; what is there already is left alone"
+        )))
     }
 
     fn origins(&self, name: &str, manifest: &Manifest) -> Origins {

@@ -47,6 +47,7 @@ pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> 
         Some(Gpus::These(ids)) => ids.clone(),
     };
     let options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
+    project.has_files_of(&plan, &options)?;
     let errand = Errand { project, plan, options, compiler, manifest: request.manifest.clone(), look, begun };
     errand.go()
 }

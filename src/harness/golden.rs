@@ -23,6 +23,7 @@ fn spec(requests: u64) -> Spec {
         clients: 1,
         stall_timeout: std::time::Duration::from_mins(1),
         limits: Limits::default(),
+        slo: Slo::default(),
         vocab_size: 100,
         end_id: 2,
     }
@@ -96,7 +97,8 @@ fn five_hand_made_requests_give_the_primary_row() {
     ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], Ended::Ok);
     let failed = Ended::Failed { class: Class::Server, why: "no".to_owned() };
     ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
-    let result = summarised(&spec(5), all).result;
+    let slo = Slo { ttft_ms: Some(300.0), tpot_ms: Some(25.0), e2e_ms: None };
+    let result = summarised(&Spec { slo, ..spec(5) }, all).result;
     let latency = &result.latency;
     close(latency.ttft.mean, 315.25);
     close(latency.tpot.mean, 23.33);
@@ -114,6 +116,11 @@ fn five_hand_made_requests_give_the_primary_row() {
     assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
+    // The one that was held back and the slow one broke their promises, and so did the one that failed.
+    let goodput = result.goodput.unwrap();
+    assert_eq!((goodput.good, goodput.of, goodput.attainment), (2, 5, Some(0.4)));
+    let adjusted = &latency.ttft_adjusted;
+    assert_eq!((adjusted.n, adjusted.unanswered, adjusted.p50, adjusted.p99), (5, 1, Some(201.0), None));
 }
 
 /// 100 requests/s for 60 s, 20 ms each, one stall of 2 s: an open loop without a cap sees all of it, from the issue

@@ -7,7 +7,7 @@
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
-//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 of < 100 | | warning |
+//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 of < 100 | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
 //! why it warns before it condemns.
@@ -188,6 +188,13 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
                 found.add("limits", Severity::InvalidLoad, text);
             }
         }
+    }
+    if let Some(drift) = result.steady.as_ref().map(|steady| steady.drift).filter(super::Drift::is_seen) {
+        let text = format!(
+            "the server got slower while it was measured: mean TTFT {:.1} ms in the first half of the steady part, {:.1} ms in the second",
+            drift.first_half_ms, drift.second_half_ms
+        );
+        found.add("drift", Severity::Warning, text);
     }
     let Metric { n, .. } = result.latency.ttft;
     if (1..ENOUGH_FOR_P99).contains(&n) {

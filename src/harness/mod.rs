@@ -10,6 +10,7 @@
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
+mod adjusted;
 mod arrival;
 mod clock;
 mod collect;
@@ -18,6 +19,7 @@ mod error;
 mod exchange;
 mod files;
 mod flight;
+mod goodput;
 mod greet;
 mod headline;
 mod judge;
@@ -30,6 +32,7 @@ mod record;
 mod result;
 mod selfcheck;
 mod spec;
+mod steady;
 mod summary;
 mod wire;
 mod worker;
@@ -37,9 +40,11 @@ mod worker;
 #[cfg(test)]
 mod golden;
 
+pub use adjusted::Adjusted;
 pub use drive::{Progress, run};
 pub use error::HarnessError;
 pub use files::{read_result, result_schema, write};
+pub use goodput::{Goodput, Slo};
 pub use metric::{Interval, Metric};
 pub use plan::{Planned, Schedule, plan};
 pub use record::{Class, Ended, Record};
@@ -48,3 +53,4 @@ pub use result::{
     Tokens, Versions,
 };
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};
+pub use steady::{Drift, Steady};

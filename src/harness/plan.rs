@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::selfcheck::ks_distance_to_exponential;
-    use super::super::{Arrivals, Length, Limits, Scenario, Until};
+    use super::super::{Arrivals, Length, Limits, Scenario, Slo, Until};
     use super::*;
 
     fn spec(scenario: Scenario, arrivals: Arrivals, stop: Until, seed: u64) -> Spec {
@@ -105,6 +105,7 @@ mod tests {
             clients: 1,
             stall_timeout: Duration::from_secs(1),
             limits: Limits::default(),
+            slo: Slo::default(),
             vocab_size: 1000,
             end_id: 2,
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Arrivals, Class, Length, Metric, Record, Scenario, Spec};
+use super::{Adjusted, Arrivals, Class, Goodput, Length, Metric, Record, Scenario, Slo, Spec, Steady};
 use crate::event::Verdict;
 
 /// The version of `result.json`.
@@ -50,6 +50,9 @@ pub struct RunResult {
     pub tokens: Tokens,
     pub rates: Rates,
     pub latency: Latency,
+    /// Null when no promise was made.
+    pub goodput: Option<Goodput>,
+    pub steady: Option<Steady>,
     pub little: Little,
     pub client: Client,
     pub connections: Connections,
@@ -98,6 +101,7 @@ pub struct Asked {
     pub stall_timeout_ms: f64,
     pub ttft_p99_limit_ms: Option<f64>,
     pub tpot_p99_limit_ms: Option<f64>,
+    pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
 }
@@ -121,6 +125,7 @@ impl Asked {
             stall_timeout_ms: ms(spec.stall_timeout),
             ttft_p99_limit_ms: spec.limits.ttft_p99.map(ms),
             tpot_p99_limit_ms: spec.limits.tpot_p99.map(ms),
+            slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
         }
@@ -210,6 +215,10 @@ pub struct Latency {
     pub e2e_sent: Metric,
     /// Largest gap within each request.
     pub max_stall: Metric,
+    /// TTFT of all scheduled requests, those without an answer as infinitely late.
+    pub ttft_adjusted: Adjusted,
+    /// The same for the last token − intended arrival.
+    pub e2e_adjusted: Adjusted,
     /// Issue − intended arrival: the client's own lateness. Of every issued request.
     pub queue_client: Metric,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::HarnessError;
+use super::{HarnessError, Slo};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
@@ -27,6 +27,8 @@ pub struct Spec {
     /// A stream with tokens is given up when none came for this long; one without, when its server sent none to anybody.
     pub stall_timeout: Duration,
     pub limits: Limits,
+    /// What each single request is promised. Nothing said: `limits`, for goodput.
+    pub slo: Slo,
     /// Prompt tokens are drawn below this.
     pub vocab_size: u32,
     /// End-of-sequence and padding token; never part of a prompt.
@@ -90,6 +92,15 @@ impl Spec {
     /// Connections in all.
     pub fn connections(&self) -> usize {
         self.endpoints.len() * self.frontends as usize * self.clients as usize
+    }
+
+    /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.
+    pub(super) fn slo(&self) -> Slo {
+        if !self.slo.is_empty() {
+            return self.slo;
+        }
+        let ms = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64() * 1e3);
+        Slo { ttft_ms: ms(self.limits.ttft_p99), tpot_ms: ms(self.limits.tpot_p99), e2e_ms: None }
     }
 
     pub(super) fn check(&self) -> Result<(), HarnessError> {

@@ -11,7 +11,9 @@ use super::result::{
 };
 use super::selfcheck::{ks_critical, ks_distance_to_exponential};
 use super::worker::Share;
-use super::{Arrivals, Class, Ended, Metric, Record, Scenario, Schedule, Spec, judge, pacer, payload};
+use super::{
+    Adjusted, Arrivals, Class, Ended, Goodput, Metric, Record, Scenario, Schedule, Spec, Steady, judge, pacer, payload,
+};
 use crate::event::Verdict;
 
 const NS: f64 = 1e9;
@@ -49,7 +51,11 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         started,
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
         tokens: tokens(&all),
-        latency: latency(&all),
+        goodput: Goodput::of(spec.slo(), records, schedule.requests.len() as u64, rates.window_s),
+        steady: matches!(spec.scenario, Scenario::Server { .. })
+            .then(|| Steady::of(records, &all.tokens_by_second))
+            .flatten(),
+        latency: latency(&all, schedule.requests.len() as u64),
         little: little(little_area, wall_ns, records),
         client: Client { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
@@ -149,22 +155,22 @@ fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
     }
 }
 
-fn ttft(record: &Record) -> Option<f64> {
+pub(super) fn ttft(record: &Record) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
-fn tpot(record: &Record) -> Option<f64> {
+pub(super) fn tpot(record: &Record) -> Option<f64> {
     let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 
-fn e2e(record: &Record) -> Option<f64> {
+pub(super) fn e2e(record: &Record) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
 const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector) -> Latency {
+fn latency(all: &Collector, scheduled: u64) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
@@ -179,7 +185,10 @@ fn latency(all: &Collector) -> Latency {
     };
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
     let issued = Label { population: "issued requests, whatever became of them", zero_point: "schedule", window: FULL };
+    let unanswered = scheduled.saturating_sub(requests);
     Latency {
+        ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
+        e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
         ttft: of("successful requests", "schedule", &ttft),
         ttft_sent: of("successful requests", "issue", &|record| {
             Some(record.t_first?.saturating_sub(record.t_issue) as f64)

@@ -37,6 +37,12 @@ pub fn shipped() -> impl Iterator<Item = (String, &'static [u8])> {
     files.into_iter()
 }
 
+/// Whether a path of the project, a file or a folder, is part of the binary too.
+pub fn is_shipped(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    shipped().any(|(file, _)| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
 fn shipped_file(rel: &str) -> Option<&'static [u8]> {
     let (top, rest) = rel.split_once('/')?;
     let dir = match top {

@@ -25,7 +25,7 @@ mod vars;
 pub use check::{Templates, check, coerce};
 pub use duration::duration;
 pub use expression::{Expressions, Scope};
-pub use library::{Library, shipped};
+pub use library::{Library, is_shipped, shipped};
 pub use load::load;
 pub use loaded::{Given, Listed, Manifest, Origin, Shown, catalogue};
 pub use node::{Entry, Map, Node, Tree, is_template, shown};

@@ -165,6 +165,13 @@ impl Look<'_> {
                 }
             }
         }
+        if let Some(slo) = &bench.slo {
+            for (key, limit) in [("ttft", &slo.ttft), ("tpot", &slo.tpot), ("e2e", &slo.e2e)] {
+                if let Some(text) = limit {
+                    self.duration(&["bench", "slo", key], text);
+                }
+            }
+        }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
         self.target(&bench.target);

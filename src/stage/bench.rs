@@ -122,7 +122,9 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         model::Length::Normal { mean, stddev, min, max } => harness::Length::Normal { mean, stddev, min, max },
     };
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
+    let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
+    let promise = bench.slo.clone().unwrap_or_default();
     Ok(Spec {
         endpoints: endpoints(&bench.target)?,
         model: bench.model.clone(),
@@ -144,6 +146,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         clients: bench.triton_num_clients_per_frontend,
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
+        slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
     })

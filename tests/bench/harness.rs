@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use regatta::event::Stop;
-use regatta::harness::{Arrivals, Ended, Length, Limits, Scenario, Spec, Until, run};
+use regatta::harness::{Arrivals, Ended, Length, Limits, Scenario, Slo, Spec, Until, run};
 use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
 use regatta::triton::proto::inference::model_infer_response::InferOutputTensor;
 use regatta::triton::proto::inference::{
@@ -122,6 +122,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             clients,
             stall_timeout: Duration::from_mins(1),
             limits: Limits::default(),
+            slo: Slo::default(),
             vocab_size: 32_000,
             end_id: 2,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Class, Ended, HarnessError, Length, Limits, Measured, Record, Scenario, Severity, Spec, Until, plan,
+    Arrivals, Class, Ended, HarnessError, Length, Limits, Measured, Record, Scenario, Severity, Slo, Spec, Until, plan,
     read_result, result_schema, run, write,
 };
 
@@ -32,6 +32,7 @@ fn spec(server: &Scripted, requests: u64) -> Spec {
         clients: 2,
         stall_timeout: Duration::from_secs(30),
         limits: Limits::default(),
+        slo: Slo::default(),
         vocab_size: 32_000,
         end_id: 2,
     }

@@ -15,6 +15,17 @@ pub struct World {
     env: Vec<(String, String)>,
 }
 
+/// A test that fails in the middle of a run must not leave the run behind.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (pid, _) in alive_with(self.folder.path()) {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+            }
+        }
+    }
+}
+
 /// How a command ended, and what it printed.
 #[derive(Debug)]
 pub struct Ended {
@@ -44,6 +55,20 @@ impl World {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
         fs::write(path, text).expect("a file");
+        self
+    }
+
+    /// Copies a folder of this repository into the project.
+    pub fn copy(&self, folder: &str) -> &Self {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in walkdir::WalkDir::new(&from).into_iter().map(|entry| entry.expect("a file of ours")) {
+            let to = self.path(folder).join(entry.path().strip_prefix(&from).expect("below it"));
+            if entry.file_type().is_dir() {
+                fs::create_dir_all(to).expect("a folder");
+            } else {
+                fs::copy(entry.path(), to).expect("a copy");
+            }
+        }
         self
     }
 

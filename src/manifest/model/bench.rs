@@ -42,6 +42,9 @@ pub struct Bench {
     /// What must hold for the run to be VALID beyond the harness's own checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// What each single request is promised, for goodput: the requests that kept all of it. Not given: `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Promise>,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10))]
@@ -118,4 +121,16 @@ pub struct Limits {
     pub ttft_p99: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_p99: Option<String>,
+}
+
+/// Limits for a single request; each from the intended arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e2e: Option<String>,
 }

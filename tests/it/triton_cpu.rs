@@ -1,0 +1,53 @@
+//! `regatta run triton-cpu`: the pipeline against a real Triton.
+
+use serde_json::json;
+
+use crate::campaign::nobody_left;
+use crate::real::{self, RealTriton};
+use crate::world::{Ended, World};
+
+/// The shipped manifest, with the server that the other tests use too.
+fn run(world: &World, settings: &[&str]) -> Ended {
+    let program = format!("tritonserver={}", real::tritonserver().display());
+    world.regatta(&[&["run", "triton-cpu", program.as_str()], settings].concat())
+}
+
+#[test]
+fn two_real_servers_are_brought_up_raced_and_stopped() {
+    let world = World::new();
+    world.copy("manifests");
+    let ended = run(&world, &["step_ms=1", "requests=40", "rate=40", "duration=1s"]);
+    // Beside other tests the harness may say that it was not given enough of the machine. The answers are right or not.
+    assert!([0, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    for scenario in ["offline", "server"] {
+        ended.says(&format!("▲ triton/{scenario}")).says(&format!("▼ triton/{scenario}"));
+        ended.says(&format!("run_harness/{scenario}"));
+    }
+    if ended.code == 0 {
+        let result: serde_json::Value =
+            serde_json::from_str(&world.read("latest/run_harness/offline/result.json")).unwrap();
+        let counts = &result["counts"];
+        assert_eq!((&counts["ok"], &counts["failed"], &counts["lost"]), (&json!(40), &json!(0), &json!(0)));
+        assert_eq!(result["tokens"]["output"], result["tokens"]["output_asked"]);
+    }
+    nobody_left(&world);
+}
+
+#[tokio::test]
+async fn the_real_server_comes_up_and_goes() {
+    let world = World::new();
+    world.copy("manifests");
+    assert_eq!(run(&world, &["--until", "models"]).code, 0);
+    let repository = world.path("latest/models/offline/triton_model_repo_0");
+    let server = RealTriton::ready(&repository, &[]).await;
+    assert_eq!(server.stubs().len(), 4, "one for each Python model:\n{}", server.said());
+}
+
+#[test]
+fn in_an_empty_folder_it_says_where_the_models_are() {
+    let world = World::new();
+    let ended = world.regatta(&["run", "triton-cpu", "--until", "models"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("manifests/triton-cpu/models: part of this program, and not in this folder yet");
+    ended.says("`regatta init .` writes all shipped files here");
+}
