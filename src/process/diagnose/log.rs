@@ -8,12 +8,7 @@ pub struct Log<'a> {
 
 impl<'a> Log<'a> {
     pub fn new(lines: &'a [String]) -> Self {
-        // What glog marks as information or a warning is not why a server gave up: a Triton without a GPU warns of the
-        // missing driver each time, and goes on.
-        let marked = |line: &str| {
-            line.starts_with(['I', 'W']) && line.get(1..5).is_some_and(|day| day.bytes().all(|b| b.is_ascii_digit()))
-        };
-        let telling = lines.iter().filter(|line| !marked(line)).map(|line| (line.as_str(), line.to_lowercase()));
+        let telling = lines.iter().filter(|line| !is_chatter(line)).map(|line| (line.as_str(), line.to_lowercase()));
         Self { lines, telling: telling.collect() }
     }
 
@@ -26,6 +21,12 @@ impl<'a> Log<'a> {
     pub fn after(&self, marker: &str) -> Option<&'a str> {
         self.lines.iter().rev().find_map(|line| after(line, marker))
     }
+}
+
+/// What glog marks as information or a warning is not why a server gave up: a Triton without a GPU warns of the missing
+/// driver each time, and goes on.
+pub fn is_chatter(line: &str) -> bool {
+    line.starts_with(['I', 'W']) && line.get(1..5).is_some_and(|day| day.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// What follows a text.

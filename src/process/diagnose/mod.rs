@@ -196,7 +196,8 @@ pub fn diagnose(tail: &[String], how: How) -> Option<Diagnosis> {
     if matches!(how, How::Code(0) | How::Stopped) {
         return None;
     }
-    let text = tail.join("\n").to_lowercase();
+    let telling: Vec<&str> = tail.iter().map(String::as_str).filter(|line| !log::is_chatter(line)).collect();
+    let text = telling.join("\n").to_lowercase();
     TABLE.iter().find_map(|(sign, usual)| {
         let applies = match sign {
             Sign::Text(texts) => texts.iter().any(|&sign| text.contains(sign)),

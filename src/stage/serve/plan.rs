@@ -42,6 +42,31 @@ pub enum World {
     Slurm { ranks: u32 },
 }
 
+impl World {
+    /// What there is to stop when these words start a server: `mpirun` and `docker run --name "{name}"` are known.
+    fn of(words: &[String], name: String) -> Self {
+        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
+        let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
+        match program {
+            "mpirun" | "mpiexec" | "orterun" => {
+                let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
+                Self::Mpi { ranks }
+            }
+            // A name that somebody else chose may be somebody else's container.
+            "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
+                Self::Container { program: words[0].clone(), name }
+            }
+            _ => Self::Process,
+        }
+    }
+}
+
+/// A name for a container that nothing else has.
+fn container_name(mark: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    format!("regatta-{}", mark.chars().map(allowed).collect::<String>())
+}
+
 /// How readiness is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -150,15 +175,16 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
             return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port")));
         }
     };
-    let port_text = port.to_string();
+    let (port_text, name) = (port.to_string(), container_name(&errand.mark));
+    let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: server.words.iter().map(|word| word.replace("{port}", &port_text).into()).collect(),
+        argv: server.words.iter().map(|word| fill(word).into()).collect(),
         log: errand.lease.log.clone(),
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
         env: Vec::new(),
-        world: World::Process,
+        world: World::of(&server.words, name),
         by,
     })
 }
@@ -237,6 +263,17 @@ mod tests {
             "tritonserver --model-repository=/r/triton_model_repo_1 --grpc-port=8001 --http-port=8000 --metrics-port=8002 \
              --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_ --log-verbose=1"
         );
+    }
+
+    #[test]
+    fn what_there_is_to_stop_is_known_from_the_words() {
+        let world = |line: &str| World::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), World::Mpi { ranks: 4 });
+        let container = World::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        assert_eq!(world("podman run --name {name} image"), container);
+        assert_eq!(world("podman run --name mine image"), World::Process, "it may be somebody else's");
+        assert_eq!(world("tritonserver -n 4"), World::Process);
+        assert_eq!(container_name("2026.a/b"), "regatta-2026.a_b");
     }
 
     #[test]

@@ -1,0 +1,1 @@
+//! A server below real Open MPI.
