@@ -1,6 +1,6 @@
 //! The processes below one of ours: who they are, and whether they are still there.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::procfs;
 
@@ -32,12 +32,20 @@ impl Kin {
         procfs::variable(self.pid, name)
     }
 
-    /// Asks it to end.
+    /// Asks it to end, with its whole group if it leads one.
     pub fn terminate(&self) {
-        if let (Some(pid), true) = (Pid::from_raw(self.pid), self.is_alive()) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
+        // ESRCH: it is gone, which is what we want.
+        let _ = match procfs::stat(self.pid) {
+            Some(stat) if stat.group == self.pid => kill_process_group(pid, Signal::TERM),
+            _ => kill_process(pid, Signal::TERM),
+        };
     }
+}
+
+/// The children of a process.
+pub fn children(pid: i32) -> Vec<Kin> {
+    procfs::children_of(pid).into_iter().filter_map(Kin::of).collect()
 }
 
 /// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent.

@@ -20,7 +20,7 @@ mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
 pub use diagnose::{Diagnosis, diagnose, diagnose_server};
-pub use kin::{Kin, below};
+pub use kin::{Kin, below, children};
 pub use listener::{Owner, listener};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};

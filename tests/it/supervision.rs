@@ -1,8 +1,9 @@
 //! A server that dies, hangs or lies under a measurement: what the user is told, and that nothing is left behind.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use regatta::event::Verdict;
@@ -11,7 +12,7 @@ use regatta::harness::{RunResult, read_result};
 use crate::campaign::nobody_left;
 use crate::real;
 use crate::services::{
-    ENGINE, LONG_USER, SERVE, USER, and_then_it_works, await_event, long_bench, scripted, server, watched, world,
+    ENGINE, SERVE, USER, and_then_it_works, await_event, long_bench, scripted, server, watched, world,
 };
 use crate::world::{Ended, World, alive_with, signal, until};
 
@@ -120,24 +121,40 @@ fn a_server_that_stands_still_is_found_silent_and_killed() {
 
 #[test]
 fn a_server_that_nobody_here_started_and_that_stops_answering_ends_the_measurement_too() {
-    let up = world(&[&server("", ""), LONG_USER]);
-    let mut host = up.start(&["run", "m"]);
-    up.await_file("using");
-    let address = until_some(|| processes(&up, "sim serve").first().copied());
-    let port = fs::read(format!("/proc/{address}/cmdline")).unwrap();
-    let words: Vec<String> = port.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
-    let port = &words[words.iter().position(|word| word == "--grpc-port").unwrap() + 1];
-    let attached = world(&[&long_bench().replace("{{ stages.server }}", &format!("127.0.0.1:{port}"))]);
+    let models = models();
+    let simulator = Command::new(env!("CARGO_BIN_EXE_regatta"))
+        .args(["sim", "serve", "--grpc-port", "0", "--repository"])
+        .arg(models.path("latest/models/triton_model_repo_0"))
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut simulator = Mine(simulator.expect("regatta"));
+    let mut ready = String::new();
+    BufReader::new(simulator.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let target = format!("127.0.0.1:{}", ready.trim().strip_prefix("ready grpc=").unwrap());
+    let attached = world(&[&long_bench().replace("{{ stages.server }}", &target)]);
     let run = measuring(&attached);
-    send(address, "STOP");
+    signal(&simulator.0, "STOP");
     let told = told(&attached, run);
     told.code(5).says("INVALID(server)");
-    kept_as_invalid(&attached, &format!("127.0.0.1:{port} has not answered for"));
+    kept_as_invalid(&attached, &format!("{target} has not answered for"));
     nobody_left(&attached);
-    send(address, "CONT");
-    up.file("gate", "");
-    assert!(host.wait().unwrap().success());
-    nobody_left(&up);
+}
+
+/// A world whose models are made.
+fn models() -> World {
+    let models = world(&[USER.replace("{{ stages.server }}", "{{ stages.models.out }}").as_str()]);
+    models.good(&["run", "m"]);
+    models
+}
+
+/// A server that a test started itself.
+struct Mine(Child);
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn until_some<T>(mut look: impl FnMut() -> Option<T>) -> T {
@@ -339,15 +356,14 @@ impl Drop for Host {
 #[test]
 fn an_attached_host_whose_network_is_cut_is_noticed() {
     let host = Host::new();
-    let models = world(&[USER.replace("{{ stages.server }}", "{{ stages.models.out }}").as_str()]);
-    models.good(&["run", "m"]);
+    let models = models();
     let repository = fs::canonicalize(models.path("latest/models/triton_model_repo_0")).unwrap();
-    let mut simulator = Command::new("ip")
+    let simulator = Command::new("ip")
         .args(["netns", "exec", &host.name, env!("CARGO_BIN_EXE_regatta"), "sim", "serve", "--repository"])
         .arg(&repository)
-        .args(["--host", "0.0.0.0", "--grpc-port", "8001"])
-        .spawn()
-        .expect("ip netns exec");
+        .args(["--grpc-address", "0.0.0.0", "--grpc-port", "8001"])
+        .spawn();
+    let _simulator = Mine(simulator.expect("ip netns exec"));
     let target = format!("{}:8001", host.address);
     until("the simulator to listen", || std::net::TcpStream::connect(&target).is_ok());
     let attached = world(&[&long_bench().replace("{{ stages.server }}", &target)]);
@@ -357,8 +373,6 @@ fn an_attached_host_whose_network_is_cut_is_noticed() {
     told.code(5).says("INVALID(server)");
     kept_as_invalid(&attached, &format!("{target} has not answered for"));
     nobody_left(&attached);
-    simulator.kill().unwrap();
-    simulator.wait().unwrap();
 }
 
 #[test]

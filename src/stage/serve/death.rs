@@ -12,22 +12,30 @@ const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
 pub fn died(errand: &Errand, server: &Planned, what: String, how: How) -> Failure {
+    died_of(errand, server, what, how, None)
+}
+
+/// The same when it was seen which rank was gone first: mpirun says so itself, but not always.
+pub fn died_of(errand: &Errand, server: &Planned, what: String, how: How, gone: Option<u32>) -> Failure {
     let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.clone();
     let mut far = process::tail(&log, FAR);
     if matches!(server.world, World::Mpi { .. })
-        && let Some(rank) = process::first_to_fail(&far)
+        && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
         let own = Splitter::path(&server.log, rank);
         if own.exists() {
             let said = process::tail(&own, FAR);
-            failure.tail = said.iter().rev().take(TAIL).rev().map(|line| errand.redacted(line)).collect();
+            failure.tail = last(errand, &said);
             log = own;
             far.extend(said);
         }
     } else {
-        failure.tail = far.iter().rev().take(TAIL).rev().map(|line| errand.redacted(line)).collect();
+        if matches!(server.world, World::Mpi { .. }) {
+            failure.what = format!("{}; each rank has its own log beside the whole one", failure.what);
+        }
+        failure.tail = last(errand, &far);
     }
     failure.log = Some(log);
     // A server that leaves with code 0 while it is needed has failed all the same.
@@ -38,6 +46,16 @@ pub fn died(errand: &Errand, server: &Planned, what: String, how: How) -> Failur
         failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
     }
     failure
+}
+
+/// The last lines for people: without the tables of options that Triton prints at its start, but for the rows that tell
+/// of a model.
+fn last(errand: &Errand, lines: &[String]) -> Vec<String> {
+    let is_option = |line: &str| line.starts_with("+-") || line.starts_with('|') && !line.contains("UNAVAILABLE");
+    let telling = lines.iter().rev().filter(|line| !is_option(line)).take(TAIL);
+    let mut last: Vec<String> = telling.map(|line| errand.redacted(line)).collect();
+    last.reverse();
+    last
 }
 
 /// `with exit code 3`

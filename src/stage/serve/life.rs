@@ -1,13 +1,13 @@
 //! One server's life: started, watched, ended, and what it leaves behind removed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch::Receiver;
 
 use super::plan::{Planned, World};
 use super::stop::{self, SHORT};
-use super::watch::{self, Ill};
+use super::watch::{self, Ill, Seen};
 use crate::event::{Endpoint, Event, Outliving, Stop, TaskId};
 use crate::process::{Command, Exit, Running, Splitter, remove_shared_memory};
 
@@ -23,6 +23,8 @@ pub struct Left {
     pub why: Why,
     /// After its start.
     pub after: Duration,
+    /// The rank that was seen to be gone first.
+    pub first_gone: Option<u32>,
 }
 
 pub enum Why {
@@ -54,18 +56,21 @@ impl Life {
         let Self { index, server, mut running, order, outliving, quit, up, task, emit } = self;
         let begun = Instant::now();
         let pgid = running.pgid();
-        let last_heard = Mutex::new(None);
-        let heard = |at| *last_heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        let seen = Mutex::new(Seen::default());
         let mut splitter = matches!(server.world, World::Mpi { .. }).then(|| Splitter::new(&server.log));
         let why = tokio::select! {
             biased;
             _ = running.ended() => Why::Itself,
             () = quit.asked() => Why::Asked,
-            ill = watch::ill(&server, pgid, up, heard) => Why::Ill(ill),
+            ill = watch::ill(&server, pgid, up, &seen) => Why::Ill(ill),
             () = split(&mut splitter) => unreachable!("it has no end"),
         };
         let after = begun.elapsed();
-        let heard: Option<Instant> = *last_heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Why::Ill(ill) = &why {
+            let text = format!("{} is of no use any more and is ended: {ill}", server.name);
+            emit(Event::Notice { task: Some(task.clone()), text });
+        }
+        let Seen { heard, first_gone } = std::mem::take(&mut *watch::look(&seen));
         let exit = match &why {
             Why::Itself => stop::after_death(running, &server, &order).await,
             Why::Asked => {
@@ -85,7 +90,7 @@ impl Life {
             emit(Event::OutlivingRemoved { task: task.clone(), outliving: thing });
         }
         emit(Event::ProcessEnded { task, pgid });
-        Left { server: index, exit, why, after }
+        Left { server: index, exit, why, after, first_gone }
     }
 }
 

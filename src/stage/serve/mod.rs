@@ -21,7 +21,7 @@ use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::manifest::duration;
 use crate::manifest::model::Serve;
 use crate::process::{How, Running};
-use death::{died, ended};
+use death::{died_of, ended};
 use life::{Left, Life, Why};
 use plan::{Planned, World};
 
@@ -145,12 +145,12 @@ impl Servers<'_> {
             Why::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
             Why::Itself => {
                 let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
-                died(self.errand, server, what, left.exit.how)
+                died_of(self.errand, server, what, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
             Why::Ill(ill) => {
                 let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
-                died(self.errand, server, what, How::Code(1))
+                died_of(self.errand, server, what, How::Code(1), left.first_gone)
             }
         }
     }

@@ -20,7 +20,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// What we give it beyond its own limit.
 const MARGIN: Duration = Duration::from_secs(5);
 /// A server that does not answer will not drain either.
-pub const SHORT: Duration = Duration::from_secs(3);
+pub const SHORT: Duration = Duration::from_secs(1);
 /// How long the other ranks and mpirun may take once rank 0 has left.
 const WORLD_LEAVES: Duration = Duration::from_secs(3);
 /// How long a container program may take for one order beyond what it was told to wait.
@@ -70,7 +70,7 @@ pub async fn stop(mut running: Running, server: &Planned, order: &Command, grace
     match &server.world {
         World::Process | World::Slurm { .. } => running.stop(grace, quit).await,
         World::Mpi { .. } => {
-            let ranks = watch::ranks(&process::below(running.pgid()));
+            let ranks = watch::ranks(running.pgid());
             if let (Some(leader), false) = (ranks.get(&0), quit.is_now()) {
                 leader.terminate();
                 let left = async {
