@@ -110,6 +110,7 @@ impl Flight {
             t_end: t_end.saturating_sub(self.t0),
             max_gap: 0,
             ended,
+            timeline: Vec::new(),
         };
         self.collector.borrow_mut().take(record, &chunks);
     }

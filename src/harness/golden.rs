@@ -24,6 +24,7 @@ fn spec(requests: u64) -> Spec {
         stall_timeout: std::time::Duration::from_mins(1),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 100,
         end_id: 2,
     }
@@ -55,6 +56,7 @@ fn ended(
         t_end: end * MS,
         max_gap: 0,
         ended,
+        timeline: Vec::new(),
     };
     collector.take(record, &chunks);
 }

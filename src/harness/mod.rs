@@ -30,6 +30,7 @@ mod payload;
 mod plan;
 mod record;
 mod result;
+mod search;
 mod selfcheck;
 mod spec;
 mod steady;
@@ -52,5 +53,6 @@ pub use result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, Reason, RunResult, Severity, Slice,
     Tokens, Versions,
 };
+pub use search::{Bounds, Found, Probe, Step};
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};
 pub use steady::{Drift, Steady};

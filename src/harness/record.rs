@@ -33,6 +33,9 @@ pub struct Record {
     /// Largest gap between chunks, ns.
     pub max_gap: u64,
     pub ended: Ended,
+    /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<(u64, u32)>,
 }
 
 /// How a request left.

@@ -7,23 +7,48 @@ use tokio::task::JoinSet;
 
 use super::errand::Errand;
 use super::health::{self, Question, SILENCE};
+use super::search;
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Spec};
+use crate::harness::{self, HarnessError, Measured, Spec};
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    if let Some(model::RateSearch { low, high, precision }) = bench.search {
+        return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
+    }
+    let measured = measure(errand, &spec, "").await?;
+    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
+    if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
+        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+    }
+    let result = &measured.result;
+    if result.verdict.is_valid() {
+        return Ok(Done { headline: Some(result.headline()) });
+    }
+    let reasons: Vec<String> =
+        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    Err(match reasons.first() {
+        Some(first) => failure.cause(first.clone()).tail(reasons),
+        None => failure,
+    })
+}
+
+/// One measurement, with its progress told under a name, and ended at the task's own time limit.
+pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
-    let measuring = harness::run(&spec, &stop, |progress| {
+    let measuring = harness::run(spec, &stop, |progress| {
         let mut far = far.lock().unwrap_or_else(PoisonError::into_inner);
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
         drop(far);
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
+        let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
     });
     tokio::pin!(measuring);
@@ -44,7 +69,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = somebody_silent(&spec) => {
+        silent = somebody_silent(spec) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.gently();
             measuring.await
@@ -58,24 +83,10 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
-    if let Some(why) = &lost {
+    if let Some(why) = lost {
         measured.server_failed(why);
     }
-    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() && lost.is_none() {
-        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
-    }
-    let result = &measured.result;
-    if result.verdict.is_valid() {
-        return Ok(Done { headline: Some(result.headline()) });
-    }
-    let reasons: Vec<String> =
-        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
-    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
-    Err(match reasons.first() {
-        Some(first) => failure.cause(first.clone()).tail(reasons),
-        None => failure,
-    })
+    Ok(measured)
 }
 
 /// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
@@ -105,7 +116,7 @@ fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
     }
 }
 
-fn failure(error: &HarnessError) -> Failure {
+pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
@@ -131,6 +142,8 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,
             (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
+            // Each probe sets its own.
+            (model::Scenario::Server, None) if bench.search.is_some() => harness::Scenario::Server { rate: 1.0 },
             (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
         },
         arrivals: match bench.arrivals {
@@ -147,6 +160,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
         slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
     })

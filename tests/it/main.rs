@@ -21,6 +21,7 @@ mod real;
 mod report;
 mod review;
 mod scripted;
+mod search;
 mod services;
 mod simulator;
 mod stages;

@@ -12,7 +12,7 @@ mod stage;
 mod triton;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
-pub use bench::{Arrivals, Bench, Length, Limits, Promise, Scenario, Stop as BenchStop};
+pub use bench::{Arrivals, Bench, Length, Limits, Promise, RateSearch, Scenario, Stop as BenchStop};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
 pub use stage::{InputPaths, Retry, Stage};
