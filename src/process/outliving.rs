@@ -28,7 +28,8 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 /// Removes it, and says whether there was anything. For who has no runtime: the warden, and the next run.
 pub fn remove(outliving: &Outliving) -> bool {
     match outliving {
-        Outliving::Container { .. } => orders(outliving).iter().fold(false, |any, order| obey(order) || any),
+        // Each of them, whatever became of the one before.
+        Outliving::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
         Outliving::SharedMemory { prefix } => !remove_shared_memory(prefix).is_empty(),
     }
 }
@@ -37,13 +38,11 @@ fn obey(order: &[String]) -> bool {
     let [program, arguments @ ..] = order else { return false };
     let started = duct::cmd(program, arguments).stdin_null().stdout_null().stderr_null().unchecked().start();
     let Ok(handle) = started else { return false };
-    match handle.wait_timeout(PATIENCE) {
-        Ok(Some(output)) => output.status.success(),
-        _ => {
-            let _ = handle.kill();
-            false
-        }
+    if let Ok(Some(output)) = handle.wait_timeout(PATIENCE) {
+        return output.status.success();
     }
+    let _ = handle.kill();
+    false
 }
 
 /// Removes the regions whose name begins so; their names. The prefix holds the run's name, so they are nobody else's.

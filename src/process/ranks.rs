@@ -28,8 +28,8 @@ pub fn first_to_fail(lines: &[String]) -> Option<u32> {
             .strip_prefix("Process name: [[")
             .and_then(|rest| rest.rsplit_once("],"))
             .map(|(_, rank)| rank.trim_end_matches(']'))
-            .or_else(|| Some(line.split_once("noticed that process rank ")?.1.split(' ').next()?))
-            .or_else(|| Some(line.split_once("MPI_ABORT was invoked on rank ")?.1.split(' ').next()?));
+            .or_else(|| line.split_once("noticed that process rank ")?.1.split(' ').next())
+            .or_else(|| line.split_once("MPI_ABORT was invoked on rank ")?.1.split(' ').next());
         number?.parse().ok()
     })
 }

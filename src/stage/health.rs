@@ -84,25 +84,23 @@ async fn ask(endpoint: &Endpoint, question: &Question, client: &mut Option<Trito
     match client.is_live().await {
         Ok(true) => {}
         Ok(false) => return Err("it says that it is not live".to_owned()),
-        Err(error) => return answered(error),
+        Err(error) => return answered(&error),
     }
     for model in models {
         match client.is_model_ready(model).await {
             Ok(true) => {}
             Ok(false) => return Err(format!("it says that {model} is not ready any more")),
-            Err(error) => return answered(error),
+            Err(error) => return answered(&error),
         }
     }
     Ok(())
 }
 
-/// A refusal is an answer, unless it is how a broken connection reads.
-fn answered(error: ClientError) -> Result<(), String> {
-    use tonic::Code::{PermissionDenied, Unauthenticated, Unimplemented};
-    match &error {
-        ClientError::Refused(status) if matches!(status.code(), Unimplemented | PermissionDenied | Unauthenticated) => {
-            Ok(())
-        }
+/// A server without such a question has answered. Any other refusal may come from who stands in its place: a proxy on the
+/// way to a host that is gone.
+fn answered(error: &ClientError) -> Result<(), String> {
+    match error {
+        ClientError::Refused(status) if status.code() == tonic::Code::Unimplemented => Ok(()),
         _ => Err(error.to_string()),
     }
 }

@@ -32,9 +32,12 @@ impl Podman {
                  [engine]\nruntime=\"runc\"\ncgroup_manager=\"cgroupfs\"\nevents_logger=\"file\"\n",
             )
             .unwrap();
-            let [graph, run] = ["storage", "run"].map(|name| folder.join(name));
-            fs::write(&podman.storage, format!("[storage]\ndriver=\"vfs\"\ngraphroot={graph:?}\nrunroot={run:?}\n"))
-                .unwrap();
+            let [graph, run] = ["storage", "run"].map(|name| folder.join(name).display().to_string());
+            fs::write(
+                &podman.storage,
+                format!("[storage]\ndriver=\"vfs\"\ngraphroot=\"{graph}\"\nrunroot=\"{run}\"\n"),
+            )
+            .unwrap();
             podman.import(&folder);
             podman
         })

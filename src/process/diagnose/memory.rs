@@ -18,7 +18,7 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     let mut cause = "the GPU has too little memory for this".to_owned();
     match (needed, free) {
         (Some(needed), Some(free)) => {
-            cause = format!("{cause}: it asked for {needed:.1} GiB, and {free:.1} GiB are free")
+            cause = format!("{cause}: it asked for {needed:.1} GiB, and {free:.1} GiB are free");
         }
         (Some(needed), None) => cause = format!("{cause}: it asked for {needed:.1} GiB"),
         (None, _) => {}

@@ -59,7 +59,7 @@ impl Loading {
         self.grew = Instant::now();
         let text = std::mem::take(&mut self.rest) + &String::from_utf8_lossy(&bytes);
         let mut lines = text.split('\n').collect::<Vec<_>>();
-        self.rest = lines.pop().unwrap_or_default().to_owned();
+        lines.pop().unwrap_or_default().clone_into(&mut self.rest);
         for line in lines {
             self.take(line.trim_end());
         }

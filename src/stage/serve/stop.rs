@@ -121,7 +121,7 @@ async fn remove_container(server: &Planned, order: &Command) {
 async fn obey(order: &Command, words: &[String], limit: Duration) {
     let mut command = order.clone();
     command.argv = words.iter().map(OsString::from).collect();
-    command.log = Path::new("/dev/null").to_owned();
+    Path::new("/dev/null").clone_into(&mut command.log);
     let stop = Stop::new();
     let _ = tokio::time::timeout(limit, process::run(command, &stop, |_| {})).await;
 }
