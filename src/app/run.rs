@@ -195,7 +195,7 @@ fn clear_up_after_crash(home: &Home, before: Option<&RunId>, id: &RunId, shelf: 
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {
         let what = match thing {
             Outliving::Container { name, .. } => format!("the container {name}"),
-            Outliving::SharedMemory { prefix } => format!("shared memory ({prefix}*)"),
+            Outliving::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }
@@ -219,6 +219,8 @@ fn outliving(home: &Home, run: &RunId) -> Vec<Outliving> {
             _ => {}
         }
     }
+    // A name that a person chose may be somebody else's container by now.
+    left.retain(|thing| !matches!(thing, Outliving::Container { name, .. } if !name.contains(run.as_str())));
     left
 }
 

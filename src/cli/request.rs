@@ -134,6 +134,10 @@ pub enum PlanAs {
     Json,
     Dot,
     Mermaid,
+    /// What `serve` stages will start.
+    Launch {
+        json: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

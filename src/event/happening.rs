@@ -150,8 +150,8 @@ impl Event {
 pub enum Outliving {
     /// A container of `docker` or `podman`.
     Container { program: String, name: String },
-    /// Regions in `/dev/shm` whose names begin so.
-    SharedMemory { prefix: String },
+    /// Regions in `/dev/shm` that have this in their names.
+    SharedMemory { mark: String },
 }
 
 /// How many tasks ended in which way.

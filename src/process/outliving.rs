@@ -30,7 +30,7 @@ pub fn remove(outliving: &Outliving) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
         Outliving::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
-        Outliving::SharedMemory { prefix } => !remove_shared_memory(prefix).is_empty(),
+        Outliving::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }
 }
 
@@ -45,20 +45,21 @@ fn obey(order: &[String]) -> bool {
     false
 }
 
-/// Removes the regions whose name begins so; their names. The prefix holds the run's name, so they are nobody else's.
-pub fn remove_shared_memory(prefix: &str) -> Vec<String> {
-    remove_below(Path::new(SHARED_MEMORY), prefix)
+/// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they are nobody
+/// else's.
+pub fn remove_shared_memory(mark: &str) -> Vec<String> {
+    remove_below(Path::new(SHARED_MEMORY), mark)
 }
 
-fn remove_below(folder: &Path, prefix: &str) -> Vec<String> {
-    /// A prefix that is shorter cannot hold the name of a run.
+fn remove_below(folder: &Path, mark: &str) -> Vec<String> {
+    /// A mark that is shorter cannot hold the name of a run.
     const SHORTEST: usize = 16;
-    if prefix.len() < SHORTEST {
+    if mark.len() < SHORTEST {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| name.starts_with(prefix) && fs::remove_file(folder.join(name)).is_ok()).collect()
+    names.filter(|name| name.contains(mark) && fs::remove_file(folder.join(name)).is_ok()).collect()
 }
 
 #[cfg(test)]
@@ -66,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regions_with_our_prefix_are_removed() {
+    fn only_regions_with_our_mark_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["prefix0_20261121-090000.000-17_a", "prefix0_b", "nccl-x"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         assert_eq!(remove_below(folder.path(), "prefix0_"), [""; 0], "that could be anybody's");
-        let ours = remove_below(folder.path(), "prefix0_20261121-090000.000-17_");
+        let ours = remove_below(folder.path(), "20261121-090000.000-17");
         assert_eq!(ours, ["prefix0_20261121-090000.000-17_a"]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }

@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn what_outlives_its_processes_is_left_to_it_too() {
-        let prefix = |prefix: &str| Outliving::SharedMemory { prefix: prefix.to_owned() };
-        let [one, two] = [prefix("a"), prefix("b")].map(|thing| serde_json::to_string(&thing).unwrap());
+        let region = |mark: &str| Outliving::SharedMemory { mark: mark.to_owned() };
+        let [one, two] = [region("a"), region("b")].map(|thing| serde_json::to_string(&thing).unwrap());
         let orders = format!("o{one}\no{two}\nx{one}\n");
-        let left = Left { outliving: BTreeSet::from([prefix("b")]), ..Left::default() };
+        let left = Left { outliving: BTreeSet::from([region("b")]), ..Left::default() };
         assert_eq!(watch(orders.as_bytes()), Watched::Alone(left));
     }
 

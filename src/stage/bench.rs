@@ -3,8 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
-
 use super::errand::Errand;
 use super::health::{self, Question, SILENCE};
 use super::search;
@@ -69,7 +67,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = somebody_silent(spec) => {
+        silent = health::any_silent(spec.endpoints.clone(), Question::Kserve(vec![spec.model.clone()]), SILENCE + AFTER_ITS_STAGE) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.gently();
             measuring.await
@@ -91,19 +89,6 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
 
 /// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
 const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
-
-/// Resolves when one of the servers has stopped answering, whoever started it.
-async fn somebody_silent(spec: &Spec) -> health::Silent {
-    let mut watches = JoinSet::new();
-    for endpoint in spec.endpoints.clone() {
-        let question = Question::Kserve(vec![spec.model.clone()]);
-        watches.spawn(async move { health::silent(&endpoint, question, SILENCE + AFTER_ITS_STAGE, |_| {}).await });
-    }
-    match watches.join_next().await {
-        Some(Ok(silent)) => silent,
-        _ => std::future::pending().await,
-    }
-}
 
 /// Where in the run we are now.
 fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {

@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::event::Endpoint;
@@ -66,6 +67,19 @@ pub async fn silent(endpoint: &Endpoint, question: Question, limit: Duration, he
                 }
             }
         }
+    }
+}
+
+/// Resolves when one of several has been silent for `limit`.
+pub async fn any_silent(endpoints: Vec<Endpoint>, question: Question, limit: Duration) -> Silent {
+    let mut watches = JoinSet::new();
+    for endpoint in endpoints {
+        let question = question.clone();
+        watches.spawn(async move { silent(&endpoint, question, limit, |_| {}).await });
+    }
+    match watches.join_next().await {
+        Some(Ok(silent)) => silent,
+        _ => std::future::pending().await,
     }
 }
 

@@ -13,6 +13,7 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod launch;
 mod lifecycle;
 mod manual;
 mod mpi;

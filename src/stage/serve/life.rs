@@ -84,8 +84,8 @@ impl Life {
             let _ = splitter.step();
         }
         for thing in outliving {
-            if let Outliving::SharedMemory { prefix } = &thing {
-                remove_shared_memory(prefix);
+            if let Outliving::SharedMemory { mark } = &thing {
+                remove_shared_memory(mark);
             }
             emit(Event::OutlivingRemoved { task: task.clone(), outliving: thing });
         }

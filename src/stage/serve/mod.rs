@@ -1,9 +1,13 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
+mod attached;
 mod death;
+mod facts;
+mod launch;
 mod life;
 mod loading;
 mod plan;
+mod preview;
 mod ready;
 mod stop;
 mod watch;
@@ -24,15 +28,20 @@ use crate::process::{How, Running};
 use death::{died_of, ended};
 use life::{Left, Life, Why};
 use plan::{Planned, World};
+pub use preview::{Launch, Preview, previews};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
 
 pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
+    if let Some(attach) = attached::asked_for(serve) {
+        return attached::perform(&mut errand, &attach).await;
+    }
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
         Serve::Command(server) => &server.ready,
+        Serve::Attach(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let planned = plan::plan(&errand, serve, program)?;
@@ -65,7 +74,7 @@ impl Servers<'_> {
     ) -> Result<Done, Failure> {
         let mut shared = Vec::new();
         for (index, server) in planned.iter_mut().enumerate() {
-            shared.push(self.start(index, server)?);
+            shared.push(self.start(index, server).await?);
         }
         let stop = &self.errand.lease.stop;
         let endpoints = tokio::select! {
@@ -90,7 +99,7 @@ impl Servers<'_> {
     }
 
     /// Starts a server. What outlives it is written down before it can be there.
-    fn start(&mut self, index: usize, server: &mut Planned) -> Result<Arc<Planned>, Failure> {
+    async fn start(&mut self, index: usize, server: &mut Planned) -> Result<Arc<Planned>, Failure> {
         let (task, emit) = (self.errand.lease.task.id.clone(), self.errand.lease.emit.clone());
         let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.errand.mark);
         outliving.extend(stop::outliving(&server.world));
@@ -98,6 +107,7 @@ impl Servers<'_> {
             // So that each line says which rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
+        stop::refuse_taken_name(self.errand, server).await?;
         for outliving in &outliving {
             emit(Event::OutlivingStarted { task: task.clone(), outliving: outliving.clone() });
         }

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use super::plan::{Planned, World};
 use super::watch;
-use crate::event::{Outliving, Stop};
+use crate::event::{Failure, FailureKind, Outliving, Stop};
 use crate::process::{self, Command, Exit, Running};
+use crate::stage::errand::Errand;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,21 +39,43 @@ pub fn grace(argv: &[OsString]) -> Duration {
     joined.or_else(apart).map_or(EXIT_TIMEOUT, Duration::from_secs) + MARGIN
 }
 
-/// Gives the regions of Python models names that nobody else has, and says which: then what a killed server leaves in
-/// `/dev/shm` can be removed. `…,shm-region-prefix-name=prefix0_` → `…=prefix0_MARK_`.
+/// Gives the regions of Python models names that nobody else has: then what a killed server leaves in `/dev/shm` can be
+/// removed. `…,shm-region-prefix-name=prefix0_` → `…=prefix0_MARK_`, wherever in a command line that stands.
 pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<Outliving> {
     const OPTION: &str = "shm-region-prefix-name=";
     let mut marked = Vec::new();
     for word in argv {
-        let Some(text) = word.to_str() else { continue };
-        let Some((_, prefix)) = text.split_once(OPTION) else { continue };
-        let outliving = Outliving::SharedMemory { prefix: format!("{prefix}{mark}_") };
-        *word = format!("{text}{mark}_").into();
-        if !marked.contains(&outliving) {
-            marked.push(outliving);
+        let Some(text) = word.to_str().filter(|text| text.contains(OPTION)) else { continue };
+        let mut pieces = text.split(OPTION);
+        let mut whole = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            // In a script of Slurm's the prefix may be quoted, with an expression in it.
+            let end = match piece.strip_prefix('"') {
+                Some(quoted) => quoted.find('"').map_or(piece.len(), |at| at + 1),
+                None => piece.find([' ', ',', ';', '\n', '\'']).unwrap_or(piece.len()),
+            };
+            let (prefix, rest) = piece.split_at(end);
+            whole = format!("{whole}{OPTION}{prefix}{mark}_{rest}");
         }
+        *word = whole.into();
+        marked = vec![Outliving::SharedMemory { mark: mark.to_owned() }];
     }
     marked
+}
+
+/// A container whose name is taken would not start, and would be removed in its place.
+pub async fn refuse_taken_name(errand: &Errand, server: &Planned) -> Result<(), Failure> {
+    let World::Container { program, name } = &server.world else { return Ok(()) };
+    let mut look = server.command(errand);
+    look.argv = [program, "container", "inspect", name].map(OsString::from).to_vec();
+    Path::new("/dev/null").clone_into(&mut look.log);
+    let exit = process::run(look, &Stop::new(), |_| {}).await;
+    let exit = exit.map_err(|error| errand.not_started(&server.argv, &error))?;
+    if !exit.how.is_success() {
+        return Ok(());
+    }
+    let failure = Failure::new(FailureKind::Service, format!("there is a container {name} already, which is not ours"));
+    Err(failure.hint(format!("`{program} rm -f {name}` removes it; or give this one another name")))
 }
 
 /// What else outlives the server's process.
@@ -147,8 +170,17 @@ mod tests {
             "mpirun -n 1 t --backend-config=python,shm-region-prefix-name=prefix0_ : -n 1 t --backend-config=python,shm-region-prefix-name=prefix1_ -x",
         );
         let found = mark_shared_memory(&mut argv, "r.t.1");
-        let prefix = |prefix: &str| Outliving::SharedMemory { prefix: prefix.to_owned() };
-        assert_eq!(found, [prefix("prefix0_r.t.1_"), prefix("prefix1_r.t.1_")]);
+        assert_eq!(found, [Outliving::SharedMemory { mark: "r.t.1".to_owned() }]);
         assert_eq!(argv[4], "--backend-config=python,shm-region-prefix-name=prefix0_r.t.1_");
+        assert_eq!(argv[9], "--backend-config=python,shm-region-prefix-name=prefix1_r.t.1_");
+        let mut script = vec![OsString::from(
+            "*) t --backend-config=python,shm-region-prefix-name=\"prefix$((2 + SLURM_PROCID))_\" -x ;;",
+        )];
+        mark_shared_memory(&mut script, "m");
+        assert_eq!(
+            script[0],
+            "*) t --backend-config=python,shm-region-prefix-name=\"prefix$((2 + SLURM_PROCID))_m_\" -x ;;"
+        );
+        assert_eq!(mark_shared_memory(&mut words("tritonserver"), "m"), []);
     }
 }
