@@ -46,7 +46,7 @@ pub enum World {
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation; `srun` forwards signals.
+    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` asks them.
     Slurm { ranks: u32 },
 }
 
