@@ -74,11 +74,16 @@ impl Podman {
 
     /// Names of all containers that belong to a world's runs, running or not.
     fn containers(&self, world: &World) -> Vec<String> {
-        let listed = self.command(&["ps", "-a", "--format", "{{.Names}}"]).output().expect("podman");
+        // It fails when a container of another test goes away under its hands.
+        let mut listed = String::new();
+        until("podman to list containers", || {
+            let answer = self.command(&["ps", "-a", "--format", "{{.Names}}"]).output().expect("podman");
+            listed = String::from_utf8_lossy(&answer.stdout).into_owned();
+            answer.status.success()
+        });
         let runs = fs::read_dir(world.path(".regatta/runs")).expect("runs");
         let runs: Vec<String> = runs.map(|run| run.unwrap().file_name().to_string_lossy().into_owned()).collect();
-        let names = String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect::<Vec<_>>();
-        names.into_iter().filter(|name| runs.iter().any(|run| name.contains(run.as_str()))).collect()
+        listed.lines().map(str::to_owned).filter(|name| runs.iter().any(|run| name.contains(run.as_str()))).collect()
     }
 
     #[track_caller]
