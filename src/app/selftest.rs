@@ -132,6 +132,7 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
         timelines: matches!(scenario, Scenario::Server { .. }),
         vocab_size: 32_000,
         end_id: 2,
+        request: harness::Request::default(),
     };
     let measured = harness::run(&spec, &Stop::new(), |_| {}).await.map_err(anyhow::Error::from)?;
     let failed = measured.requests.iter().find_map(|record| match &record.ended {

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use super::more::Tallies;
 use super::record::{Chunk, Ended, Record};
 
 const SECOND: u64 = 1_000_000_000;
@@ -79,6 +80,8 @@ pub(super) struct Collector {
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
+    /// Outputs beside tokens.
+    pub more: Tallies,
     pub keeps_timelines: bool,
 }
 
@@ -92,6 +95,7 @@ impl Collector {
             tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
+            more: Tallies::new(),
             keeps_timelines: false,
         }
     }
@@ -135,6 +139,9 @@ impl Collector {
         self.backlog.merge(&other.backlog);
         self.coalesced += other.coalesced;
         self.chunks += other.chunks;
+        for (name, tally) in other.more {
+            self.more.entry(name).or_default().merge(tally);
+        }
         if self.tokens_by_second.len() < other.tokens_by_second.len() {
             self.tokens_by_second.resize(other.tokens_by_second.len(), 0);
         }

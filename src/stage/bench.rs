@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::errand::Errand;
 use super::health::{self, Question, SILENCE};
+use super::request::request;
 use super::search;
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, Spec};
@@ -103,7 +104,7 @@ fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
 
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
-        HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
+        HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
@@ -148,6 +149,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
+        request: request(&bench.request)?,
     })
 }
 

@@ -9,6 +9,7 @@ mod errand;
 mod git;
 mod health;
 mod repository;
+mod request;
 mod search;
 mod serve;
 mod shell;

@@ -20,6 +20,7 @@ mod mpi;
 mod processes;
 mod real;
 mod report;
+mod requests;
 mod review;
 mod scripted;
 mod search;
