@@ -273,9 +273,13 @@ pub(super) struct SimServeArgs {
     /// The Triton model repository.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub repository: PathBuf,
-    /// The gRPC port on 127.0.0.1; 0 takes a free one and says which.
+    /// The gRPC port; 0 takes a free one and says which.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
+
+    /// The address to listen on; 0.0.0.0 is every one of this machine
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub grpc_address: std::net::IpAddr,
     /// How many times faster than real time.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
     pub speed: f64,

@@ -172,6 +172,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             SimCommand::Serve(serve) => Job::Simulate(Simulate {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
+                grpc_address: serve.grpc_address,
                 speed: serve.speed,
                 load_seconds: serve.load_seconds,
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),

@@ -227,6 +227,7 @@ pub struct Simulate {
     pub repository: PathBuf,
     /// 0: any free one.
     pub grpc_port: u16,
+    pub grpc_address: std::net::IpAddr,
     /// Above 0; 1 is real time.
     pub speed: f64,
     pub load_seconds: f64,
