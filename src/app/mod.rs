@@ -7,6 +7,7 @@ mod history;
 mod manifests;
 mod planning;
 mod project;
+mod repository;
 mod results;
 mod run;
 mod selftest;
@@ -67,6 +68,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
+        Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Triton(request) => triton::ask(&global, request),
         Job::Selftest(request) => selftest::selftest(&request),

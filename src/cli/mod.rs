@@ -17,7 +17,8 @@ pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    PlanAs, PlanRequest, Report, Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
+    PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell, Show,
+    Simulate, Status,
 };
 pub use setting::Setting;
 pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

@@ -7,6 +7,7 @@ mod bench;
 mod engine;
 mod errand;
 mod git;
+mod health;
 mod repository;
 mod request;
 mod scrape;

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 33] = [
     "",
     "run",
     "plan",
@@ -35,6 +35,9 @@ const COMMANDS: [&str; 30] = [
     "triton unload",
     "triton log",
     "triton trace",
+    "repository check",
+    "repository fill",
+    "repository parameters",
     "selftest",
     "completions",
 ];

@@ -138,9 +138,7 @@ fn number(told: &Told, tool: Tool, concept: Concept) -> (Option<Stat>, Option<St
     match tool.spread(concept, &told.seen) {
         Ok(spread) => (Some(Stat::from(&spread)), None),
         Err(Missing::Timelines) => match told.metric(pool_of(tool)) {
-            Some(metric) => {
-                (Some(Stat::from(&metric)), Some(format!("percentiles to 3 digits, {}", metric.percentile_rule)))
-            }
+            Some(metric) => (Some(Stat::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule))),
             None => (None, Some(Missing::Timelines.why().to_owned())),
         },
         Err(missing) => (None, Some(missing.why().to_owned())),
