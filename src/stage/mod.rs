@@ -80,8 +80,8 @@ impl Work for Stages {
             Action::Template(template) => template::perform(&errand, &template),
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
-            Action::Serve(serve) => serve::perform(errand, &serve, self.program.as_deref()).await,
-            Action::Bench(bench) => bench::perform(&errand, &bench).await,
+            Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench)).await,
         }
     }
 }

@@ -295,7 +295,7 @@ fn each_server_sees_its_own_gpus_and_believes_to_be_nobodys_rank() {
     }
     // It writes its environment down, waits until both have done so, and goes.
     let stand_in = format!(
-        "#!/bin/sh\nfor word in \"$@\"; do case $word in *shm-region*) mine=${{word##*=}} ;; esac; done\ncd {0}\n\
+        "#!/bin/sh\nfor word in \"$@\"; do case $word in *shm-region*) mine=${{word##*=}}; mine=${{mine%%_*}}_ ;; esac; done\ncd {0}\n\
          env > writing.$mine && mv writing.$mine env.$mine\n\
          until [ -e env.prefix0_ ] && [ -e env.prefix1_ ]; do sleep 0.01; done\nexit 1\n",
         world.path("").display()

@@ -233,11 +233,7 @@ async fn a_server_that_is_never_ready_is_given_up_and_stopped() {
     let action = json!({"serve": {"command": {
         "words": ["sh", "-c", "echo $$ > pid; exec sleep 1000"], "ready": {"timeout": "1s", "by": "port"}}}});
     let failure = bench.perform(&action).await.unwrap_err();
-    assert!(
-        failure.what.contains("was not ready within 1s: waited for a connection to 127.0.0.1:"),
-        "{}",
-        failure.what
-    );
+    assert!(failure.what.contains("was not ready within 1s: waited for 127.0.0.1:"), "{}", failure.what);
     let pid = bench.out("pid");
     assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
 }
