@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use super::more::Tallies;
 use super::record::{Chunk, Ended, Record};
 
 const SECOND: u64 = 1_000_000_000;
@@ -80,6 +81,8 @@ pub(super) struct Collector {
     pub coalesced: u64,
     pub chunks: u64,
     pub keeps_timelines: bool,
+    /// Outputs beside tokens.
+    pub more: Tallies,
 }
 
 impl Collector {
@@ -93,6 +96,7 @@ impl Collector {
             coalesced: 0,
             chunks: 0,
             keeps_timelines: false,
+            more: Tallies::new(),
         }
     }
 
@@ -135,6 +139,9 @@ impl Collector {
         self.backlog.merge(&other.backlog);
         self.coalesced += other.coalesced;
         self.chunks += other.chunks;
+        for (name, tally) in other.more {
+            self.more.entry(name).or_default().merge(tally);
+        }
         if self.tokens_by_second.len() < other.tokens_by_second.len() {
             self.tokens_by_second.resize(other.tokens_by_second.len(), 0);
         }

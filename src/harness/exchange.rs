@@ -1,9 +1,10 @@
-//! One request and its answer over one HTTP/2 stream.
+//! One message and its answers over one HTTP/2 stream.
 //!
 //! The whole request is queued, and its half closed, before response headers are awaited: a Triton server sends them
 //! only with the first response. A final marker may be missing; the end of the stream counts then.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,9 +14,12 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
+use super::collect::Collector;
+use super::form::{Count, Form};
 use super::link::Link;
-use super::record::{Chunk, Class, Ended};
-use super::wire::{Frames, Seen, scan_response, scan_stream};
+use super::record::{Chunk, Class, Ended, Stamps};
+use super::wire::{Frames, scan_response, scan_stream};
+use super::{CancelBy, Planned, more};
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,59 +28,118 @@ pub(super) enum Call {
     Unary,
 }
 
+impl Call {
+    const fn method(self) -> &'static str {
+        match self {
+            Self::Stream => "ModelStreamInfer",
+            Self::Unary => "ModelInfer",
+        }
+    }
+}
+
 /// gRPC status codes used here (grpc.io, "Status codes").
 pub(super) mod code {
     pub const OK: u32 = 0;
+    pub const DEADLINE_EXCEEDED: u32 = 4;
     pub const RESOURCE_EXHAUSTED: u32 = 8;
     pub const UNIMPLEMENTED: u32 = 12;
     pub const UNAVAILABLE: u32 = 14;
 }
 
+/// One message and the requests in it.
 pub(super) struct Exchange<'a> {
     pub link: &'a Link,
-    pub call: Call,
+    pub form: &'a Form,
     pub frame: Bytes,
-    pub asked_tokens: u32,
-    pub end_id: i32,
+    /// On the wire; the index of the message's first request.
+    pub id: u64,
+    pub planned: &'a [Planned],
+    /// Told of delays and of outputs beside tokens; none for warm-ups.
+    pub collector: Option<&'a RefCell<Collector>>,
     pub clock: Clock,
     pub stall: Duration,
+    pub deadline: Option<Duration>,
     /// On `clock`.
     pub t_issue: u64,
 }
 
+/// One request of a message, as responses make it.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub chunks: Vec<Chunk>,
+    pub server: Option<Stamps>,
+    pub last_id: Option<i32>,
+}
+
+impl Part {
+    pub fn tokens(&self) -> u32 {
+        self.chunks.iter().map(|chunk| chunk.tokens).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub ended: Ended,
+    /// For each request of the message.
+    pub ended: Vec<Ended>,
     pub final_marker: bool,
     /// On the exchange's clock.
     pub t_end: u64,
+    pub t_cancel: Option<u64>,
+}
+
+/// What is known while a message is under way.
+#[derive(Default)]
+struct State {
+    last_token: Cell<Option<u64>>,
+    final_marker: Cell<bool>,
+    t_cancel: Cell<Option<u64>>,
 }
 
 type Fault = (Class, String);
+type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
 
 impl Exchange<'_> {
-    /// `chunks` is filled in every case; `delay` is told the ns between each socket read and our hands.
-    pub async fn perform(
-        self,
-        stop: &CancellationToken,
-        chunks: &mut Vec<Chunk>,
-        mut delay: impl FnMut(u64),
-    ) -> Answer {
-        let last_token = Cell::new(None);
-        let mut final_marker = false;
-        let ended = tokio::select! {
+    /// `parts` is filled in every case; it has one for each request.
+    pub async fn perform(self, stop: &CancellationToken, parts: &mut [Part]) -> Answer {
+        let state = State::default();
+        let outcome = tokio::select! {
             biased;
-            result = self.talk(chunks, &last_token, &mut final_marker, &mut delay) => match result {
-                Ok(()) => Ended::Ok,
-                Err((class, why)) => Ended::Failed { class, why },
-            },
-            () = stop.cancelled() => Ended::Cancelled,
-            () = self.stalled(&last_token) => Ended::Failed {
-                class: Class::Stall,
-                why: format!("no token for {:.1} s", self.stall.as_secs_f64()),
-            },
+            result = self.talk(parts, &state) => result.map_err(Some),
+            () = stop.cancelled() => Err(None),
+            () = self.stalled(&state.last_token) => {
+                Err(Some((Class::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
+            }
+            limit = self.overdue() => Err(Some((Class::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
-        Answer { ended, final_marker, t_end: self.clock.now() }
+        let t_end = self.clock.now();
+        let t_cancel = state.t_cancel.get();
+        let final_marker = state.final_marker.get();
+        let ended = match outcome {
+            Err(None) => vec![Ended::Cancelled; parts.len()],
+            // What a server says of a request that we cancelled is our doing.
+            Ok(()) | Err(Some((Class::Server, _))) if t_cancel.is_some() => vec![Ended::Withdrawn; parts.len()],
+            Err(Some((class, why))) => vec![Ended::Failed { class, why }; parts.len()],
+            Ok(()) => {
+                let parts = parts.iter().zip(self.planned);
+                parts.map(|(part, planned)| self.judge(part, planned.output_len, final_marker)).collect()
+            }
+        };
+        Answer { ended, final_marker, t_end, t_cancel }
+    }
+
+    /// Of a part whose message came through.
+    fn judge(&self, part: &Part, asked: u32, final_marker: bool) -> Ended {
+        let tokens = part.tokens();
+        let fail = |why: String| Ended::Failed { class: Class::Short, why };
+        // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
+        let is_whole = !self.form.streams || final_marker || part.last_id == Some(self.form.end_id);
+        if tokens == 0 {
+            fail("the answer has no token".to_owned())
+        } else if tokens < asked && !is_whole {
+            fail(format!("the stream ended after {tokens} of {asked} tokens"))
+        } else {
+            Ended::Ok
+        }
     }
 
     /// Resolves when nothing has moved for too long. One timer, moved only when it fires.
@@ -93,78 +156,148 @@ impl Exchange<'_> {
         }
     }
 
-    async fn talk(
-        &self,
-        chunks: &mut Vec<Chunk>,
-        last_token: &Cell<Option<u64>>,
-        final_marker: &mut bool,
-        delay: &mut impl FnMut(u64),
-    ) -> Result<(), Fault> {
-        let path = match self.call {
-            Call::Stream => "ModelStreamInfer",
-            Call::Unary => "ModelInfer",
-        };
-        let mut body = send(self.link, path, self.frame.clone()).await?;
+    /// Resolves when the deadline is over.
+    async fn overdue(&self) -> Duration {
+        let Some(limit) = self.deadline else { return std::future::pending().await };
+        tokio::time::sleep_until((self.clock.instant(self.t_issue) + limit).into()).await;
+        limit
+    }
+
+    async fn talk(&self, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+        let cancel = self.form.cancel_of(self.id);
+        let mut stopping: Option<Stopping<'_>> = None;
+        let method = self.form.call.method();
+        let mut body = send(self.link, method, self.frame.clone(), self.deadline).await?;
         let mut frames = Frames::default();
-        let mut last_id = None;
-        while let Some(part) = body.frame().await {
-            let part = part.map_err(|e| (broken_class(!chunks.is_empty(), &e), spell(&e)))?;
+        loop {
+            let part = if let Some(asking) = &mut stopping {
+                tokio::select! {
+                    biased;
+                    part = body.frame() => part,
+                    result = asking => {
+                        stopping = None;
+                        result?;
+                        continue;
+                    }
+                }
+            } else {
+                body.frame().await
+            };
+            let Some(part) = part else { break };
+            let has_begun = state.last_token.get().is_some();
+            let part = part.map_err(|e| (broken_class(has_begun, &e), spell(&e)))?;
             let t_read = self.link.last_read();
             let data = match part.into_data() {
                 Ok(data) => data,
                 Err(part) => {
-                    check_status(part.trailers_ref(), !chunks.is_empty())?;
+                    check_status(part.trailers_ref(), has_begun)?;
                     continue;
                 }
             };
-            delay(self.clock.now().saturating_sub(t_read));
+            if let Some(collector) = self.collector {
+                collector.borrow_mut().backlog.add(self.clock.now().saturating_sub(t_read) as f64, 1);
+            }
             frames.push(data);
             while let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
-                let seen = self.scan(&message).map_err(|e| (Class::Stream, e.to_string()))?;
-                if let Some(error) = seen.error {
-                    return Err((Class::Server, error.to_owned()));
-                }
-                *final_marker |= seen.is_final;
-                if seen.tokens > 0 {
-                    last_id = seen.last_token;
-                    last_token.set(Some(t_read));
-                    self.link.last_token.set(t_read);
-                    chunks.push(Chunk { t_read, tokens: seen.tokens });
+                self.hear(message, t_read, parts, state)?;
+            }
+            let Some(cancel) = cancel.filter(|_| state.t_cancel.get().is_none()) else { continue };
+            if parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens) {
+                state.t_cancel.set(Some(self.clock.now()));
+                match cancel.by {
+                    // Dropping the body cancels the call.
+                    CancelBy::Rpc => return Ok(()),
+                    CancelBy::Stop => stopping = Some(Box::pin(self.ask_to_stop())),
                 }
             }
         }
-        let tokens: u32 = chunks.iter().map(|chunk| chunk.tokens).sum();
-        // A single call is whole by itself; a stream needs a reason to be shorter than asked.
-        let is_whole = self.call == Call::Unary || *final_marker || last_id == Some(self.end_id);
-        if tokens == 0 {
-            Err((Class::Short, "the answer has no token".to_owned()))
-        } else if tokens < self.asked_tokens && !is_whole {
-            Err((Class::Short, format!("the stream ended after {tokens} of {} tokens", self.asked_tokens)))
-        } else {
-            Ok(())
+        match stopping {
+            Some(asking) => asking.await,
+            None => Ok(()),
         }
     }
 
-    fn scan<'m>(&self, message: &'m [u8]) -> Result<Seen<'m>, super::wire::Malformed> {
-        match self.call {
-            Call::Stream => scan_stream(message),
-            Call::Unary => scan_response(message),
+    /// Takes one response.
+    fn hear(&self, message: Bytes, t_read: u64, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+        let broken = |e: super::wire::Malformed| (Class::Stream, e.to_string());
+        let form = self.form;
+        let look = form.look();
+        let seen = match form.call {
+            Call::Stream => scan_stream(&message, &look),
+            Call::Unary => scan_response(&message, &look),
         }
+        .map_err(broken)?;
+        if let Some(error) = seen.error {
+            return Err((Class::Server, error.to_owned()));
+        }
+        if seen.is_final {
+            state.final_marker.set(true);
+        }
+        let row = seen.row as usize;
+        let (Some(part), Some(planned)) = (parts.get_mut(row), self.planned.get(row)) else {
+            return Err((Class::Stream, format!("batch_index is {row} in a message of {}", self.planned.len())));
+        };
+        let tokens = match form.count {
+            Count::Ids { beams, has_prompt } => {
+                let prompt = if has_prompt && part.chunks.is_empty() { planned.input_len } else { 0 };
+                (seen.tokens / beams.max(1)).saturating_sub(prompt)
+            }
+            // The last response of a text may have none of it.
+            Count::Responses => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
+            Count::Asked => seen.tokens.min(1) * planned.output_len,
+        };
+        if tokens > 0 {
+            part.last_id = seen.last_token;
+            state.last_token.set(Some(t_read));
+            self.link.last_token.set(t_read);
+            part.chunks.push(Chunk { t_read, tokens });
+        }
+        if let (true, Some(collector)) = (form.wants_more, self.collector)
+            && let Some(response) = more::parse(message, form.call).map_err(broken)?
+        {
+            let stamps = more::note(&mut collector.borrow_mut().more, &response, planned, tokens);
+            part.server = stamps.or(part.server);
+        }
+        Ok(())
+    }
+
+    /// A call of its own: the message's own call was closed on our side when it was sent.
+    async fn ask_to_stop(&self) -> Result<(), Fault> {
+        let frame = super::wire::frame(&self.form.stop(self.id));
+        let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
+        let mut body = send(self.link, Call::Stream.method(), frame, None).await.map_err(|(_, why)| fault(why))?;
+        let mut frames = Frames::default();
+        while let Some(part) = body.frame().await {
+            match part.map_err(|e| fault(spell(&e)))?.into_data() {
+                Ok(data) => frames.push(data),
+                Err(part) => check_status(part.trailers_ref(), true).map_err(|(_, why)| fault(why))?,
+            }
+            while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
+                let seen = scan_stream(&message, &self.form.look()).map_err(|e| fault(e.to_string()))?;
+                if let Some(error) = seen.error {
+                    return Err(fault(error.to_owned()));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 /// Sends a whole request of Triton's inference service and returns the answer's body.
-async fn send(link: &Link, method: &str, frame: Bytes) -> Result<Incoming, Fault> {
+async fn send(link: &Link, method: &str, frame: Bytes, deadline: Option<Duration>) -> Result<Incoming, Fault> {
     let mut sender = link.sender().await.map_err(|why| (Class::Connect, why))?;
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
         .uri(format!("http://{}/inference.GRPCInferenceService/{method}", link.authority()))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
-        .body(Full::new(frame))
-        .map_err(|e| (Class::Connect, e.to_string()))?;
+        .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")));
+    if let Some(limit) = deadline {
+        // At most eight digits.
+        request = request.header("grpc-timeout", format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
+    }
+    let request = request.body(Full::new(frame)).map_err(|e| (Class::Connect, e.to_string()))?;
     let response = sender.send_request(request).await.map_err(|e| (broken_class(false, &e), spell(&e)))?;
     if !response.status().is_success() {
         return Err((Class::Server, format!("HTTP status {}", response.status())));
@@ -177,7 +310,7 @@ async fn send(link: &Link, method: &str, frame: Bytes) -> Result<Incoming, Fault
 /// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.
 pub(super) async fn ask(link: &Link, method: &str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
-        let mut body = send(link, method, frame).await?;
+        let mut body = send(link, method, frame, None).await?;
         let mut frames = Frames::default();
         let mut answer = None;
         while let Some(part) = body.frame().await {
@@ -209,6 +342,7 @@ fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Result<(), Faul
         .and_then(|headers| headers.get("grpc-message"))
         .map_or_else(String::new, |text| format!(": {}", percent_decoded(text.as_bytes())));
     let class = match number {
+        code::DEADLINE_EXCEEDED => Class::Deadline,
         _ if has_begun => Class::Stream,
         code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => Class::Refused,
         _ => Class::Server,

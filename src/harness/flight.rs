@@ -1,4 +1,4 @@
-//! One request on its way, and what is counted while it is.
+//! One message on its way, and what is counted while it is.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
-use super::exchange::{Answer, Call, Exchange};
+use super::exchange::{Answer, Exchange, Part};
+use super::form::Form;
 use super::link::Link;
 use super::record::{Ended, Record};
 use super::{Planned, Spec};
@@ -51,13 +52,14 @@ impl Gauge {
     }
 }
 
-/// One request on its way.
+/// One message on its way.
 pub(super) struct Flight {
     pub link: Rc<Link>,
+    /// Of the message's first request.
     pub index: u64,
-    pub planned: Planned,
+    pub planned: Vec<Planned>,
     pub frame: Bytes,
-    pub call: Call,
+    pub form: Arc<Form>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
     pub gauge: Rc<Gauge>,
@@ -71,47 +73,56 @@ pub(super) struct Flight {
 
 impl Flight {
     pub async fn go(self) {
-        let mut chunks = Vec::with_capacity(self.planned.output_len.min(4096) as usize);
-        let Answer { ended, final_marker, t_end } = Exchange {
+        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(4096) as usize);
+        let mut parts: Vec<Part> =
+            self.planned.iter().map(|planned| Part { chunks: room(planned), ..Part::default() }).collect();
+        let Answer { ended, final_marker, t_end, t_cancel } = Exchange {
             link: &self.link,
-            call: self.call,
+            form: &self.form,
             frame: self.frame,
-            asked_tokens: self.planned.output_len,
-            end_id: self.spec.end_id,
+            id: self.index,
+            planned: &self.planned,
+            collector: Some(&self.collector),
             clock: self.clock,
             stall: self.spec.stall_timeout,
+            deadline: self.spec.request.deadline,
             t_issue: self.t_issue,
         }
-        .perform(&self.stop, &mut chunks, |ns| self.collector.borrow_mut().backlog.add(ns as f64, 1))
+        .perform(&self.stop, &mut parts)
         .await;
-        self.gauge.change(t_end, -1);
+        self.gauge.change(t_end, -(self.planned.len() as i64));
         self.link.in_flight.set(self.link.in_flight.get() - 1);
         self.freed.notify_one();
-        for chunk in &mut chunks {
-            chunk.t_read = chunk.t_read.saturating_sub(self.t0);
+        let from_start = |at: u64| at.saturating_sub(self.t0);
+        for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
+            for chunk in &mut part.chunks {
+                chunk.t_read = from_start(chunk.t_read);
+            }
+            self.live.tokens.fetch_add(u64::from(part.tokens()), Ordering::Relaxed);
+            self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
+            self.live.ended.fetch_add(1, Ordering::Relaxed);
+            let planned = self.planned[row];
+            let record = Record {
+                index: self.index + row as u64,
+                endpoint: self.link.endpoint,
+                input_tokens: planned.input_len,
+                asked_tokens: planned.output_len,
+                tokens: 0,
+                first_tokens: 0,
+                chunks: 0,
+                final_marker,
+                t_sched: planned.at_ns,
+                t_issue: from_start(self.t_issue),
+                t_first: None,
+                t_last: None,
+                t_end: from_start(t_end),
+                max_gap: 0,
+                t_cancel: t_cancel.map(from_start),
+                server: part.server,
+                ended,
+                timeline: Vec::new(),
+            };
+            self.collector.borrow_mut().take(record, &part.chunks);
         }
-        let tokens = chunks.iter().map(|chunk| u64::from(chunk.tokens)).sum();
-        self.live.tokens.fetch_add(tokens, Ordering::Relaxed);
-        self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
-        self.live.ended.fetch_add(1, Ordering::Relaxed);
-        let record = Record {
-            index: self.index,
-            endpoint: self.link.endpoint,
-            input_tokens: self.planned.input_len,
-            asked_tokens: self.planned.output_len,
-            tokens: 0,
-            first_tokens: 0,
-            chunks: 0,
-            final_marker,
-            t_sched: self.planned.at_ns,
-            t_issue: self.t_issue.saturating_sub(self.t0),
-            t_first: None,
-            t_last: None,
-            t_end: t_end.saturating_sub(self.t0),
-            max_gap: 0,
-            ended,
-            timeline: Vec::new(),
-        };
-        self.collector.borrow_mut().take(record, &chunks);
     }
 }

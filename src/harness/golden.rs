@@ -2,6 +2,7 @@
 
 use super::collect::Collector;
 use super::exchange::Call;
+use super::form::Count;
 use super::record::Chunk;
 use super::worker::Share;
 use super::*;
@@ -27,6 +28,7 @@ fn spec(requests: u64) -> Spec {
         timelines: false,
         vocab_size: 100,
         end_id: 2,
+        request: Request::default(),
     }
 }
 
@@ -55,6 +57,8 @@ fn ended(
         t_last: None,
         t_end: end * MS,
         max_gap: 0,
+        t_cancel: None,
+        server: None,
         ended,
         timeline: Vec::new(),
     };
@@ -78,6 +82,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         max_streams: None,
         reconnects: 0,
         call: Call::Stream,
+        count: Count::Ids { beams: 1, has_prompt: false },
     };
     summary::summarise(spec, &plan(spec).unwrap(), vec![share], String::new())
 }

@@ -1,19 +1,21 @@
-//! The questions before a run: is the server there, is the model ready, does it stream?
+//! The questions before a run: is the server there, is the model ready, how does it want to be asked?
 
 use bytes::Bytes;
 use prost::Message;
 
-use super::exchange::{Call, ask, code};
+use super::exchange::{ask, code};
+use super::form::{Contract, Form};
 use super::link::Link;
-use super::{HarnessError, Scenario, Spec, wire};
+use super::{HarnessError, Spec, wire};
+use crate::triton::proto::inference::model_config::SchedulingChoice;
+use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::{
-    ModelConfigRequest, ModelConfigResponse, ModelReadyRequest, ModelReadyResponse, ServerReadyRequest,
-    ServerReadyResponse,
+    ModelConfig, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelMetadataResponse,
+    ModelReadyRequest, ModelReadyResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
 /// Asks over the link itself: after these calls the server's stream limit has arrived.
-/// A server without ModelConfig is taken by scenario: Server streams, Offline does not.
-pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Call, HarnessError> {
+pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Form, HarnessError> {
     let endpoint = link.authority();
     let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
     let refuse = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
@@ -29,18 +31,58 @@ pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Call, HarnessError
         Ok(_) | Err((Some(code::UNIMPLEMENTED), _)) => {}
         Err((_, why)) => return Err(refuse(why)),
     }
-    let config = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
-    match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &config).await {
+    let contract = describe(link, spec).await.map_err(refuse)?;
+    Form::agree(spec, &contract).map_err(|faults| HarnessError::Request {
+        endpoint: endpoint.clone(),
+        model: spec.model.clone(),
+        faults,
+    })
+}
+
+/// What the server tells of the model. A method that it does not have leaves its part open.
+async fn describe(link: &Link, spec: &Spec) -> Result<Contract, String> {
+    let mut contract = Contract::default();
+    let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
+    match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await {
         Ok(answer) => {
-            let policy = answer.config.and_then(|config| config.model_transaction_policy);
-            Ok(if policy.is_some_and(|policy| policy.decoupled) { Call::Stream } else { Call::Unary })
+            let config = answer.config.unwrap_or_default();
+            contract.is_decoupled = Some(decouples(link, spec, &config).await?);
+            contract.max_batch_size = Some(config.max_batch_size);
         }
-        Err((Some(code::UNIMPLEMENTED), _)) => Ok(match spec.scenario {
-            Scenario::Server { .. } => Call::Stream,
-            Scenario::Offline => Call::Unary,
-        }),
-        Err((_, why)) => Err(refuse(why)),
+        Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(why),
     }
+    let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
+    match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
+        Ok(answer) => {
+            let offer = |tensors: Vec<TensorMetadata>| {
+                Some(tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect())
+            };
+            contract.inputs = offer(answer.inputs);
+            contract.outputs = offer(answer.outputs);
+        }
+        Err((Some(code::UNIMPLEMENTED), _)) => {}
+        Err((_, why)) => return Err(why),
+    }
+    Ok(contract)
+}
+
+/// An ensemble does not say it of itself: it streams when one of its steps does.
+async fn decouples(link: &Link, spec: &Spec, config: &ModelConfig) -> Result<bool, String> {
+    let is_decoupled = |config: &ModelConfig| config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
+    if is_decoupled(config) {
+        return Ok(true);
+    }
+    let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice else { return Ok(false) };
+    for step in &ensemble.step {
+        let ask = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
+        let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await;
+        let config = answer.map_err(|(_, why)| format!("its step `{}`: {why}", step.model_name))?.config;
+        if config.as_ref().is_some_and(is_decoupled) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// gRPC code, where there is one, and text.

@@ -8,10 +8,12 @@
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
 //! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 of < 100 | | warning |
+//! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
 //! why it warns before it condemns.
 
+use super::form::Count;
 use super::result::{Reason, RunResult, Severity};
 use super::{Arrivals, Class, Metric, Scenario, Spec};
 use crate::event::Verdict;
@@ -211,8 +213,31 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
         );
         found.add("lengths", Severity::Warning, text);
     }
-    if matches!(spec.scenario, Scenario::Server { .. }) && result.client.call == "unary" {
-        let text = "the model does not stream, so TTFT is the time of the whole answer".to_owned();
+    let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
+    if matches!(spec.scenario, Scenario::Server { .. }) && is_whole {
+        let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add("unary", Severity::Warning, text);
+    }
+    if tokens.source == Count::Asked.source() {
+        let text = "output tokens were not counted: an answer is one text, and what was asked for stands in".to_owned();
+        found.add("tokens", Severity::Warning, text);
+    }
+    for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
+        let example = output.example.as_deref().unwrap_or_default();
+        let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
+        found.add("outputs", Severity::Warning, text);
+    }
+    let ask = &spec.request;
+    let asked = [
+        (ask.return_log_probs, "output_log_probs"),
+        (ask.return_context_logits, "context_logits"),
+        (ask.return_generation_logits, "generation_logits"),
+    ];
+    for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
+        found.add("outputs", Severity::Warning, format!("`{name}` was asked for and never came"));
+    }
+    if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
+        let text = format!("{} of {} requests came without the server's stamps", server.without, result.counts.ok);
+        found.add("outputs", Severity::Warning, text);
     }
 }

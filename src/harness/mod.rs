@@ -12,6 +12,7 @@
 
 mod adjusted;
 mod arrival;
+mod beside;
 mod clock;
 mod collect;
 mod drive;
@@ -19,16 +20,19 @@ mod error;
 mod exchange;
 mod files;
 mod flight;
+mod form;
 mod goodput;
 mod greet;
 mod headline;
 mod judge;
 mod link;
 mod metric;
+mod more;
 mod pacer;
 mod payload;
 mod plan;
 mod record;
+mod request;
 mod result;
 mod search;
 mod selfcheck;
@@ -48,10 +52,11 @@ pub use files::{read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
 pub use metric::{Interval, Metric};
 pub use plan::{Planned, Schedule, plan};
-pub use record::{Class, Ended, Record};
+pub use record::{Class, Ended, Record, Stamps};
+pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use result::{
-    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, Reason, RunResult, Severity, Slice,
-    Tokens, Versions,
+    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,
+    ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use search::{Bounds, Found, Probe, Step};
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};

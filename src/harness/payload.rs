@@ -54,6 +54,20 @@ pub(super) fn prompt(seed: u64, index: u64, len: u32, vocab_size: u32, end_id: i
         .collect()
 }
 
+/// Three letters each: with the space before it about one token of an English vocabulary.
+const WORDS: [&str; 64] = [
+    "the", "and", "for", "are", "but", "not", "you", "all", "any", "can", "her", "was", "one", "our", "out", "day",
+    "get", "has", "him", "his", "how", "man", "new", "now", "old", "see", "two", "way", "who", "boy", "did", "its",
+    "let", "put", "say", "she", "too", "use", "dad", "mom", "act", "bar", "car", "dew", "eat", "far", "god", "hat",
+    "ice", "job", "key", "lay", "may", "nor", "off", "pay", "red", "sun", "ten", "war", "yes", "zoo", "air", "big",
+];
+
+/// A prompt for text models: a word for each token.
+pub(super) fn words(prompt: &[i32]) -> String {
+    let words: Vec<&str> = prompt.iter().map(|token| WORDS[token.rem_euclid(64) as usize]).collect();
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,8 +36,15 @@ pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
     let least = spec.stop.requests.unwrap_or(0);
     let until_ns = spec.stop.duration.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let is_timed = matches!(spec.scenario, super::Scenario::Server { .. });
+    // The rate is that of requests: messages of several arrive so much more rarely.
+    let batch = spec.request.batch();
+    let scenario = match spec.scenario {
+        super::Scenario::Server { rate } => super::Scenario::Server { rate: rate / batch as f64 },
+        offline @ super::Scenario::Offline => offline,
+    };
+    let messages = Times::new(scenario, spec.arrivals, spec.seed);
     let mut requests = Vec::new();
-    for (index, at_ns) in Times::new(spec.scenario, spec.arrivals, spec.seed).enumerate() {
+    for (index, at_ns) in messages.flat_map(|at_ns| std::iter::repeat_n(at_ns, batch)).enumerate() {
         let index = index as u64;
         if index >= least && !(is_timed && at_ns < until_ns) {
             break;
@@ -57,6 +64,9 @@ pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
     let mut hasher = Hasher::new();
     hasher.field(GENERATOR.as_bytes()).field(&spec.seed.to_le_bytes());
     hasher.field(&spec.vocab_size.to_le_bytes()).field(&spec.end_id.to_le_bytes());
+    if batch > 1 {
+        hasher.field(&(batch as u64).to_le_bytes());
+    }
     for request in &requests {
         hasher.field(&request.at_ns.to_le_bytes());
         hasher.field(&request.input_len.to_le_bytes()).field(&request.output_len.to_le_bytes());
@@ -87,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::selfcheck::ks_distance_to_exponential;
-    use super::super::{Arrivals, Length, Limits, Scenario, Slo, Until};
+    use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until};
     use super::*;
 
     fn spec(scenario: Scenario, arrivals: Arrivals, stop: Until, seed: u64) -> Spec {
@@ -109,6 +119,7 @@ mod tests {
             timelines: false,
             vocab_size: 1000,
             end_id: 2,
+            request: Request::default(),
         }
     }
 
@@ -148,6 +159,14 @@ mod tests {
             let distance = ks_distance_to_exponential(&at, 100.0).unwrap();
             assert!(distance < 1.95 / (3_999f64).sqrt(), "seed {seed}: {distance}");
         }
+    }
+
+    #[test]
+    fn requests_of_one_message_arrive_together_at_the_rate_of_requests() {
+        let mut batched = spec(Scenario::Server { rate: 10.0 }, Arrivals::Constant, requests(5), 0);
+        batched.request.batch = Some(2);
+        let at: Vec<u64> = plan(&batched).unwrap().requests.iter().map(|request| request.at_ns / 1_000_000).collect();
+        assert_eq!(at, [0, 0, 200, 200, 400]);
     }
 
     #[test]

@@ -32,10 +32,28 @@ pub struct Record {
     pub t_end: u64,
     /// Largest gap between chunks, ns.
     pub max_gap: u64,
+    /// When the request was cancelled, as `cancel` asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub t_cancel: Option<u64>,
+    /// What the server stamped, with `return_perf_metrics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Stamps>,
     pub ended: Ended,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,
+}
+
+/// A request's life as the server stamps it: ns of the server's own clock, so only differences mean something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamps {
+    pub arrival_time_ns: i64,
+    pub first_scheduled_time_ns: i64,
+    pub first_token_time_ns: i64,
+    pub last_token_time_ns: i64,
+    pub kv_cache_alloc_new_blocks: i32,
+    pub kv_cache_reused_blocks: i32,
+    pub kv_cache_alloc_total_blocks: i32,
 }
 
 /// How a request left.
@@ -49,6 +67,8 @@ pub enum Ended {
     },
     /// We were asked to stop.
     Cancelled,
+    /// We ended it early, as `cancel` asks.
+    Withdrawn,
 }
 
 /// Why a request failed.
@@ -67,10 +87,13 @@ pub enum Class {
     Stall,
     /// Fewer tokens than asked, and neither a final marker nor an end token to justify it; or none at all.
     Short,
+    /// Not done within its deadline.
+    Deadline,
 }
 
 impl Class {
-    pub const ALL: [Self; 6] = [Self::Connect, Self::Refused, Self::Stream, Self::Server, Self::Stall, Self::Short];
+    pub const ALL: [Self; 7] =
+        [Self::Connect, Self::Refused, Self::Stream, Self::Server, Self::Stall, Self::Short, Self::Deadline];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,6 +103,7 @@ impl Class {
             Self::Server => "server",
             Self::Stall => "stall",
             Self::Short => "short",
+            Self::Deadline => "deadline",
         }
     }
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Adjusted, Arrivals, Class, Goodput, Length, Metric, Record, Scenario, Slo, Spec, Steady};
+use super::{
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Metric, Record, Request, Scenario, Slo, Spec, Steady,
+};
 use crate::event::Verdict;
 
 /// The version of `result.json`.
@@ -44,6 +46,15 @@ pub struct RunResult {
     /// Null when no promise was made.
     pub goodput: Option<Goodput>,
     pub steady: Option<Steady>,
+    /// With `return_perf_metrics`: the server's own view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerSide>,
+    /// With `cancel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawals: Option<Withdrawals>,
+    /// Outputs asked for beside tokens.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, Output>,
     pub little: Little,
     pub client: Client,
     pub connections: Connections,
@@ -95,6 +106,9 @@ pub struct Asked {
     pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
+    /// What each request asked for besides.
+    #[serde(default)]
+    pub request: Request,
 }
 
 impl Asked {
@@ -119,11 +133,12 @@ impl Asked {
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
+            request: spec.request.clone(),
         }
     }
 }
 
-/// `scheduled = ok + failed + cancelled + in_flight_at_end + lost`, exactly, or the run is invalid.
+/// `scheduled = ok + failed + cancelled + withdrawn + in_flight_at_end + lost`, exactly, or the run is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     pub scheduled: u64,
@@ -136,6 +151,9 @@ pub struct Counts {
     pub failures: Vec<Failed>,
     /// Ended by us, because the run was stopped.
     pub cancelled: u64,
+    /// Ended by us early, as `cancel` asks.
+    #[serde(default)]
+    pub withdrawn: u64,
     pub in_flight_at_end: u64,
     /// Never issued, because the run was stopped.
     pub lost: u64,
@@ -152,8 +170,11 @@ pub struct Failed {
 /// Tokens of successful requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
-    /// Where output counts come from. Always `output_ids`.
+    /// Where output counts come from: `output_ids`, responses, or what was asked for.
     pub source: String,
+    /// What `input` counts: `input_ids`, or words of a text, which the model's tokenizer may cut otherwise.
+    #[serde(default)]
+    pub input_source: String,
     pub input: u64,
     pub output: u64,
     /// What the schedule asked of the same requests.
@@ -212,6 +233,50 @@ pub struct Latency {
     pub e2e_adjusted: Adjusted,
     /// Issue − intended arrival: the client's own lateness. Of every issued request.
     pub queue_client: Metric,
+}
+
+/// What the server stamps of successful requests, beside what we see. Its clock is its own: only differences are used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerSide {
+    /// first_scheduled_time_ns − arrival_time_ns.
+    pub queue: Metric,
+    /// first_token_time_ns − arrival_time_ns.
+    pub ttft: Metric,
+    /// last_token_time_ns − arrival_time_ns.
+    pub e2e: Metric,
+    /// Our TTFT from the issue less the server's: network, both protocol stacks, and the front end of the server.
+    pub ttft_outside: Metric,
+    /// Sums over requests.
+    pub kv_cache_alloc_new_blocks: i64,
+    pub kv_cache_reused_blocks: i64,
+    pub kv_cache_alloc_total_blocks: i64,
+    /// Successful requests without stamps.
+    pub without: u64,
+}
+
+/// Requests that were ended early, as `cancel` asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Withdrawals {
+    pub by: CancelBy,
+    pub after_tokens: u32,
+    pub share: f64,
+    pub requests: u64,
+    /// Tokens that they had in all; more than `after_tokens` each when the server went on for a while.
+    pub tokens: u64,
+    /// From the cancel to the end of the answer; with `rpc` we hang up and the end is ours.
+    pub end_after_cancel: Metric,
+}
+
+/// What came of one output beside tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Output {
+    pub responses: u64,
+    pub bytes: u64,
+    /// Tensors whose shape does not fit the request.
+    pub misshapen: u64,
+    /// The first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
 }
 
 /// Little's law: requests in flight (a running gauge) against rate × time (the records).

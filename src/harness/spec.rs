@@ -5,14 +5,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HarnessError, Slo};
+use super::{HarnessError, Request, Slo};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub endpoints: Vec<Endpoint>,
-    /// The Triton model, with token ids in and out (`tensorrt_llm`).
+    /// The Triton model.
     pub model: String,
     pub scenario: Scenario,
     pub arrivals: Arrivals,
@@ -35,6 +35,7 @@ pub struct Spec {
     pub vocab_size: u32,
     /// End-of-sequence and padding token; never part of a prompt.
     pub end_id: i32,
+    pub request: Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,6 +116,10 @@ impl Spec {
         }
         if self.stall_timeout.is_zero() {
             return refuse("stall_timeout is zero");
+        }
+        let faults = self.request.faults(self.vocab_size);
+        if !faults.is_empty() {
+            return Err(HarnessError::Spec(faults.join("; ")));
         }
         self.input_len.check("input length")?;
         self.output_len.check("output length")?;

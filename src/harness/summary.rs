@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use super::collect::Collector;
 use super::exchange::Call;
+use super::form::Count;
 use super::metric::Label;
 use super::result::{
-    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Rates, RunResult, SCHEMA, Slice, Tokens,
-    Versions,
+    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, RunResult, SCHEMA, Slice,
+    Tokens, Versions,
 };
 use super::selfcheck::{ks_critical, ks_distance_to_exponential};
 use super::worker::Share;
 use super::{
-    Adjusted, Arrivals, Class, Ended, Goodput, Metric, Record, Scenario, Schedule, Spec, Steady, judge, pacer, payload,
+    Adjusted, Arrivals, Class, Ended, Goodput, Metric, Record, Scenario, Schedule, Spec, Steady, beside, judge, pacer,
+    payload,
 };
 use crate::event::Verdict;
 
@@ -23,6 +25,7 @@ const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
 pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, started: String) -> Measured {
     let client = client(&shares);
+    let count = shares.first().map_or(Count::Ids { beams: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&Share) -> u64| shares.iter().map(of).sum::<u64>();
@@ -41,6 +44,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
     all.records.sort_by_key(|record| record.index);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
+    // Nobody waits for the end of what we ended ourselves.
+    let withdrawn = records.iter().filter(|record| record.ended == Ended::Withdrawn).count() as u64;
+    let to_answer = schedule.requests.len() as u64 - withdrawn;
     let mut result = RunResult {
         schema: SCHEMA,
         verdict: Verdict::Valid,
@@ -50,12 +56,15 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         generator: payload::GENERATOR.to_owned(),
         started,
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
-        tokens: tokens(&all),
-        goodput: Goodput::of(spec.slo(), records, schedule.requests.len() as u64, rates.window_s),
+        tokens: tokens(&all, count),
+        goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
         steady: matches!(spec.scenario, Scenario::Server { .. })
             .then(|| Steady::of(records, &all.tokens_by_second))
             .flatten(),
-        latency: latency(&all, schedule.requests.len() as u64),
+        latency: latency(&all, to_answer, &count.source()),
+        server: beside::server(spec, records),
+        withdrawals: beside::withdrawals(spec, records),
+        outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
         little: little(little_area, wall_ns, records),
         client: Client { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
@@ -75,9 +84,12 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         result.client.cpu_ms_per_1000_chunks = None;
     }
     if let (Scenario::Server { rate }, Arrivals::Poisson) = (spec.scenario, spec.arrivals) {
-        let mut at: Vec<u64> = records.iter().map(|record| record.t_issue).collect();
+        let batch = spec.request.batch();
+        // Messages arrive by the law, and requests with them.
+        let first = records.iter().filter(|record| record.index.is_multiple_of(batch as u64));
+        let mut at: Vec<u64> = first.map(|record| record.t_issue).collect();
         at.sort_unstable();
-        result.client.ks_distance = ks_distance_to_exponential(&at, rate);
+        result.client.ks_distance = ks_distance_to_exponential(&at, rate / batch as f64);
         result.client.ks_critical = (at.len() > 1).then(|| ks_critical(at.len() - 1));
     }
     result.reasons = judge::reasons(spec, &result);
@@ -85,7 +97,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
     Measured { result, requests: all.records }
 }
 
-fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
+pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
     records.iter().filter(|record| record.ended == Ended::Ok)
 }
 
@@ -95,6 +107,7 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
         match &record.ended {
             Ended::Ok => counts.ok += 1,
             Ended::Cancelled => counts.cancelled += 1,
+            Ended::Withdrawn => counts.withdrawn += 1,
             Ended::Failed { class, why } => {
                 counts.failed += 1;
                 let so_far = counts.failed_by_class.entry(*class).or_default();
@@ -105,14 +118,18 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
             }
         }
     }
-    let ended = counts.ok + counts.failed + counts.cancelled + in_flight_at_end;
+    let ended = counts.ok + counts.failed + counts.cancelled + counts.withdrawn + in_flight_at_end;
     counts.conserved = scheduled == ended + lost && issued == ended;
     debug_assert!(counts.failed_by_class.keys().all(|class| Class::ALL.contains(class)));
     counts
 }
 
-fn tokens(all: &Collector) -> Tokens {
-    let mut tokens = Tokens { source: "output_ids".to_owned(), ..Tokens::default() };
+fn tokens(all: &Collector, count: Count) -> Tokens {
+    let input_source = match count {
+        Count::Ids { .. } => "input_ids",
+        Count::Responses | Count::Asked => "words of text_input",
+    };
+    let mut tokens = Tokens { source: count.source(), input_source: input_source.to_owned(), ..Tokens::default() };
     let (mut requests, mut first) = (0u64, 0u64);
     for record in ok(&all.records) {
         requests += 1;
@@ -168,9 +185,9 @@ pub(super) fn e2e(record: &Record) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
-const FULL: &str = "full: schedule start to the end of the last successful request";
+pub(super) const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, scheduled: u64) -> Latency {
+fn latency(all: &Collector, scheduled: u64, source: &str) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
@@ -186,7 +203,7 @@ fn latency(all: &Collector, scheduled: u64) -> Latency {
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
     let issued = Label { population: "issued requests, whatever became of them", zero_point: "schedule", window: FULL };
     let unanswered = scheduled.saturating_sub(requests);
-    Latency {
+    let mut latency = Latency {
         ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
         e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
         ttft: of("successful requests", "schedule", &ttft),
@@ -204,7 +221,12 @@ fn latency(all: &Collector, scheduled: u64) -> Latency {
             (record.chunks > 1).then_some(record.max_gap as f64)
         }),
         queue_client: Metric::exact(&issued, &mut lag, 0),
+    };
+    let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
+    for metric in [ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client] {
+        source.clone_into(&mut metric.token_source);
     }
+    latency
 }
 
 fn little(area: f64, wall_ns: u64, records: &[Record]) -> Little {

@@ -7,13 +7,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
-
 const FRAME_HEAD: usize = 5;
-/// Far above any answer; a larger length is a stream out of step, not a message.
-const LONGEST_MESSAGE: usize = 64 << 20;
+/// Triton's own limit; a larger length is a stream out of step, not a message.
+const LONGEST_MESSAGE: usize = i32::MAX as usize;
 
 /// A message with its gRPC frame head.
 pub(super) fn frame(message: &impl Message) -> Bytes {
@@ -25,64 +21,12 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
     bytes.freeze()
 }
 
-/// A request in the tensors of TensorRT-LLM's Triton backend, batch of 1, all raw.
-pub(super) fn request(
-    model: &str,
-    index: u64,
-    prompt: &[i32],
-    output_len: u32,
-    end_id: i32,
-    streaming: bool,
-) -> ModelInferRequest {
-    let mut inputs = Vec::with_capacity(7);
-    let mut raw = Vec::with_capacity(7);
-    let mut put = |name: &str, datatype: &str, len: i64, bytes: Bytes| {
-        inputs.push(InferInputTensor {
-            name: name.to_owned(),
-            datatype: datatype.to_owned(),
-            shape: vec![1, len],
-            ..InferInputTensor::default()
-        });
-        raw.push(bytes);
-    };
-    let mut ids = BytesMut::with_capacity(prompt.len() * 4);
-    for token in prompt {
-        ids.put_i32_le(*token);
-    }
-    put("input_ids", "INT32", prompt.len() as i64, ids.freeze());
-    for (name, value) in [
-        ("input_lengths", prompt.len() as i32),
-        ("request_output_len", output_len as i32),
-        ("beam_width", 1),
-        ("end_id", end_id),
-        ("pad_id", end_id),
-    ] {
-        put(name, "INT32", 1, Bytes::copy_from_slice(&value.to_le_bytes()));
-    }
-    put("streaming", "BOOL", 1, Bytes::copy_from_slice(&[u8::from(streaming)]));
-    let mut request = ModelInferRequest {
-        model_name: model.to_owned(),
-        id: index.to_string(),
-        inputs,
-        outputs: ["output_ids", "sequence_length"]
-            .map(|name| InferRequestedOutputTensor { name: name.to_owned(), ..InferRequestedOutputTensor::default() })
-            .to_vec(),
-        raw_input_contents: raw,
-        ..ModelInferRequest::default()
-    };
-    if streaming {
-        request.parameters.insert(
-            "triton_enable_empty_final_response".to_owned(),
-            InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) },
-        );
-    }
-    request
-}
-
 /// Cuts DATA frames into messages. Whole messages are slices of what was read.
 #[derive(Default)]
 pub(super) struct Frames {
     rest: Bytes,
+    /// The beginning of a message that came in pieces; then `rest` is empty.
+    joining: BytesMut,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,55 +35,82 @@ pub(super) struct Malformed(pub &'static str);
 
 impl Frames {
     pub fn push(&mut self, data: Bytes) {
-        if self.rest.is_empty() {
+        if self.rest.is_empty() && self.joining.is_empty() {
             self.rest = data;
-        } else {
-            let mut joined = BytesMut::with_capacity(self.rest.len() + data.len());
-            joined.extend_from_slice(&self.rest);
-            joined.extend_from_slice(&data);
-            self.rest = joined.freeze();
+            return;
         }
+        if self.joining.is_empty() {
+            self.joining.extend_from_slice(&self.rest);
+            self.rest.clear();
+        }
+        self.joining.extend_from_slice(&data);
     }
 
     /// The next whole message, if there is one.
     pub fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
-        if self.rest.len() < FRAME_HEAD {
-            return Ok(None);
+        if let Some(whole) = whole_length(&self.joining)? {
+            if self.joining.len() < whole {
+                self.joining.reserve(whole - self.joining.len());
+                return Ok(None);
+            }
+            self.rest = std::mem::take(&mut self.joining).freeze();
         }
-        if self.rest[0] != 0 {
-            return Err(Malformed("a message is compressed, and none was asked for"));
+        match whole_length(&self.rest)? {
+            Some(whole) if self.rest.len() >= whole => {
+                self.rest.advance(FRAME_HEAD);
+                Ok(Some(self.rest.split_to(whole - FRAME_HEAD)))
+            }
+            _ => Ok(None),
         }
-        let len = u32::from_be_bytes([self.rest[1], self.rest[2], self.rest[3], self.rest[4]]) as usize;
-        if len > LONGEST_MESSAGE {
-            return Err(Malformed("a message is longer than 64 MiB"));
-        }
-        if self.rest.len() < FRAME_HEAD + len {
-            return Ok(None);
-        }
-        self.rest.advance(FRAME_HEAD);
-        Ok(Some(self.rest.split_to(len)))
     }
+}
+
+/// How long the first message is with its head, once the head is there.
+fn whole_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(([flag, length @ ..], _)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return Ok(None) };
+    if *flag != 0 {
+        return Err(Malformed("a message is compressed, and none was asked for"));
+    }
+    let len = u32::from_be_bytes(*length) as usize;
+    if len > LONGEST_MESSAGE {
+        return Err(Malformed("a message is longer than 2 GiB"));
+    }
+    Ok(Some(FRAME_HEAD + len))
 }
 
 /// What one response says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen<'a> {
     pub error: Option<&'a str>,
-    /// Elements of `output_ids`.
+    /// Elements of the answer: token ids, or texts.
     pub tokens: u32,
+    /// The answer is there and holds nothing.
+    pub is_empty: bool,
     pub last_token: Option<i32>,
     /// `triton_final_response` is true.
     pub is_final: bool,
+    /// `batch_index`.
+    pub row: u32,
+}
+
+/// What to look for in a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look<'n> {
+    /// The tensor that holds the answer.
+    pub answer: &'n str,
+    /// The answer's elements are texts, else 32-bit ids.
+    pub is_text: bool,
+    pub is_batched: bool,
 }
 
 /// Scans a `ModelStreamInferResponse`.
-pub(super) fn scan_stream(message: &[u8]) -> Result<Seen<'_>, Malformed> {
+pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, Malformed> {
     let mut seen = Seen::default();
     let mut error = None;
     each_field(message, |field, value| {
         match (field, value) {
             (1, Value::Bytes(text)) if !text.is_empty() => error = Some(text),
-            (2, Value::Bytes(response)) => seen = scan_response(response)?,
+            (2, Value::Bytes(response)) => seen = scan_response(response, look)?,
             _ => {}
         }
         Ok(())
@@ -150,13 +121,14 @@ pub(super) fn scan_stream(message: &[u8]) -> Result<Seen<'_>, Malformed> {
 }
 
 /// Scans a `ModelInferResponse`.
-pub(super) fn scan_response(message: &[u8]) -> Result<Seen<'_>, Malformed> {
+pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, Malformed> {
     let mut seen = Seen::default();
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;
+    let mut row_at = None;
     let mut ids_elements = 0u64;
     let mut raw_ids: Option<&[u8]> = None;
-    // Raw contents come after all outputs in field order, so the position of `output_ids` is known by then.
+    // Raw contents come after all outputs in field order, so the positions of tensors are known by then.
     each_field(message, |field, value| {
         match (field, value) {
             (4, Value::Bytes(entry)) => {
@@ -165,15 +137,22 @@ pub(super) fn scan_response(message: &[u8]) -> Result<Seen<'_>, Malformed> {
                 }
             }
             (5, Value::Bytes(tensor)) => {
-                if let Some(elements) = output_ids(tensor)? {
+                let (name, elements) = head_of(tensor)?;
+                if name == look.answer.as_bytes() {
                     ids_at = Some(outputs);
                     ids_elements = elements;
+                } else if look.is_batched && name == b"batch_index" {
+                    row_at = Some(outputs);
                 }
                 outputs += 1;
             }
             (6, Value::Bytes(raw)) => {
                 if ids_at == Some(raws) {
                     raw_ids = Some(raw);
+                } else if row_at == Some(raws)
+                    && let Some(row) = raw.first_chunk::<4>()
+                {
+                    seen.row = u32::from_le_bytes(*row);
                 }
                 raws += 1;
             }
@@ -181,8 +160,13 @@ pub(super) fn scan_response(message: &[u8]) -> Result<Seen<'_>, Malformed> {
         }
         Ok(())
     })?;
-    if let Some(raw) = raw_ids {
+    if let Some(raw) = raw_ids.filter(|_| look.is_text) {
+        // A text is its length in 4 bytes and itself.
+        seen.tokens = 1;
+        seen.is_empty = raw.len() <= 4;
+    } else if let Some(raw) = raw_ids {
         seen.tokens = (raw.len() / 4) as u32;
+        seen.is_empty = raw.is_empty();
         seen.last_token = raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
     } else if raws == 0 {
         seen.tokens = u32::try_from(ids_elements).unwrap_or(u32::MAX);
@@ -209,13 +193,13 @@ fn final_flag(entry: &[u8]) -> Result<Option<bool>, Malformed> {
     Ok(is_it.then_some(flag))
 }
 
-/// Of an output tensor: the product of its shape, when it is `output_ids`.
-fn output_ids(tensor: &[u8]) -> Result<Option<u64>, Malformed> {
-    let mut is_it = false;
+/// Of an output tensor: its name and the product of its shape.
+fn head_of(tensor: &[u8]) -> Result<(&[u8], u64), Malformed> {
+    let mut found: &[u8] = &[];
     let mut elements = 1u64;
     each_field(tensor, |field, value| {
         match (field, value) {
-            (1, Value::Bytes(name)) => is_it = name == b"output_ids",
+            (1, Value::Bytes(name)) => found = name,
             (3, Value::Varint(dim)) => elements = elements.saturating_mul(dim),
             (3, Value::Bytes(mut dims)) => {
                 while dims.has_remaining() {
@@ -227,7 +211,7 @@ fn output_ids(tensor: &[u8]) -> Result<Option<u64>, Malformed> {
         }
         Ok(())
     })?;
-    Ok(is_it.then_some(elements))
+    Ok((found, elements))
 }
 
 enum Value<'a> {
@@ -266,8 +250,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::triton::proto::inference::infer_parameter::ParameterChoice;
     use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
-    use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
+    use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+
+    const IDS: Look<'_> = Look { answer: "output_ids", is_text: false, is_batched: true };
 
     fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
         let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
@@ -286,7 +273,7 @@ mod tests {
                     InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) },
                 )]
                 .into(),
-                outputs: vec![tensor("sequence_length", 1), tensor("output_ids", tokens.len())],
+                outputs: vec![tensor("batch_index", 1), tensor("output_ids", tokens.len())],
                 raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), ids.into()],
                 ..ModelInferResponse::default()
             }),
@@ -297,14 +284,22 @@ mod tests {
         #[test]
         fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
             let bytes = response(&tokens, fin, &error).encode_to_vec();
-            let seen = scan_stream(&bytes).unwrap();
+            let seen = scan_stream(&bytes, &IDS).unwrap();
             let error = (!error.is_empty()).then_some(error.as_str());
-            prop_assert_eq!(seen, Seen { error, tokens: tokens.len() as u32, last_token: tokens.last().copied(), is_final: fin });
+            let expected = Seen {
+                error,
+                tokens: tokens.len() as u32,
+                is_empty: tokens.is_empty(),
+                last_token: tokens.last().copied(),
+                is_final: fin,
+                row: 9,
+            };
+            prop_assert_eq!(seen, expected);
         }
 
         #[test]
         fn no_bytes_make_the_scan_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = scan_stream(&bytes);
+            let _ = scan_stream(&bytes, &IDS);
         }
 
         #[test]
@@ -316,7 +311,7 @@ mod tests {
             for piece in whole.chunks(step) {
                 frames.push(Bytes::copy_from_slice(piece));
                 while let Some(message) = frames.next().unwrap() {
-                    seen.push(scan_stream(&message).unwrap().tokens as usize);
+                    seen.push(scan_stream(&message, &IDS).unwrap().tokens as usize);
                 }
             }
             prop_assert_eq!(seen, sizes);
@@ -337,6 +332,6 @@ mod tests {
             ..ModelStreamInferResponse::default()
         };
         let bytes = message.encode_to_vec();
-        assert_eq!(scan_stream(&bytes).unwrap(), Seen { is_final: true, ..Seen::default() });
+        assert_eq!(scan_stream(&bytes, &IDS).unwrap(), Seen { is_final: true, ..Seen::default() });
     }
 }

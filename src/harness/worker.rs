@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
-use super::exchange::{Call, Exchange};
+use super::exchange::{Call, Exchange, Part};
 use super::flight::{Flight, Gauge, Live};
+use super::form::{Count, Form};
 use super::greet::greet;
 use super::link::Link;
 use super::pacer::Pacer;
@@ -54,13 +55,14 @@ pub(super) struct Share {
     pub max_streams: Option<u64>,
     pub reconnects: u32,
     pub call: Call,
+    pub count: Count,
 }
 
 /// Connected and warmed up, waiting for the start.
 pub(super) struct Prepared {
     job: Job,
     links: Vec<Rc<Link>>,
-    call: Call,
+    form: Arc<Form>,
     pacer: Pacer,
     bodies: VecDeque<Bytes>,
 }
@@ -71,15 +73,17 @@ impl Job {
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
-    fn mine(&self) -> impl Iterator<Item = (u64, Planned)> + use<'_> {
-        let all = self.schedule.requests.iter().enumerate().skip(self.number).step_by(self.workers);
-        all.map(|(index, planned)| (index as u64, *planned))
+    /// This worker's messages: the index of the first request, and the requests.
+    fn mine(&self) -> impl Iterator<Item = (u64, &[Planned])> + use<'_> {
+        let batch = self.spec.request.batch();
+        let all = self.schedule.requests.chunks(batch).enumerate().skip(self.number).step_by(self.workers);
+        all.map(move |(message, planned)| ((message * batch) as u64, planned))
     }
 
-    fn body(&self, index: u64, planned: Planned, call: Call) -> Bytes {
-        let prompt = self.schedule.prompt(index, planned.input_len);
-        let Spec { model, end_id, .. } = &*self.spec;
-        wire::frame(&wire::request(model, index, &prompt, planned.output_len, *end_id, call == Call::Stream))
+    fn body(&self, first: u64, planned: &[Planned], form: &Form) -> Bytes {
+        let prompts: Vec<Vec<i32>> =
+            (first..).zip(planned).map(|(index, planned)| self.schedule.prompt(index, planned.input_len)).collect();
+        wire::frame(&form.message(first, planned, &prompts))
     }
 
     /// Connects, asks what the model is, serialises bodies, warms up.
@@ -89,55 +93,57 @@ impl Job {
             .spec_connections()
             .map(|at| Rc::new(Link::new(at as u32, &self.spec.endpoints[at], self.clock, Rc::clone(&heard[at]))))
             .collect();
-        let mut call = None;
+        let mut form = None;
         for link in &links {
             let found = greet(link, &self.spec).await?;
-            if *call.get_or_insert(found) != found {
+            if form.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
-                let why = "it streams on one server and not on another".to_owned();
+                let why = "it is another model (streaming, tensors or batching) than on the first server".to_owned();
                 return Err(HarnessError::Model { endpoint: link.authority(), model, why });
             }
         }
-        let call = call.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?;
+        let form = Arc::new(form.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
         let mut bodies = VecDeque::new();
         let mut bytes = 0;
         for (index, planned) in self.mine() {
             if bytes >= PREBUILT_BYTES / self.workers {
                 break;
             }
-            let body = self.body(index, planned, call);
+            let body = self.body(index, planned, &form);
             bytes += body.len();
             bodies.push_back(body);
         }
         if self.number == 0 {
-            self.warm_up(&links, call).await?;
+            self.warm_up(&links, &form).await?;
         }
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(Prepared { job: self, links, call, pacer, bodies })
+        Ok(Prepared { job: self, links, form, pacer, bodies })
     }
 
-    async fn warm_up(&self, links: &[Rc<Link>], call: Call) -> Result<(), HarnessError> {
+    async fn warm_up(&self, links: &[Rc<Link>], form: &Form) -> Result<(), HarnessError> {
         let all = &self.schedule.requests;
         for number in 0..self.spec.warmup {
-            let planned = all[number as usize % all.len()];
+            let planned = &all[number as usize % all.len()..][..1];
             let index = all.len() as u64 + u64::from(number);
             let link = &links[number as usize % links.len()];
             let answer = Exchange {
                 link,
-                call,
-                frame: self.body(index, planned, call),
-                asked_tokens: planned.output_len,
-                end_id: self.spec.end_id,
+                form,
+                frame: self.body(index, planned, form),
+                id: index,
+                planned,
+                collector: None,
                 clock: self.clock,
                 stall: self.spec.stall_timeout,
+                deadline: None,
                 t_issue: self.clock.now(),
             }
-            .perform(&self.stop, &mut Vec::new(), |_| {})
+            .perform(&self.stop, &mut [Part::default()])
             .await;
-            match answer.ended {
-                Ended::Ok => {}
-                Ended::Cancelled => return Err(HarnessError::Stopped),
-                Ended::Failed { class, why } => {
+            match answer.ended.into_iter().next() {
+                Some(Ended::Ok | Ended::Withdrawn) | None => {}
+                Some(Ended::Cancelled) => return Err(HarnessError::Stopped),
+                Some(Ended::Failed { class, why }) => {
                     let why = format!("{}: {why}", class.as_str());
                     return Err(HarnessError::Warmup { number: number + 1, why });
                 }
@@ -150,7 +156,7 @@ impl Job {
 impl Prepared {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
-        let Self { job, links, call, pacer, mut bodies } = self;
+        let Self { job, links, form, pacer, mut bodies } = self;
         let keeps_timelines = job.spec.timelines;
         let collector = Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() }));
         let gauge = Rc::new(Gauge::default());
@@ -164,14 +170,15 @@ impl Prepared {
         let outcome: std::io::Result<()> = local
             .run_until(async {
                 for (index, planned) in job.mine() {
-                    let frame = bodies.pop_front().unwrap_or_else(|| job.body(index, planned, call));
+                    let frame = bodies.pop_front().unwrap_or_else(|| job.body(index, planned, &form));
                     let has_come = tokio::select! {
                         biased;
                         () = job.stop.cancelled() => false,
-                        waited = pacer.until(job.clock.instant(t0 + planned.at_ns)) => { waited?; true }
+                        waited = pacer.until(job.clock.instant(t0 + planned[0].at_ns)) => { waited?; true }
                     };
+                    let requests = planned.len() as u64;
                     if !has_come {
-                        lost += 1;
+                        lost += requests;
                         continue;
                     }
                     let mut has_waited = false;
@@ -188,21 +195,21 @@ impl Prepared {
                         }
                     };
                     let Some(link) = link else {
-                        lost += 1;
+                        lost += requests;
                         continue;
                     };
                     waited_for_stream += u64::from(has_waited);
-                    issued += 1;
-                    job.live.issued.fetch_add(1, Ordering::Relaxed);
+                    issued += requests;
+                    job.live.issued.fetch_add(requests, Ordering::Relaxed);
                     link.in_flight.set(link.in_flight.get() + 1);
                     let t_issue = job.clock.now();
-                    gauge.change(t_issue, 1);
+                    gauge.change(t_issue, requests as i64);
                     let flight = Flight {
                         link,
                         index,
-                        planned,
+                        planned: planned.to_vec(),
                         frame,
-                        call,
+                        form: Arc::clone(&form),
                         t0,
                         collector: Rc::clone(&collector),
                         gauge: Rc::clone(&gauge),
@@ -237,7 +244,8 @@ impl Prepared {
             waited_for_stream,
             max_streams: max_streams.map(|max| max as u64),
             reconnects: links.iter().map(|link| link.connects.get()).sum::<u32>() - connected_before,
-            call,
+            call: form.call,
+            count: form.count,
             collector,
         })
     }

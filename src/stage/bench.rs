@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::errand::Errand;
+use super::request::request;
 use super::search;
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, Spec};
@@ -64,7 +65,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
 
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
-        HarnessError::Spec(_) | HarnessError::Model { .. } => FailureKind::Refused,
+        HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
@@ -109,6 +110,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
+        request: request(&bench.request)?,
     })
 }
 

@@ -8,6 +8,7 @@ mod engine;
 mod errand;
 mod git;
 mod repository;
+mod request;
 mod search;
 mod serve;
 mod shell;

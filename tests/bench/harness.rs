@@ -126,6 +126,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             timelines: false,
             vocab_size: 32_000,
             end_id: 2,
+            request: regatta::harness::Request::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let measured = runtime.block_on(run(&spec, &Stop::new(), |_| {}))?;

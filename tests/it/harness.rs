@@ -8,8 +8,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Class, Ended, HarnessError, Length, Limits, Measured, Record, Scenario, Severity, Slo, Spec, Until, plan,
-    read_result, result_schema, run, write,
+    Arrivals, Class, Ended, HarnessError, Length, Limits, Measured, Record, Request, Scenario, Severity, Slo, Spec,
+    Until, plan, read_result, result_schema, run, write,
 };
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
@@ -36,6 +36,7 @@ fn spec(server: &Scripted, requests: u64) -> Spec {
         timelines: false,
         vocab_size: 32_000,
         end_id: 2,
+        request: Request::default(),
     }
 }
 

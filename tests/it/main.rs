@@ -17,6 +17,7 @@ mod manual;
 mod processes;
 mod real;
 mod report;
+mod requests;
 mod review;
 mod scripted;
 mod search;

@@ -3,13 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Request;
+
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
     /// `{{ stages.NAME }}` of a `serve` stage, or `host:port,port|host:port`.
     pub target: String,
-    /// The Triton model to drive, with token ids.
+    /// The Triton model to drive: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
     #[serde(default = "tensorrt_llm")]
     pub model: String,
     pub scenario: Scenario,
@@ -58,6 +60,9 @@ pub struct Bench {
     /// End-of-sequence and padding token ids of the requests.
     #[serde(default = "two")]
     pub end_id: i32,
+    /// What each request asks for besides its prompt and its length.
+    #[serde(default, skip_serializing_if = "Request::is_plain")]
+    pub request: Request,
 }
 
 fn tensorrt_llm() -> String {

@@ -7,6 +7,7 @@
 mod action;
 mod bench;
 mod param;
+mod request;
 mod serve;
 mod stage;
 mod triton;
@@ -14,6 +15,7 @@ mod triton;
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{Arrivals, Bench, Length, Limits, Promise, RateSearch, Scenario, Stop as BenchStop};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
+pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
 pub use stage::{InputPaths, Retry, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};

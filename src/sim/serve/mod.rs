@@ -4,8 +4,11 @@
 //! read and refused as a real one refuses it. Never prints; the caller says what there is to say.
 
 mod answer;
+mod decode;
 mod driver;
+mod inputs;
 mod load;
+mod more;
 mod request;
 mod service;
 mod tensor;

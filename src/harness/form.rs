@@ -1,0 +1,412 @@
+//! A request's message: which tensors, in the names and shapes of the model that the server describes.
+//!
+//! Settled once before the run; every message is then a copy of constants and its own prompt.
+
+mod names;
+mod tensor;
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use rand::RngExt;
+
+pub(super) use self::names::Contract;
+use self::names::{Names, TEXT, TOKENS};
+use self::tensor::{Value, texts, word_list};
+use super::exchange::Call;
+use super::payload::{generator, words};
+use super::request::{Cancel, CancelBy, Interface, RandomSeed, Words};
+use super::wire::Look;
+use super::{Planned, Spec};
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
+
+/// Outputs of `return_perf_metrics`.
+pub(super) const PERF: [&str; 7] = [
+    "kv_cache_alloc_new_blocks",
+    "kv_cache_reused_blocks",
+    "kv_cache_alloc_total_blocks",
+    "arrival_time_ns",
+    "first_scheduled_time_ns",
+    "first_token_time_ns",
+    "last_token_time_ns",
+];
+
+/// How output tokens are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    /// Elements of `output_ids` over the beams; the prompt in front is not counted.
+    Ids { beams: u32, has_prompt: bool },
+    /// One response is one token.
+    Responses,
+    /// The answer is one text: as many as were asked for.
+    Asked,
+}
+
+impl Count {
+    /// For people.
+    pub fn source(self) -> String {
+        match self {
+            Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
+            Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
+            Self::Responses => "responses, each counted as one token".to_owned(),
+            Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
+        }
+    }
+}
+
+/// A tensor that is the same in every row of every message.
+#[derive(Clone, Debug, PartialEq)]
+struct Constant {
+    name: &'static str,
+    datatype: String,
+    /// Without the batch dimension.
+    shape: Vec<i64>,
+    row: Bytes,
+}
+
+/// How a model is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Form {
+    pub call: Call,
+    pub count: Count,
+    /// One response for each token.
+    pub streams: bool,
+    /// Responses say which request of the message they are for.
+    pub is_batched: bool,
+    /// Outputs beside tokens are asked for, so responses are parsed whole.
+    pub wants_more: bool,
+    pub end_id: i32,
+    pub cancel: Option<Cancel>,
+    interface: Interface,
+    names: &'static Names,
+    model: String,
+    /// The model's shapes begin with a batch dimension.
+    has_rows: bool,
+    has_lengths: bool,
+    constants: Vec<Constant>,
+    outputs: Vec<&'static str>,
+    pad_id: i32,
+    seed: u64,
+    drawn_seed: Option<(&'static str, String)>,
+    lora: Vec<u64>,
+}
+
+impl Form {
+    /// Holds the request block against the model. Errors: everything that does not fit.
+    pub fn agree(spec: &Spec, contract: &Contract) -> Result<Self, Vec<String>> {
+        let ask = &spec.request;
+        let mut faults = ask.faults(spec.vocab_size);
+        let interface = ask.interface.unwrap_or_else(|| contract.interface());
+        let names = if interface == Interface::Text { &TEXT } else { &TOKENS };
+        let call = contract.call(&spec.scenario);
+        let streams = ask.streaming.unwrap_or(call == Call::Stream && ask.beam_width.unwrap_or(1) <= 1);
+        if streams && call == Call::Unary {
+            faults.push(
+                "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
+                 serve the model with `decoupled_mode: true`"
+                    .to_owned(),
+            );
+        }
+        let beams = ask.beam_width.unwrap_or(1);
+        if ask.cancel.is_some() && !streams && ask.streaming.is_none() {
+            faults.push("request.cancel counts tokens as they come, and this model does not stream".to_owned());
+        }
+        contract.check_batch(ask.batch(), call, &mut faults);
+        let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
+        let mut sheet = Sheet { contract, constants: Vec::new(), faults, lacks: false };
+        sheet.demand("model", names.prompt);
+        sheet.demand("model", names.output_len);
+        sheet.usual(names.streaming, Value::Bool(streams));
+        if interface == Interface::TokenIds {
+            sheet.usual("beam_width", Value::Int(i64::from(beams)));
+            let end = ask.end_id.unwrap_or(spec.end_id);
+            sheet.usual("end_id", Value::Int(i64::from(end)));
+            sheet.usual("pad_id", Value::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
+        } else {
+            sheet.asked("beam_width", &["beam_width"], ask.beam_width.map(|width| Value::Int(i64::from(width))));
+            sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| Value::Int(i64::from(id))));
+            sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| Value::Int(i64::from(id))));
+        }
+        match ask.exclude_input_in_output {
+            Some(value) => {
+                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)))
+            }
+            None if !streams && contract.describes("exclude_input_in_output") => {
+                sheet.usual("exclude_input_in_output", Value::Bool(true));
+            }
+            None => {}
+        }
+        let float = |value: Option<f64>| value.map(Value::Float);
+        sheet.asked("temperature", &["temperature"], float(ask.temperature));
+        sheet.asked("top_k", &[names.top_k], ask.top_k.map(|k| Value::Int(i64::from(k))));
+        sheet.asked("top_p", &[names.top_p], float(ask.top_p));
+        sheet.asked("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
+        sheet.asked("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
+        sheet.asked("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
+        sheet.asked("length_penalty", &[names.length_penalty], float(ask.length_penalty));
+        sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(Value::Bool));
+        // Renamed in TensorRT-LLM after 0.20.
+        sheet.asked("min_length", &["min_length", "min_tokens"], ask.min_length.map(|n| Value::Int(i64::from(n))));
+        const SEEDS: [&str; 2] = ["random_seed", "seed"];
+        let mut drawn_seed = None;
+        match ask.random_seed {
+            Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(Value::Long(seed))),
+            Some(RandomSeed::PerRequest) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
+            None => {}
+        }
+        if !ask.lora_task_id.is_empty() {
+            sheet.demand("lora_task_id", "lora_task_id");
+        }
+        sheet.words("stop_words", names.stop_words, ask.stop_words.as_ref(), interface);
+        sheet.words("bad_words", names.bad_words, ask.bad_words.as_ref(), interface);
+        if matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })) {
+            sheet.demand("cancel.by", "stop");
+        }
+        let mut outputs = names.answer.to_vec();
+        let mut wants_more = false;
+        let returns: [(&'static str, bool, &[&'static str]); 4] = [
+            ("return_log_probs", ask.return_log_probs, &["cum_log_probs", "output_log_probs"]),
+            ("return_context_logits", ask.return_context_logits, &["context_logits"]),
+            ("return_generation_logits", ask.return_generation_logits, &["generation_logits"]),
+            ("return_perf_metrics", ask.return_perf_metrics, &PERF),
+        ];
+        for (key, is_asked, tensors) in returns {
+            if is_asked {
+                wants_more = true;
+                sheet.asked(key, &[key], Some(Value::Bool(true)));
+                outputs.extend(tensors);
+            }
+        }
+        let is_batched = ask.batch() > 1;
+        if is_batched {
+            outputs.push("batch_index");
+        }
+        let Sheet { constants, mut faults, lacks, .. } = sheet;
+        if let Some(inputs) = contract.inputs.as_ref().filter(|_| lacks) {
+            let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
+            faults.push(format!("the model's inputs are {}", has.join(", ")));
+        }
+        contract.check_outputs(&mut outputs, &mut faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self {
+            call,
+            count: match interface {
+                Interface::TokenIds => Count::Ids { beams, has_prompt },
+                Interface::Text if streams => Count::Responses,
+                Interface::Text => Count::Asked,
+            },
+            streams,
+            is_batched,
+            wants_more,
+            end_id: ask.end_id.unwrap_or(spec.end_id),
+            cancel: ask.cancel,
+            interface,
+            names,
+            model: spec.model.clone(),
+            has_rows: contract.has_rows(),
+            has_lengths: contract.input_type("input_lengths", "INT32").is_some() || is_batched,
+            constants,
+            outputs,
+            pad_id: ask.pad_id.unwrap_or(spec.end_id),
+            seed: spec.seed,
+            drawn_seed,
+            lora: ask.lora_task_id.clone(),
+        })
+    }
+
+    /// What to look for in responses.
+    pub fn look(&self) -> Look<'static> {
+        let is_text = self.interface == Interface::Text;
+        Look { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
+    }
+
+    /// Whether message `first` is to be ended early, and how.
+    pub fn cancel_of(&self, first: u64) -> Option<Cancel> {
+        self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
+    }
+
+    /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
+    pub fn message(&self, first: u64, planned: &[Planned], prompts: &[Vec<i32>]) -> ModelInferRequest {
+        let rows = planned.len();
+        let mut sheet = Message { has_rows: self.has_rows, rows, inputs: Vec::new(), raw: Vec::new() };
+        match self.interface {
+            Interface::TokenIds => {
+                let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+                let mut ids = BytesMut::with_capacity(rows * longest * 4);
+                for prompt in prompts {
+                    prompt.iter().for_each(|token| ids.put_i32_le(*token));
+                    (prompt.len()..longest).for_each(|_| ids.put_i32_le(self.pad_id));
+                }
+                sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
+                if self.has_lengths {
+                    let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.input_len)));
+                    sheet.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
+                }
+            }
+            Interface::Text => {
+                let prompts: Vec<String> = prompts.iter().map(|prompt| words(prompt)).collect();
+                sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
+            }
+        }
+        let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
+        sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+        for Constant { name, datatype, shape, row } in &self.constants {
+            let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
+            sheet.put(name, datatype, shape, raw);
+        }
+        let indices = first..first + rows as u64;
+        if let Some((name, datatype)) = &self.drawn_seed {
+            let seeds = indices.clone().map(|index| Value::Long(generator("random_seed", self.seed, index).random()));
+            sheet.put(name, datatype, &[1], tensor::column(seeds, datatype));
+        }
+        if !self.lora.is_empty() {
+            let tasks = indices.map(|index| Value::Long(self.lora[index as usize % self.lora.len()]));
+            sheet.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
+        }
+        let Message { inputs, raw, .. } = sheet;
+        let output = |name: &&str| InferRequestedOutputTensor {
+            name: (*name).to_owned(),
+            ..InferRequestedOutputTensor::default()
+        };
+        ModelInferRequest {
+            model_name: self.model.clone(),
+            id: first.to_string(),
+            parameters: self.parameters(),
+            inputs,
+            outputs: self.outputs.iter().map(output).collect(),
+            raw_input_contents: raw,
+            ..ModelInferRequest::default()
+        }
+    }
+
+    /// Asks the backend to end the request of this id.
+    pub fn stop(&self, id: u64) -> ModelInferRequest {
+        let mut sheet = Message { has_rows: self.has_rows, rows: 1, inputs: Vec::new(), raw: Vec::new() };
+        let one = || Bytes::from_static(&[1, 0, 0, 0]);
+        // What the model demands of every request is there, and means nothing.
+        sheet.put(self.names.prompt, "INT32", &[1], one());
+        if self.has_lengths {
+            sheet.put("input_lengths", "INT32", &[1], one());
+        }
+        sheet.put(self.names.output_len, "INT32", &[1], one());
+        sheet.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
+        let Message { inputs, raw, .. } = sheet;
+        ModelInferRequest {
+            model_name: self.model.clone(),
+            id: id.to_string(),
+            parameters: self.parameters(),
+            inputs,
+            raw_input_contents: raw,
+            ..ModelInferRequest::default()
+        }
+    }
+
+    fn parameters(&self) -> BTreeMap<String, InferParameter> {
+        if self.call == Call::Unary {
+            return BTreeMap::new();
+        }
+        let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+        [("triton_enable_empty_final_response".to_owned(), flag)].into()
+    }
+}
+
+/// Inputs of a message under way.
+struct Message {
+    has_rows: bool,
+    rows: usize,
+    inputs: Vec<InferInputTensor>,
+    raw: Vec<Bytes>,
+}
+
+impl Message {
+    /// `shape` without the batch dimension, `raw` for all rows.
+    fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: Bytes) {
+        let rows = self.has_rows.then_some(self.rows as i64);
+        self.inputs.push(InferInputTensor {
+            name: name.to_owned(),
+            datatype: datatype.to_owned(),
+            shape: rows.into_iter().chain(shape.iter().copied()).collect(),
+            ..InferInputTensor::default()
+        });
+        self.raw.push(raw);
+    }
+}
+
+/// Constants under way, and what does not fit.
+struct Sheet<'a> {
+    contract: &'a Contract,
+    constants: Vec<Constant>,
+    faults: Vec<String>,
+    /// Some input is missing.
+    lacks: bool,
+}
+
+impl Sheet<'_> {
+    /// The first of `names` that the model has, with its type.
+    fn find(&mut self, key: &str, names: &[&'static str], usual: &str) -> Option<(&'static str, String)> {
+        let found = names.iter().find_map(|name| Some((*name, self.contract.input_type(name, usual)?)));
+        if found.is_none() {
+            self.lacks = true;
+            self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
+        }
+        found
+    }
+
+    fn demand(&mut self, key: &str, name: &'static str) {
+        if self.contract.input_type(name, "").is_none() {
+            self.lacks = true;
+            let key = if key == "model" { "this interface".to_owned() } else { format!("request.{key}") };
+            self.faults.push(format!("{key} needs the input `{name}`, which the model does not have"));
+        }
+    }
+
+    /// Sent where the model has it.
+    fn usual(&mut self, name: &'static str, value: Value) {
+        if let Some(datatype) = self.contract.input_type(name, value.usual_type()) {
+            self.constant(name, datatype, value);
+        }
+    }
+
+    /// Sent when it was asked for; then the model must have it.
+    fn asked(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
+        let Some(value) = value else { return };
+        if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {
+            self.constant(name, datatype, value);
+        }
+    }
+
+    fn constant(&mut self, name: &'static str, datatype: String, value: Value) {
+        let row = tensor::column([value], &datatype);
+        self.constants.push(Constant { name, datatype, shape: vec![1], row });
+    }
+
+    fn words(&mut self, key: &str, name: &'static str, words: Option<&Words>, interface: Interface) {
+        let Some(words) = words else { return };
+        let (shape, row, datatype) = match (words, interface) {
+            (Words::Ids(words), Interface::TokenIds) => {
+                let (len, row) = word_list(words);
+                (vec![2, len], row, "INT32")
+            }
+            (Words::Texts(words), Interface::Text) => (vec![words.len() as i64], texts(words), "BYTES"),
+            (Words::Ids(_), Interface::Text) => {
+                return self.faults.push(format!("request.{key}: this model takes text, so words must be `texts`"));
+            }
+            (Words::Texts(_), Interface::TokenIds) => {
+                return self.faults.push(format!("request.{key}: this model takes token ids, so words must be `ids`"));
+            }
+        };
+        if let Some((name, datatype)) = self.find(key, &[name], datatype) {
+            self.constants.push(Constant { name, datatype, shape, row });
+        }
+    }
+}
+
+/// What a model offers, by name.
+pub(super) type Offer = BTreeMap<String, String>;
+
+#[cfg(test)]
+mod tests;
