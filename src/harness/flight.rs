@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 use super::collect::Collector;
 use super::exchange::{Answer, Exchange, Part};
-use super::form::Form;
 use super::link::Link;
+use super::manner::Manner;
 use super::record::{Ended, Record};
 use super::{Planned, Spec};
 
@@ -59,7 +59,7 @@ pub(super) struct Flight {
     pub index: u64,
     pub planned: Vec<Planned>,
     pub frame: Bytes,
-    pub form: Arc<Form>,
+    pub manner: Arc<Manner>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
     pub gauge: Rc<Gauge>,
@@ -78,7 +78,7 @@ impl Flight {
             self.planned.iter().map(|planned| Part { chunks: room(planned), ..Part::default() }).collect();
         let Answer { ended, final_marker, t_end, t_cancel } = Exchange {
             link: &self.link,
-            form: &self.form,
+            manner: &self.manner,
             frame: self.frame,
             id: self.index,
             planned: &self.planned,
@@ -119,6 +119,7 @@ impl Flight {
                 max_gap: 0,
                 t_cancel: t_cancel.map(from_start),
                 server: part.server,
+                usage: part.heard.usage,
                 ended,
                 timeline: Vec::new(),
             };

@@ -42,6 +42,8 @@ pub(super) enum Count {
     Responses,
     /// The answer is one text: as many as were asked for.
     Asked,
+    /// `usage.completion_tokens`; chunks where the server sends none.
+    Usage,
 }
 
 impl Count {
@@ -51,6 +53,7 @@ impl Count {
             Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
             Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
             Self::Responses => "responses, each counted as one token".to_owned(),
+            Self::Usage => "usage.completion_tokens".to_owned(),
             Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
         }
     }

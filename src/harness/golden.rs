@@ -12,6 +12,7 @@ const MS: u64 = 1_000_000;
 fn spec(requests: u64) -> Spec {
     Spec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+        protocol: crate::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Server { rate: 100.0 },
         arrivals: Arrivals::Constant,
@@ -59,6 +60,7 @@ fn ended(
         max_gap: 0,
         t_cancel: None,
         server: None,
+        usage: None,
         ended,
         timeline: Vec::new(),
     };
@@ -81,6 +83,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         waited_for_stream: 0,
         max_streams: None,
         reconnects: 0,
+        opened: None,
         call: Call::Stream,
         count: Count::Ids { beams: 1, has_prompt: false },
     };

@@ -103,6 +103,7 @@ mod tests {
     fn spec(scenario: Scenario, arrivals: Arrivals, stop: Until, seed: u64) -> Spec {
         Spec {
             endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+            protocol: crate::harness::Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario,
             arrivals,

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Metric, Record, Request, Scenario, Slo, Spec, Steady,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Metric, Protocol, Record, Request, Scenario, Slo, Spec,
+    Steady,
 };
 use crate::event::Verdict;
 
@@ -106,6 +107,9 @@ pub struct Asked {
     pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
+    /// How servers are asked.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
@@ -133,6 +137,7 @@ impl Asked {
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
+            protocol: spec.protocol.clone(),
             request: spec.request.clone(),
         }
     }
@@ -176,6 +181,9 @@ pub struct Tokens {
     #[serde(default)]
     pub input_source: String,
     pub input: u64,
+    /// What the server counts for the same prompts, where it says so for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_server: Option<u64>,
     pub output: u64,
     /// What the schedule asked of the same requests.
     pub output_asked: u64,

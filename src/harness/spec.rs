@@ -5,14 +5,15 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HarnessError, Request, Slo};
+use super::{HarnessError, Protocol, Request, Slo};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub endpoints: Vec<Endpoint>,
-    /// The Triton model.
+    pub protocol: Protocol,
+    /// The Triton model; over OpenAI's interfaces empty is the only one that the server lists.
     pub model: String,
     pub scenario: Scenario,
     pub arrivals: Arrivals,

@@ -32,7 +32,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
     let (issued, lost, in_flight) =
         (totals(|share| share.issued), totals(|share| share.lost), totals(|share| share.in_flight_at_end));
     let connections = Connections {
-        count: spec.connections() as u64,
+        count: shares.iter().map(|share| share.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
         max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
         waited_for_stream: totals(|share| share.waited_for_stream),
         reconnects: totals(|share| u64::from(share.reconnects)),
@@ -127,7 +127,7 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
 fn tokens(all: &Collector, count: Count) -> Tokens {
     let input_source = match count {
         Count::Ids { .. } => "input_ids",
-        Count::Responses | Count::Asked => "words of text_input",
+        Count::Responses | Count::Asked | Count::Usage => "words of the prompt, each taken for one token",
     };
     let mut tokens = Tokens { source: count.source(), input_source: input_source.to_owned(), ..Tokens::default() };
     let (mut requests, mut first) = (0u64, 0u64);
@@ -141,9 +141,25 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
         tokens.longer += u64::from(record.tokens > record.asked_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);
     }
+    if count == Count::Usage {
+        tokens.source = usage_source(&all.records);
+    }
+    let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
+    tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
     tokens.mean_first_chunk = (requests > 0).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens
+}
+
+/// A server may leave out `usage`; then what can be counted is chunks, and that is said.
+fn usage_source(records: &[Record]) -> String {
+    let all = ok(records).count();
+    let without = ok(records).filter(|record| record.usage.and_then(|usage| usage.completion).is_none()).count();
+    match without {
+        0 => Count::Usage.source(),
+        _ if without == all => "chunks, each counted as one token".to_owned(),
+        _ => format!("{}; chunks for {without} of {all} answers that have none", Count::Usage.source()),
+    }
 }
 
 /// End of the last successful request, ns from the start.

@@ -17,12 +17,12 @@ use super::clock::Clock;
 use super::collect::Collector;
 use super::exchange::{Call, Exchange, Part};
 use super::flight::{Flight, Gauge, Live};
-use super::form::{Count, Form};
-use super::greet::greet;
+use super::form::Count;
 use super::link::Link;
+use super::manner::Manner;
 use super::pacer::Pacer;
 use super::record::Ended;
-use super::{HarnessError, Planned, Schedule, Spec, wire};
+use super::{HarnessError, Planned, Schedule, Spec};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
@@ -54,6 +54,8 @@ pub(super) struct Share {
     pub waited_for_stream: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
+    /// HTTP/1.1 connections made, before the start and after.
+    pub opened: Option<u64>,
     pub call: Call,
     pub count: Count,
 }
@@ -62,7 +64,7 @@ pub(super) struct Share {
 pub(super) struct Prepared {
     job: Job,
     links: Vec<Rc<Link>>,
-    form: Arc<Form>,
+    manner: Arc<Manner>,
     pacer: Pacer,
     bodies: VecDeque<Bytes>,
 }
@@ -80,47 +82,44 @@ impl Job {
         all.map(move |(message, planned)| ((message * batch) as u64, planned))
     }
 
-    fn body(&self, first: u64, planned: &[Planned], form: &Form) -> Bytes {
-        let prompts: Vec<Vec<i32>> =
-            (first..).zip(planned).map(|(index, planned)| self.schedule.prompt(index, planned.input_len)).collect();
-        wire::frame(&form.message(first, planned, &prompts))
-    }
-
     /// Connects, asks what the model is, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<Prepared, HarnessError> {
         let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let links: Vec<_> = self
             .spec_connections()
-            .map(|at| Rc::new(Link::new(at as u32, &self.spec.endpoints[at], self.clock, Rc::clone(&heard[at]))))
+            .map(|at| {
+                let endpoint = &self.spec.endpoints[at];
+                Rc::new(Link::new(at as u32, endpoint, &self.spec.protocol, self.clock, Rc::clone(&heard[at])))
+            })
             .collect();
-        let mut form = None;
+        let mut manner = None;
         for link in &links {
-            let found = greet(link, &self.spec).await?;
-            if form.get_or_insert_with(|| found.clone()) != &found {
+            let found = Manner::agree(link, &self.spec).await?;
+            if manner.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
                 let why = "it is another model (streaming, tensors or batching) than on the first server".to_owned();
                 return Err(HarnessError::Model { endpoint: link.authority(), model, why });
             }
         }
-        let form = Arc::new(form.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
+        let manner = Arc::new(manner.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
         let mut bodies = VecDeque::new();
         let mut bytes = 0;
         for (index, planned) in self.mine() {
             if bytes >= PREBUILT_BYTES / self.workers {
                 break;
             }
-            let body = self.body(index, planned, &form);
+            let body = manner.message(&self.schedule, index, planned);
             bytes += body.len();
             bodies.push_back(body);
         }
         if self.number == 0 {
-            self.warm_up(&links, &form).await?;
+            self.warm_up(&links, &manner).await?;
         }
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(Prepared { job: self, links, form, pacer, bodies })
+        Ok(Prepared { job: self, links, manner, pacer, bodies })
     }
 
-    async fn warm_up(&self, links: &[Rc<Link>], form: &Form) -> Result<(), HarnessError> {
+    async fn warm_up(&self, links: &[Rc<Link>], manner: &Manner) -> Result<(), HarnessError> {
         let all = &self.schedule.requests;
         for number in 0..self.spec.warmup {
             let planned = &all[number as usize % all.len()..][..1];
@@ -128,8 +127,8 @@ impl Job {
             let link = &links[number as usize % links.len()];
             let answer = Exchange {
                 link,
-                form,
-                frame: self.body(index, planned, form),
+                manner,
+                frame: manner.message(&self.schedule, index, planned),
                 id: index,
                 planned,
                 collector: None,
@@ -156,12 +155,12 @@ impl Job {
 impl Prepared {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
-        let Self { job, links, form, pacer, mut bodies } = self;
+        let Self { job, links, manner, pacer, mut bodies } = self;
         let keeps_timelines = job.spec.timelines;
         let collector = Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() }));
         let gauge = Rc::new(Gauge::default());
         let freed = Rc::new(Notify::new());
-        let connected_before: u32 = links.iter().map(|link| link.connects.get()).sum();
+        let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let (mut issued, mut lost, mut waited_for_stream) = (0u64, 0u64, 0u64);
         let mut turn = 0;
@@ -170,7 +169,7 @@ impl Prepared {
         let outcome: std::io::Result<()> = local
             .run_until(async {
                 for (index, planned) in job.mine() {
-                    let frame = bodies.pop_front().unwrap_or_else(|| job.body(index, planned, &form));
+                    let frame = bodies.pop_front().unwrap_or_else(|| manner.message(&job.schedule, index, planned));
                     let has_come = tokio::select! {
                         biased;
                         () = job.stop.cancelled() => false,
@@ -209,7 +208,7 @@ impl Prepared {
                         index,
                         planned: planned.to_vec(),
                         frame,
-                        form: Arc::clone(&form),
+                        manner: Arc::clone(&manner),
                         t0,
                         collector: Rc::clone(&collector),
                         gauge: Rc::clone(&gauge),
@@ -243,9 +242,10 @@ impl Prepared {
             wall_ns: job.clock.now().saturating_sub(t0),
             waited_for_stream,
             max_streams: max_streams.map(|max| max as u64),
-            reconnects: links.iter().map(|link| link.connects.get()).sum::<u32>() - connected_before,
-            call: form.call,
-            count: form.count,
+            reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
+            opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
+            call: manner.call(),
+            count: manner.count(),
             collector,
         })
     }

@@ -85,6 +85,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
     let promise = bench.slo.clone().unwrap_or_default();
     Ok(Spec {
         endpoints: endpoints(&bench.target)?,
+        protocol: harness::Protocol::Kserve,
         model: bench.model.clone(),
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,

@@ -7,6 +7,7 @@ use pretty_assertions::assert_eq;
 fn spec(request: Request) -> Spec {
     Spec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+        protocol: crate::harness::Protocol::Kserve,
         model: "m".to_owned(),
         scenario: Scenario::Server { rate: 1.0 },
         arrivals: Arrivals::Poisson,
