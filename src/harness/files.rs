@@ -8,6 +8,8 @@ use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
+/// What was sent and when, to be sent again.
+pub(super) const PLAN: &str = "plan.jsonl";
 
 /// Writes both into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
@@ -21,7 +23,8 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
             out.write_all(b"\n")?;
         }
         Ok(())
-    })
+    })?;
+    super::plan::write(&dir.join(PLAN), &measured.schedule)
 }
 
 fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), HarnessError> {

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Repository, Serve};
+use super::{Bench, Data, Engine, Repository, Serve};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -36,7 +36,11 @@ impl Action {
                 .collect(),
             Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
             Self::Serve(Serve::Triton(server)) => vec![("serve.repository", server.repository.as_str())],
-            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_)) | Self::Bench(_) => Vec::new(),
+            Self::Bench(bench) => {
+                let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
+                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).collect()
+            }
+            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_)) => Vec::new(),
         }
     }
 }
