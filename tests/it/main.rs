@@ -3,10 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+mod arrivals;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
 mod crash;
+mod data;
 mod diagnostics;
 mod faults;
 mod git;
