@@ -6,7 +6,9 @@ mod manifests;
 mod planning;
 mod project;
 mod run;
+mod selftest;
 mod simulate;
+mod triton;
 
 use std::io::{Write as _, stdin, stdout};
 use std::process::ExitCode;
@@ -58,6 +60,8 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Triton(request) => triton::ask(&global, request),
+        Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

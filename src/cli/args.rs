@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::help;
 use super::setting::Setting;
+use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const CHOICE: &str = "Which stages";
@@ -87,6 +88,12 @@ pub(super) enum Command {
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
+    /// Ask a Triton server: is it ready, what does it serve, what does it answer.
+    #[command(after_long_help = help::TRITON)]
+    Triton(TritonArgs),
+    /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.
+    #[command(after_long_help = help::SELFTEST)]
+    Selftest(SelftestArgs),
     /// Print the path of a run's HTML report.
     #[command(after_long_help = help::REPORT)]
     Report(ReportArgs),
@@ -161,6 +168,9 @@ pub(super) struct PlanArgs {
     /// Print the graph of tasks.
     #[arg(long, value_name = "FORMAT", help_heading = HOW)]
     pub graph: Option<GraphWord>,
+    /// Print what each `serve` stage will start: every process, rank, port and GPU, and the command.
+    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    pub launch: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -291,6 +301,26 @@ pub(super) struct ReportArgs {
     /// A run's name, as `regatta status` prints it [default: the last run].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// Requests per second to measure at, separated by commas.
+    #[arg(long, value_name = "RATES", value_delimiter = ',', default_value = "10,100,1000", value_parser = rate)]
+    pub rates: Vec<f64>,
+    /// Seconds of arrivals at each rate.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate| (0.1..=100_000.0).contains(rate))
+        .ok_or_else(|| "a number from 0.1 to 100000".to_owned())
 }
 
 #[derive(Debug, Args)]

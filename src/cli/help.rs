@@ -56,6 +56,8 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart",
     "regatta plan quickstart system=sim-h100-x1 --json",
     "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
+    "regatta plan quickstart --launch               every server process, before anything is built",
+    "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
@@ -89,6 +91,27 @@ pub(super) const GC: &str = with_codes!(examples![
 pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
+]);
+
+pub(super) const TRITON: &str = with_codes!(examples![
+    "regatta triton status localhost:8001",
+    "regatta triton models localhost:8001 tensorrt_llm",
+    "regatta triton infer localhost:8001 ensemble --text \"Once upon a time\" --max-tokens 20 --stream",
+    "regatta triton infer localhost:8001 tensorrt_llm --input-ids 1,2,3 --output-len 16 --stream",
+    "regatta triton infer http://localhost:8000 ensemble --text hello --max-tokens 5",
+    "regatta triton metrics localhost:8002 --grep kv_cache --watch",
+    "regatta triton load localhost:8001 tensorrt_llm",
+    "regatta triton log localhost:8001 log_verbose_level=1",
+]);
+
+pub(super) const TRITON_STATUS: &str = with_codes!(examples![
+    "regatta triton status localhost:8001",
+    "regatta triton status http://localhost:8000 tensorrt_llm && echo ready",
+]);
+
+pub(super) const SELFTEST: &str = with_codes!(examples![
+    "regatta selftest                          20 seconds, on an otherwise idle machine",
+    "regatta selftest --rates 100,2000 --json",
 ]);
 
 pub(super) const REPORT: &str =

@@ -12,9 +12,10 @@ use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, Se
 use super::exit::Exit;
 use super::request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Show, Simulate, Status,
+    Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
+use super::triton;
 
 /// There is nothing to do: help was asked for, or the words make no sense.
 #[derive(Debug)]
@@ -140,6 +141,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
             let show = match (args.json, args.graph) {
+                (json, _) if args.launch => PlanAs::Launch { json },
                 (true, _) => PlanAs::Json,
                 (false, None) => PlanAs::Text,
                 (false, Some(GraphWord::Dot)) => PlanAs::Dot,
@@ -172,7 +174,11 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
+        Command::Triton(args) => Job::Triton(triton::meaning(args)?),
         Command::Report(args) => Job::Report(Report { run: args.run }),
+        Command::Selftest(args) => {
+            Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+        }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
     })
@@ -330,7 +336,10 @@ mod tests {
         assert_eq!(show("plan m"), PlanAs::Text);
         assert_eq!(show("plan m --json"), PlanAs::Json);
         assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
+        assert_eq!(show("plan m --launch"), PlanAs::Launch { json: false });
+        assert_eq!(show("plan m --json --launch"), PlanAs::Launch { json: true });
         assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
+        assert!(refused("plan m --launch --graph dot").contains("cannot be used with"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::setting::Setting;
+use super::triton::Triton;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +67,8 @@ pub enum Job {
     },
     Gc(Gc),
     Simulate(Simulate),
+    Triton(Triton),
+    Selftest(Selftest),
     Report(Report),
     Completions(Shell),
     /// The hidden watcher over one run; its folder.
@@ -133,6 +136,10 @@ pub enum PlanAs {
     Json,
     Dot,
     Mermaid,
+    /// What `serve` stages will start.
+    Launch {
+        json: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +187,16 @@ pub struct Logs {
 pub struct Gc {
     pub keep: usize,
     pub yes: bool,
+}
+
+/// The load generator against known servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selftest {
+    /// Requests per second.
+    pub rates: Vec<f64>,
+    /// Of arrivals at each.
+    pub seconds: u64,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -38,6 +38,7 @@ mod plan;
 mod record;
 mod request;
 mod result;
+mod rpc;
 mod search;
 mod selfcheck;
 mod spec;

@@ -1,17 +1,20 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod serve;
+
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::event::Endpoint;
-use crate::manifest::model::{Arrivals, Bench, InputPaths, Length, Ramp, Scenario, Serve, Stage, ThinkTime};
+use crate::manifest::model::{
+    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, Request, Scenario, Stage, ThinkTime, Words,
+};
 use crate::manifest::{Node, duration};
 
 use super::Reference;
 
 const PRECISIONS: [&str; 4] = ["fp16", "bf16", "fp8", "fp4"];
 const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
-const READY_BY: [&str; 2] = ["kserve", "port"];
 
 /// Reports everything wrong with one stage, at its places.
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
@@ -25,16 +28,8 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             look.word(&["repository", "models", &index.to_string()], model, &MODELS);
         }
     }
-    match &stage.serve {
-        Some(Serve::Simulator(server)) => look.ready("simulator", &server.ready.by, &server.ready.timeout),
-        Some(Serve::Triton(server)) => look.ready("triton", &server.ready.by, &server.ready.timeout),
-        Some(Serve::Command(server)) => {
-            look.ready("command", &server.ready.by, &server.ready.timeout);
-            if server.words.is_empty() {
-                look.say(&["serve", "command", "words"], "needs a program", "it is empty", None);
-            }
-        }
-        None => {}
+    if let Some(server) = &stage.serve {
+        look.serve(server);
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
@@ -127,11 +122,6 @@ impl Look<'_> {
             let hint = did_you_mean(word, known.iter().copied());
             self.say(path, &format!("cannot be `{word}`"), "not known", hint);
         }
-    }
-
-    fn ready(&mut self, server: &str, by: &str, timeout: &str) {
-        self.word(&["serve", server, "ready", "by"], by, &READY_BY);
-        self.duration(&["serve", server, "ready", "timeout"], timeout);
     }
 
     /// A search decides the rate itself, by the limits.
@@ -258,7 +248,54 @@ impl Look<'_> {
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
+        self.request(&bench.request);
         self.target(&bench.target);
+    }
+
+    /// What the request block can be told without the model; the rest is held against the server before the first request.
+    fn request(&mut self, request: &Request) {
+        if let Some(text) = &request.deadline {
+            self.duration(&["bench", "request", "deadline"], text);
+        }
+        if request.repetition_penalty == Some(0.0) {
+            self.say(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none", None);
+        }
+        if request.beam_width > Some(1) && request.streaming == Some(true) {
+            let label = "every response would hold all tokens so far";
+            let hint = Some("set `streaming: false`".to_owned());
+            self.say(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
+        }
+        for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
+            let Some(words) = words else { continue };
+            let (kind, is_empty, expected) = match words {
+                Words::Ids(ids) => ("ids", ids.is_empty() || ids.iter().any(Vec::is_empty), Interface::TokenIds),
+                Words::Texts(texts) => {
+                    ("texts", texts.is_empty() || texts.iter().any(String::is_empty), Interface::Text)
+                }
+            };
+            if is_empty {
+                self.say(&["bench", "request", key, kind], "must hold words", "here is an empty one, or none", None);
+            }
+            if request.interface.is_some_and(|interface| interface != expected) {
+                let hint = Some("`ids` go with token ids, `texts` with text models".to_owned());
+                self.say(&["bench", "request", key, kind], "does not fit `interface`", "words of the other kind", hint);
+            }
+        }
+        if let Some(cancel) = &request.cancel {
+            if request.streaming == Some(false) {
+                let hint = Some("remove `streaming: false`".to_owned());
+                self.say(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come", hint);
+            }
+            if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
+                let hint = Some("use `by: rpc`".to_owned());
+                self.say(
+                    &["bench", "request", "cancel", "by"],
+                    "cannot be `stop`",
+                    "text models have no such input",
+                    hint,
+                );
+            }
+        }
     }
 
     fn length(&mut self, key: &str, length: &Length) {
@@ -301,17 +338,8 @@ impl Look<'_> {
             self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
-        for server in target.split('|') {
-            let mut parts = server.split(',');
-            let first = parts.next().unwrap_or_default().trim();
-            let wrong = first.parse::<Endpoint>().err();
-            let wrong = wrong.or_else(|| {
-                parts.find(|port| port.trim().parse::<u16>().is_err()).map(|port| format!("`{port}` is not a port"))
-            });
-            if let Some(why) = wrong {
-                self.say(&["bench", "target"], "must name servers", &why, hint.clone());
-                return;
-            }
+        if let Err(why) = Endpoint::list(target) {
+            self.say(&["bench", "target"], "must name servers", &why, hint);
         }
     }
 }

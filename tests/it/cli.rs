@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 26] = [
     "",
     "run",
     "plan",
@@ -21,6 +21,17 @@ const COMMANDS: [&str; 15] = [
     "gc",
     "clean",
     "sim serve",
+    "triton status",
+    "triton models",
+    "triton infer",
+    "triton metrics",
+    "triton config",
+    "triton statistics",
+    "triton load",
+    "triton unload",
+    "triton log",
+    "triton trace",
+    "selftest",
     "completions",
 ];
 

@@ -162,11 +162,12 @@ fn with_a_tokenizer_ids_and_text_are_the_same_prompt_of_exactly_the_length_asked
 }
 
 const MANIFEST: &str = r#"
+params: { target: { text: {} } }
 stages:
   race:
     bench:
-      target: "127.0.0.1:1"
-      scenario: trace
+      target: "{{ target }}"
+      scenario: offline
       data: { jsonl: prompts.jsonl }
       output_tokens: { fixed: 3 }
 "#;
@@ -174,14 +175,15 @@ stages:
 #[test]
 fn a_file_of_prompts_is_an_input_of_its_stage() {
     let world = World::with(MANIFEST);
-    world.file("prompts.jsonl", "{\"prompt\": \"a\", \"timestamp\": 0}\n");
-    let key = || {
-        let plan = world.regatta(&["plan", "m", "--json"]);
-        assert_eq!(plan.code, 0, "{}", plan.stderr);
-        plan.stdout
-    };
-    let before = key();
-    assert_eq!(before, key());
-    world.file("prompts.jsonl", "{\"prompt\": \"b\", \"timestamp\": 0}\n");
-    assert_ne!(before, key());
+    world.file("prompts.jsonl", "{\"input_ids\": [5, 6]}\n");
+    let server = paced(Duration::ZERO);
+    let target = format!("target={}", server.address);
+    world.good(&["run", "m", &target]);
+    assert!(world.will_run(&[&target]).is_empty());
+    world.file("prompts.jsonl", "{\"input_ids\": [7, 8, 9]}\n");
+    assert_eq!(world.will_run(&[&target]), ["race"]);
+    let mistaken =
+        world.file("prompts.jsonl", "{\"input_ids\": 7}\n\n{\"input\": []}\n").regatta(&["run", "m", &target]);
+    assert_eq!(mistaken.code, 1);
+    assert!(mistaken.stderr.contains("line 1:") && mistaken.stderr.contains("line 3:"), "{}", mistaken.stderr);
 }

@@ -4,6 +4,8 @@
 
 mod architecture;
 mod arrivals;
+mod asking;
+mod attach;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
@@ -14,8 +16,10 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod launch;
 mod lifecycle;
 mod manual;
+mod metrics;
 mod processes;
 mod real;
 mod report;

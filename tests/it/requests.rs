@@ -37,10 +37,10 @@ fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
         stall_timeout: Duration::from_secs(30),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 1000,
         end_id: 2,
         request,
-        timelines: false,
     }
 }
 

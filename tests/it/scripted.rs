@@ -116,6 +116,7 @@ fn response(id: &str, tokens: u32, is_final: bool) -> ModelInferResponse {
     response
 }
 
+type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 type Messages = mpsc::Sender<Result<ModelStreamInferResponse, Status>>;
 
 async fn play(act: Act, request: ModelInferRequest, messages: Messages) {
@@ -171,13 +172,11 @@ fn nothing<T>() -> Result<Response<T>, Status> {
 
 #[tonic::async_trait]
 impl GrpcInferenceService for Service {
-    type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
-
     /// Like Triton's: response headers come with the first response only.
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<ModelInferRequest>>,
-    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+    ) -> Result<Response<Answers>, Status> {
         let mut requests = request.into_inner();
         let request = requests.message().await?.ok_or_else(|| Status::invalid_argument("no request"))?;
         self.note(&request);

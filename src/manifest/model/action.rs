@@ -35,12 +35,14 @@ impl Action {
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
                 .collect(),
             Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
-            Self::Serve(Serve::Triton(server)) => vec![("serve.repository", server.repository.as_str())],
+            Self::Serve(Serve::Triton(server)) => {
+                server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
+            }
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
                 bench.data.iter().flat_map(Data::inputs).chain(tokenizer).collect()
             }
-            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_)) => Vec::new(),
+            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }
 }

@@ -88,7 +88,7 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
@@ -98,8 +98,13 @@ pub struct Bench {
     #[serde(default = "two")]
     pub end_id: i32,
     /// What each request asks for besides its prompt and its length.
-    #[serde(default, skip_serializing_if = "Request::is_plain")]
-    pub request: Request,
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub request: Box<Request>,
+}
+
+/// Nothing is asked for.
+fn is_plain(request: &impl AsRef<Request>) -> bool {
+    *request.as_ref() == Request::default()
 }
 
 fn tensorrt_llm() -> String {

@@ -1,0 +1,63 @@
+//! Servers that somebody else started: waited for and watched over by nobody here, never stopped.
+
+use std::time::{Duration, Instant};
+
+use super::attach::{self, Expected};
+use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::manifest::duration;
+use crate::manifest::model::{AttachServer, Endpoints, Serve};
+use crate::stage::errand::Errand;
+use crate::triton::{AwaitError, await_ready};
+
+/// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
+pub fn asked_for(serve: &Serve) -> Option<AttachServer> {
+    match serve {
+        Serve::Attach(attach) => Some(attach.clone()),
+        Serve::Triton(server) if server.triton_skip_server_spawn => Some(AttachServer {
+            endpoints: Endpoints::Text(server.triton_grpc_ports.clone().unwrap_or_default()),
+            models: Vec::new(),
+            ready: server.ready.clone(),
+        }),
+        Serve::Simulator(_) | Serve::Triton(_) | Serve::Command(_) => None,
+    }
+}
+
+/// Waits for every server, examines it, and reports them; lives until it is no longer needed.
+pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, Failure> {
+    let refused = |what: String| Failure::new(FailureKind::Refused, what);
+    let endpoints = asked.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
+    let limit = duration(&asked.ready.timeout).map_err(refused)?;
+    let begun = Instant::now();
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        errand.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
+        await_one(errand, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
+    }
+    let expected = Expected { models: asked.models.clone(), ..Expected::default() };
+    for notice in attach::check(&endpoints, &expected).await? {
+        errand.lease.notice(notice);
+    }
+    if let Some(sender) = errand.lease.ready.take() {
+        // Nobody listens any more: then the run is stopping, and says so.
+        let _ = sender.send(endpoints);
+    }
+    errand.lease.stop.asked().await;
+    Ok(Done::default())
+}
+
+async fn await_one(errand: &Errand, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
+    let progress = |waited: Duration, said: &str| {
+        errand.lease.say(format!("{endpoint}: waiting, {} s ({said})", waited.as_secs()), 0, None);
+    };
+    match await_ready(endpoint, left, progress, errand.lease.stop.asked()).await {
+        Ok(()) => Ok(()),
+        Err(AwaitError::Timeout { last, .. }) => Err(Failure::new(
+            FailureKind::Service,
+            format!("{endpoint} was not ready within {limit:?}, last answer: {last}"),
+        )
+        .hint("nothing is started here: is that server up, and is this its gRPC port?")),
+        Err(AwaitError::Stopped { .. }) => {
+            Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"))
+        }
+        Err(error) => Err(Failure::new(FailureKind::Service, error.to_string())),
+    }
+}
