@@ -196,9 +196,10 @@ impl Lane {
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
     async fn board(&self) -> Option<Boarded> {
         let permit = match &self.job.room {
-            Some(room) => match Arc::clone(room).try_acquire_owned() {
-                Ok(permit) => Some(permit),
-                Err(_) => {
+            Some(room) => {
+                if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+                    Some(permit)
+                } else {
                     add(&self.counts.held_back, 1);
                     tokio::select! {
                         biased;
@@ -206,7 +207,7 @@ impl Lane {
                         permit = Arc::clone(room).acquire_owned() => Some(permit.ok()?),
                     }
                 }
-            },
+            }
             None => None,
         };
         let mut has_waited = false;

@@ -38,17 +38,17 @@ pub(super) fn gamma_law(shape: f64, x: f64) -> f64 {
         return front * sum;
     }
     // Beyond its middle the continued fraction of the other tail is the one that converges (Lentz).
-    let mut b = x + 1.0 - shape;
-    let mut c = f64::MAX;
-    let mut d = 1.0 / b;
-    let mut fraction = d;
+    let mut denominator = x + 1.0 - shape;
+    let mut upper = f64::MAX;
+    let mut lower = 1.0 / denominator;
+    let mut fraction = lower;
     for step in 1..TERMS {
-        let a = step as f64 * (shape - step as f64);
-        b += 2.0;
-        d = 1.0 / (a * d + b);
-        c = b + a / c;
-        fraction *= c * d;
-        if (c * d - 1.0).abs() < ENOUGH {
+        let factor = step as f64 * (shape - step as f64);
+        denominator += 2.0;
+        lower = 1.0 / (factor * lower + denominator);
+        upper = denominator + factor / upper;
+        fraction *= upper * lower;
+        if (upper * lower - 1.0).abs() < ENOUGH {
             break;
         }
     }

@@ -172,9 +172,10 @@ impl Compiler<'_> {
             let object = Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
             // Some of the enum's cases may be plain words.
             let words: Vec<Arc<Shape>> = words.into_iter().map(|(shape, _)| Arc::clone(shape)).collect();
-            return match words.is_empty() {
-                true => object,
-                false => Shape::Either(words.into_iter().chain([Arc::new(object)]).collect()),
+            return if words.is_empty() {
+                object
+            } else {
+                Shape::Either(words.into_iter().chain([Arc::new(object)]).collect())
             };
         }
         Shape::Either(shapes)

@@ -81,7 +81,7 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => serve::perform(errand, &serve, self.program.as_deref()).await,
-            Action::Bench(bench) => bench::perform(&errand, &bench).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench)).await,
         }
     }
 }

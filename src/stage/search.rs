@@ -113,7 +113,8 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
     let result = if let Some(result) = before(&path, &spec) {
         result
     } else {
-        let measured = measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1)).await?;
+        let measured =
+            Box::pin(measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1))).await?;
         if errand.lease.stop.is_asked() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }

@@ -50,10 +50,9 @@ impl Corpus {
         refuse_pickle(file)?;
         let room = Room { left: MOST_BYTES, file };
         let (entries, skipped) = match data.kind {
-            DataKind::Jsonl | DataKind::Mooncake => (jsonl::read(data, speech, room)?, Vec::new()),
             DataKind::Sharegpt => sharegpt::read(data, speech, room)?,
             DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
-            DataKind::InputIds => (jsonl::read(data, speech, room)?, Vec::new()),
+            DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => (jsonl::read(data, speech, room)?, Vec::new()),
             DataKind::Plan => return Err(fault(file, "a plan is no data")),
         };
         if entries.is_empty() {

@@ -50,15 +50,13 @@ impl Alarms {
     pub async fn run(&self, pacer: &Pacer) -> io::Result<std::convert::Infallible> {
         loop {
             let first = self.set.borrow().peek().map(|Reverse(alarm)| alarm.due);
-            match first {
-                Some(due) => tokio::select! {
-                    waited = pacer.until(due) => waited?,
-                    () = self.earlier.notified() => continue,
-                },
-                None => {
-                    self.earlier.notified().await;
-                    continue;
-                }
+            let Some(due) = first else {
+                self.earlier.notified().await;
+                continue;
+            };
+            tokio::select! {
+                waited = pacer.until(due) => waited?,
+                () = self.earlier.notified() => continue,
             }
             let now = Instant::now();
             let mut set = self.set.borrow_mut();

@@ -16,7 +16,7 @@ pub enum Action {
     Engine(Engine),
     Repository(Repository),
     Serve(Serve),
-    Bench(Bench),
+    Bench(Box<Bench>),
 }
 
 impl Action {
