@@ -101,6 +101,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         let distance = arrival::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
+    if schedule.has_tokenizer() && !matches!(count, Count::Ids { .. }) {
+        result.tokens.input_source = "tokens of the tokenizer given".to_owned();
+    }
     result.reasons = judge::reasons(spec, &result);
     result.verdict = judge::verdict(&result.reasons);
     Measured { result, requests: all.records, schedule: Arc::clone(schedule), zero: start.zero, scrape: None }

@@ -40,13 +40,15 @@ pub enum Last {
     Nothing,
 }
 
+/// What arrived, by request id.
+pub type Prompts = Arc<Mutex<Vec<(u64, Vec<i32>)>>>;
 pub type Script = Arc<dyn Fn(u64) -> Act + Send + Sync>;
 
 /// A running server. Dropping it closes every socket at once.
 pub struct Scripted {
     pub address: SocketAddr,
     /// Prompts as they arrived, by request id.
-    pub prompts: Arc<Mutex<Vec<(u64, Vec<i32>)>>>,
+    pub prompts: Prompts,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -55,7 +57,7 @@ impl Scripted {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let prompts = Arc::default();
+        let prompts = Prompts::default();
         let service = Service { decoupled, script, prompts: Arc::clone(&prompts) };
         runtime.spawn(
             tonic::transport::Server::builder()
@@ -78,7 +80,7 @@ impl Drop for Scripted {
 struct Service {
     decoupled: bool,
     script: Script,
-    prompts: Arc<Mutex<Vec<(u64, Vec<i32>)>>>,
+    prompts: Prompts,
 }
 
 impl Service {
