@@ -11,7 +11,7 @@ use crate::sim::{self, Faults, SimOptions};
 /// Serves until TERM or INT. Prints one line once the port is open: `ready grpc=<port>`.
 pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
     let mut options =
-        SimOptions::new(request.repository.clone(), SocketAddr::from(([127, 0, 0, 1], request.grpc_port)));
+        SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
     options.speed = request.speed;
     options.load_seconds = request.load_seconds;
     options.faults = faults(&request.faults)?;

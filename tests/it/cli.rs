@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 29] = [
     "",
     "run",
     "plan",
@@ -31,6 +31,9 @@ const COMMANDS: [&str; 26] = [
     "triton unload",
     "triton log",
     "triton trace",
+    "repository check",
+    "repository fill",
+    "repository parameters",
     "selftest",
     "completions",
 ];
