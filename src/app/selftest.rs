@@ -93,7 +93,7 @@ async fn prove(effort: &Effort) -> Result<Proven, Trouble> {
     for rate in &effort.rates {
         server.forget();
         let until = Until { requests: None, duration: Some(effort.duration) };
-        let measured = race(&server, Scenario::Server { rate: *rate }, until, TOKENS, 4).await?;
+        let measured = race(&server, Scenario::Server { rate: (*rate).into() }, until, TOKENS, 4).await?;
         scripted.push(compare(*rate, &measured, &server.truths()));
     }
     let mut ceilings = Vec::new();
@@ -116,7 +116,9 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
     let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
     let spec = Spec {
         endpoints: vec![endpoint],
+        protocol: crate::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
+        timelines: scenario.is_open_loop(),
         scenario,
         arrivals: Arrivals::Poisson,
         stop,
@@ -124,12 +126,13 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
         output_len: Length::Fixed(tokens),
         seed: 1,
         warmup: 0,
+        pace: crate::harness::Pace::default(),
+        content: crate::harness::Content::default(),
         frontends: 1,
         clients,
         stall_timeout: Duration::from_mins(1),
         limits: Limits::default(),
         slo: Slo::default(),
-        timelines: matches!(scenario, Scenario::Server { .. }),
         vocab_size: 32_000,
         end_id: 2,
         request: harness::Request::default(),

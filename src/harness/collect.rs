@@ -107,7 +107,11 @@ impl Collector {
             record.t_first = Some(first.t_read);
             record.t_last = Some(last.t_read);
             record.chunks = chunks.len() as u32;
-            record.tokens = chunks.iter().map(|chunk| chunk.tokens).sum();
+            let counted = record.usage.and_then(|usage| usage.completion);
+            record.tokens = match counted.filter(|tokens| *tokens > 0) {
+                Some(tokens) => u32::try_from(tokens).unwrap_or(u32::MAX),
+                None => chunks.iter().map(|chunk| chunk.tokens).sum(),
+            };
         }
         for chunk in chunks {
             let second = (chunk.t_read / SECOND) as usize;

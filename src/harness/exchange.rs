@@ -13,8 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
+use super::data::Prompt;
 use super::form::{Count, Form};
+use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
+use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
 use super::rpc::{Fault, broken_class, check_status, send, spell};
 use super::wire::{Frames, scan_response, scan_stream};
@@ -39,7 +42,7 @@ impl Call {
 /// One message and the requests in it.
 pub(super) struct Exchange<'a> {
     pub link: &'a Link,
-    pub form: &'a Form,
+    pub manner: &'a Manner,
     pub frame: Bytes,
     /// On the wire; the index of the message's first request.
     pub id: u64,
@@ -59,9 +62,30 @@ pub(super) struct Part {
     pub chunks: Vec<Chunk>,
     pub server: Option<Stamps>,
     pub last_id: Option<i32>,
+    /// What was said is kept, in `said`.
+    pub keeps: bool,
+    pub said: Option<Prompt>,
+    /// Over HTTP; its chunks become the part's own.
+    pub heard: Heard,
 }
 
 impl Part {
+    /// Adds what a response says, as its tensor has it.
+    fn keep(&mut self, raw: &[u8], are_ids: bool) {
+        if are_ids {
+            let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
+            match self.said.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
+                Prompt::Ids(said) => said.extend(ids),
+                Prompt::Text(_) => {}
+            }
+        } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
+            match self.said.get_or_insert_with(|| Prompt::Text(String::new())) {
+                Prompt::Text(said) => said.push_str(&String::from_utf8_lossy(text)),
+                Prompt::Ids(_) => {}
+            }
+        }
+    }
+
     pub fn tokens(&self) -> u32 {
         self.chunks.iter().map(|chunk| chunk.tokens).sum()
     }
@@ -101,6 +125,9 @@ impl Exchange<'_> {
             limit = self.overdue() => Err(Some((Class::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
         let t_end = self.clock.now();
+        for part in parts.iter_mut().filter(|part| part.chunks.is_empty()) {
+            part.chunks = std::mem::take(&mut part.heard.chunks);
+        }
         let t_cancel = state.t_cancel.get();
         let final_marker = state.final_marker.get();
         let ended = match outcome {
@@ -121,7 +148,11 @@ impl Exchange<'_> {
         let tokens = part.tokens();
         let fail = |why: String| Ended::Failed { class: Class::Short, why };
         // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
-        let is_whole = !self.form.streams || final_marker || part.last_id == Some(self.form.end_id);
+        let is_whole = match self.manner {
+            Manner::Kserve(form) => !form.streams || final_marker || part.last_id == Some(form.end_id),
+            // Over HTTP an answer that was not whole has failed by now.
+            Manner::Http(_) => true,
+        };
         if tokens == 0 {
             fail("the answer has no token".to_owned())
         } else if tokens < asked && !is_whole {
@@ -153,9 +184,38 @@ impl Exchange<'_> {
     }
 
     async fn talk(&self, parts: &mut [Part], state: &State) -> Result<(), Fault> {
-        let cancel = self.form.cancel_of(self.id);
+        match (self.manner, &self.link.pool) {
+            (Manner::Kserve(form), _) => self.talk_kserve(form, parts, state).await,
+            (Manner::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
+            (Manner::Http(_), None) => Err((Class::Connect, "the link has no HTTP connections".to_owned())),
+        }
+    }
+
+    async fn talk_http(&self, dialect: &Dialect, pool: &Pool, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+        let (Some(part), Some(planned)) = (parts.first_mut(), self.planned.first()) else { return Ok(()) };
+        let talk = Talk {
+            pool,
+            dialect,
+            asked_tokens: planned.output_len,
+            clock: self.clock,
+            cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),
+            last_token: &state.last_token,
+            last_token_of_server: &self.link.last_token,
+        };
+        // The room for chunks moves there, and back with what is in it.
+        part.heard.chunks = std::mem::take(&mut part.chunks);
+        part.heard.kept = part.keeps.then(Vec::new);
+        let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
+        part.said = part.heard.kept.take().map(|kept| said(&kept));
+        state.final_marker.set(part.heard.final_marker);
+        state.t_cancel.set(part.heard.t_cancel);
+        outcome
+    }
+
+    async fn talk_kserve(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+        let cancel = form.cancel_of(self.id);
         let mut stopping: Option<Stopping<'_>> = None;
-        let method = self.form.call.method();
+        let method = form.call.method();
         let mut body = send(self.link, method, self.frame.clone(), self.deadline).await?;
         let mut frames = Frames::default();
         loop {
@@ -188,7 +248,7 @@ impl Exchange<'_> {
             }
             frames.push(data);
             while let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
-                self.hear(message, t_read, parts, state)?;
+                self.hear(form, message, t_read, parts, state)?;
             }
             let Some(cancel) = cancel.filter(|_| state.t_cancel.get().is_none()) else { continue };
             if parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens) {
@@ -196,7 +256,7 @@ impl Exchange<'_> {
                 match cancel.by {
                     // Dropping the body cancels the call.
                     CancelBy::Rpc => return Ok(()),
-                    CancelBy::Stop => stopping = Some(Box::pin(self.ask_to_stop())),
+                    CancelBy::Stop => stopping = Some(Box::pin(self.ask_to_stop(form))),
                 }
             }
         }
@@ -207,9 +267,8 @@ impl Exchange<'_> {
     }
 
     /// Takes one response.
-    fn hear(&self, message: Bytes, t_read: u64, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+    fn hear(&self, form: &Form, message: Bytes, t_read: u64, parts: &mut [Part], state: &State) -> Result<(), Fault> {
         let broken = |e: super::wire::Malformed| (Class::Stream, e.to_string());
-        let form = self.form;
         let look = form.look();
         let seen = match form.call {
             Call::Stream => scan_stream(&message, &look),
@@ -232,11 +291,14 @@ impl Exchange<'_> {
                 (seen.tokens / beams.max(1)).saturating_sub(prompt)
             }
             // The last response of a text may have none of it.
-            Count::Responses => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
+            Count::Responses | Count::Usage => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
             Count::Asked => seen.tokens.min(1) * planned.output_len,
         };
         if tokens > 0 {
             part.last_id = seen.last_token;
+            if part.keeps {
+                part.keep(seen.raw, form.takes_ids());
+            }
             state.last_token.set(Some(t_read));
             self.link.last_token.set(t_read);
             part.chunks.push(Chunk { t_read, tokens });
@@ -251,8 +313,8 @@ impl Exchange<'_> {
     }
 
     /// A call of its own: the message's own call was closed on our side when it was sent.
-    async fn ask_to_stop(&self) -> Result<(), Fault> {
-        let frame = super::wire::frame(&self.form.stop(self.id));
+    async fn ask_to_stop(&self, form: &Form) -> Result<(), Fault> {
+        let frame = super::wire::frame(&form.stop(self.id));
         let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
         let mut body = send(self.link, Call::Stream.method(), frame, None).await.map_err(|(_, why)| fault(why))?;
         let mut frames = Frames::default();
@@ -262,7 +324,7 @@ impl Exchange<'_> {
                 Err(part) => check_status(part.trailers_ref(), true).map_err(|(_, why)| fault(why))?,
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
-                let seen = scan_stream(&message, &self.form.look()).map_err(|e| fault(e.to_string()))?;
+                let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;
                 if let Some(error) = seen.error {
                     return Err(fault(error.to_owned()));
                 }

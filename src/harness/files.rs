@@ -8,6 +8,8 @@ use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
+/// What was sent and when, to be sent again.
+pub(super) const PLAN: &str = "plan.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
 
 /// Writes them into `dir`, which exists: the servers' metrics where there are any, the result last. Requests are one JSON
@@ -20,6 +22,7 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
+    super::plan::write(&dir.join(PLAN), &measured.schedule)?;
     if let Some(scrape) = &measured.scrape {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
     }

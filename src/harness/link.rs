@@ -16,7 +16,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::Protocol;
 use super::clock::Clock;
+use super::http::Pool;
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +31,7 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
-/// A place for one connection. Belongs to one worker.
+/// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
 pub(super) struct Link {
     /// Position in `Spec::endpoints`.
     pub endpoint: u32,
@@ -46,14 +48,30 @@ pub(super) struct Link {
     last_read: Arc<AtomicU64>,
     max_streams: Arc<AtomicUsize>,
     pub connects: Cell<u32>,
+    /// Of a server that is asked over HTTP/1.1.
+    pub pool: Option<Pool>,
 }
 
 impl Link {
-    pub fn new(position: u32, endpoint: &Endpoint, clock: Clock, last_token: Rc<Cell<u64>>) -> Self {
+    pub fn new(
+        position: u32,
+        endpoint: &Endpoint,
+        protocol: &Protocol,
+        clock: Clock,
+        last_token: Rc<Cell<u64>>,
+    ) -> Self {
+        let (port, pool) = match protocol {
+            Protocol::Kserve => (endpoint.grpc, None),
+            Protocol::Http(_) => {
+                let port = endpoint.http.unwrap_or(endpoint.grpc);
+                (port, Some(Pool::new(&endpoint.host, port)))
+            }
+        };
         Self {
             endpoint: position,
             host: endpoint.host.clone(),
-            port: endpoint.grpc,
+            port,
+            pool,
             clock,
             in_flight: Cell::new(0),
             last_token,
@@ -82,6 +100,11 @@ impl Link {
     /// The server's limit on concurrent streams, as last told.
     pub fn max_streams(&self) -> usize {
         self.max_streams.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were lost and made again.
+    pub fn reconnects(&self) -> u32 {
+        self.pool.as_ref().map_or(self.connects.get(), |pool| pool.lost.get())
     }
 
     /// What requests go through; connects when there is no living connection.

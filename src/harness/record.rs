@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::http::Usage;
+
 /// One request that was issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -12,7 +14,7 @@ pub struct Record {
     pub input_tokens: u32,
     /// Output tokens asked for.
     pub asked_tokens: u32,
-    /// Output tokens received, from `output_ids`.
+    /// Output tokens received, as `tokens.source` of the result counts them.
     pub tokens: u32,
     /// Tokens in the first chunk that had any.
     pub first_tokens: u32,
@@ -20,7 +22,13 @@ pub struct Record {
     pub chunks: u32,
     /// A final marker came.
     pub final_marker: bool,
-    /// Intended arrival.
+    /// Of several turns; each its own where there are none.
+    #[serde(default)]
+    pub session: u64,
+    /// Within its session, from 0.
+    #[serde(default)]
+    pub turn: u32,
+    /// Intended arrival; of a user who was free, or a later turn, the time at which it was due.
     pub t_sched: u64,
     /// Handed to its connection.
     pub t_issue: u64,
@@ -38,6 +46,9 @@ pub struct Record {
     /// What the server stamped, with `return_perf_metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Stamps>,
+    /// Tokens as the server counts them, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     pub ended: Ended,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,12 +3,14 @@
 //! Times are ms, rates per second, unless a name says otherwise.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Metric, Record, Request, Scenario, Slo, Spec, Steady,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Scenario,
+    Schedule, Slo, Spec, Steady,
 };
 use crate::event::Verdict;
 use crate::triton::{Scrape, ServerMetrics};
@@ -22,6 +24,8 @@ pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
     pub requests: Vec<Record>,
+    /// The plan as it was carried out.
+    pub schedule: Arc<Schedule>,
     /// The start: what all stamps count from.
     pub zero: std::time::Instant,
     /// All that the servers' own metrics said, where somebody asked them.
@@ -53,6 +57,9 @@ pub struct RunResult {
     pub generator: String,
     /// Start of set-up, RFC 3339, UTC.
     pub started: String,
+    /// What was planned to be sent.
+    #[serde(default)]
+    pub load: Load,
     pub counts: Counts,
     pub tokens: Tokens,
     pub rates: Rates,
@@ -115,6 +122,11 @@ pub struct Asked {
     pub output_len: Length,
     pub seed: u64,
     pub warmup: u32,
+    #[serde(default)]
+    pub warmup_ms: Option<f64>,
+    /// Of users between an answer and the next request.
+    #[serde(default)]
+    pub think: Pause,
     pub frontends: u32,
     pub clients: u32,
     pub stall_timeout_ms: f64,
@@ -123,6 +135,9 @@ pub struct Asked {
     pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
+    /// How servers are asked.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
@@ -134,14 +149,16 @@ impl Asked {
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
             model: spec.model.clone(),
-            scenario: spec.scenario,
+            scenario: spec.scenario.clone(),
             arrivals: spec.arrivals,
             stop_requests: spec.stop.requests,
             stop_duration_ms: spec.stop.duration.map(ms),
-            input_len: spec.input_len,
-            output_len: spec.output_len,
+            input_len: spec.input_len.clone(),
+            output_len: spec.output_len.clone(),
             seed: spec.seed,
             warmup: spec.warmup,
+            warmup_ms: spec.pace.warmup_for.map(ms),
+            think: spec.pace.think,
             frontends: spec.frontends,
             clients: spec.clients,
             stall_timeout_ms: ms(spec.stall_timeout),
@@ -150,6 +167,7 @@ impl Asked {
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
+            protocol: spec.protocol.clone(),
             request: spec.request.clone(),
         }
     }
@@ -193,6 +211,9 @@ pub struct Tokens {
     #[serde(default)]
     pub input_source: String,
     pub input: u64,
+    /// What the server counts for the same prompts, where it says so for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_server: Option<u64>,
     pub output: u64,
     /// What the schedule asked of the same requests.
     pub output_asked: u64,
@@ -321,7 +342,7 @@ pub struct Client {
     pub core_wait_share_max: Option<f64>,
     /// From socket read to our hands, p99, ms.
     pub backlog_p99_ms: Option<f64>,
-    /// Largest distance of the real gaps from the exponential law; null unless Poisson.
+    /// Largest distance of the real gaps from the law they were drawn from; null for equal gaps, traces and closed loops.
     pub ks_distance: Option<f64>,
     pub ks_critical: Option<f64>,
 }

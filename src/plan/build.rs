@@ -312,7 +312,7 @@ fn action(typed: &Stage) -> Option<Action> {
         .or(engine.map(Action::Engine))
         .or(repository.map(Action::Repository))
         .or(serve.map(Action::Serve))
-        .or(bench.map(Action::Bench))
+        .or(bench.map(|bench| Action::Bench(Box::new(bench))))
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.

@@ -1,10 +1,12 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::errand::Errand;
 use super::health::{self, Question, SILENCE};
+use super::load;
 use super::request::request;
 use super::serve::attach;
 use super::{scrape, search};
@@ -14,13 +16,13 @@ use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
-    let mut spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     greet(errand, bench, &spec).await?;
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
         return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
     }
-    let measured = measure(errand, &spec, "").await?;
+    let measured = Box::pin(measure(errand, &spec, "")).await?;
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
     if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
@@ -128,7 +130,10 @@ fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
 
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
-        HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
+        HarnessError::Spec(_)
+        | HarnessError::Data { .. }
+        | HarnessError::Model { .. }
+        | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
@@ -136,35 +141,24 @@ pub fn failure(error: &HarnessError) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
-fn spec(bench: &Bench) -> Result<Spec, String> {
-    let length = |length: &model::Length| match *length {
-        model::Length::Fixed(tokens) => harness::Length::Fixed(tokens),
-        model::Length::Uniform { min, max } => harness::Length::Uniform { min, max },
-        model::Length::Normal { mean, stddev, min, max } => harness::Length::Normal { mean, stddev, min, max },
-    };
+fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
     Ok(Spec {
         endpoints: endpoints(&bench.target)?,
+        protocol: harness::Protocol::Kserve,
         model: bench.model.clone(),
-        scenario: match (bench.scenario, bench.rate) {
-            (model::Scenario::Offline, _) => harness::Scenario::Offline,
-            (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
-            // Each probe sets its own.
-            (model::Scenario::Server, None) if bench.search.is_some() => harness::Scenario::Server { rate: 1.0 },
-            (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
-        },
-        arrivals: match bench.arrivals {
-            model::Arrivals::Poisson => harness::Arrivals::Poisson,
-            model::Arrivals::Constant => harness::Arrivals::Constant,
-        },
+        scenario: load::scenario(bench)?,
+        arrivals: load::arrivals(bench.arrivals),
         stop: harness::Until { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
-        input_len: length(&bench.input_tokens),
-        output_len: length(&bench.output_tokens),
+        input_len: load::length(&bench.input_tokens),
+        output_len: load::length(&bench.output_tokens),
         seed: bench.seed,
         warmup: bench.warmup,
+        pace: load::pace(bench)?,
+        content: load::content(bench, project),
         frontends: bench.triton_num_frontends_per_model,
         clients: bench.triton_num_clients_per_frontend,
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),

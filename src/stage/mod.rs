@@ -8,6 +8,7 @@ mod engine;
 mod errand;
 mod git;
 mod health;
+mod load;
 mod repository;
 mod request;
 mod scrape;

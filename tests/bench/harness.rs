@@ -112,6 +112,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.spawn(serve(listener, tokens as usize));
         let spec = Spec {
             endpoints: vec![endpoint],
+            protocol: regatta::harness::Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario: Scenario::Offline,
             arrivals: Arrivals::Constant,
@@ -120,6 +121,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             output_len: Length::Fixed(tokens as u32),
             seed: 1,
             warmup: 10,
+            pace: regatta::harness::Pace::default(),
+            content: regatta::harness::Content::default(),
             frontends: 1,
             clients,
             stall_timeout: Duration::from_mins(1),

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+mod arrivals;
 mod asking;
 mod attach;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
@@ -11,6 +12,7 @@ mod cli;
 mod compare;
 mod containers;
 mod crash;
+mod data;
 mod diagnostics;
 mod faults;
 mod files;

@@ -21,6 +21,7 @@ const VOCABULARY: u32 = 128_256;
 fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
     Spec {
         endpoints: vec![endpoint],
+        protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Offline,
         arrivals: Arrivals::Poisson,
@@ -29,6 +30,8 @@ fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
         output_len: Length::Uniform { min: 5, max: 12 },
         seed: 1,
         warmup: 1,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -82,7 +85,7 @@ fn text_models_stream_when_their_engine_is_decoupled() {
         let result = &measured.result;
         assert_eq!(result.client.call, "stream");
         assert_eq!(result.tokens.source, "responses, each counted as one token");
-        assert_eq!(result.tokens.input_source, "words of text_input");
+        assert_eq!(result.tokens.input_source, "words of the prompt, each taken for one token");
         assert_eq!(result.latency.tpot.token_source, result.tokens.source);
         assert!(measured.requests.iter().all(|record| record.chunks == record.asked_tokens));
     }
@@ -155,6 +158,8 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
             output_len: Length::Fixed(2000),
             input_len: Length::Fixed(8),
             warmup: 0,
+            pace: regatta::harness::Pace::default(),
+            content: regatta::harness::Content::default(),
             ..spec(at(&server), 4, request)
         };
         let measured = measured(&spec);
@@ -223,6 +228,8 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
         input_len: Length::Fixed(3),
         output_len: Length::Fixed(2),
         warmup: 0,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         ..spec(at(&server), 2, request.clone())
     };
     let measured = measured(&spec);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regatta::triton::proto::inference::grpc_inference_service_server::{
@@ -40,11 +40,15 @@ pub enum Last {
     Nothing,
 }
 
+/// What arrived, by request id.
+pub type Prompts = Arc<Mutex<Vec<(u64, Vec<i32>)>>>;
 pub type Script = Arc<dyn Fn(u64) -> Act + Send + Sync>;
 
 /// A running server. Dropping it closes every socket at once.
 pub struct Scripted {
     pub address: SocketAddr,
+    /// Prompts as they arrived, by request id.
+    pub prompts: Prompts,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -53,13 +57,15 @@ impl Scripted {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
+        let prompts = Prompts::default();
+        let service = Service { decoupled, script, prompts: Arc::clone(&prompts) };
         runtime.spawn(
             tonic::transport::Server::builder()
                 .max_concurrent_streams(streams)
-                .add_service(GrpcInferenceServiceServer::new(Service { decoupled, script }))
+                .add_service(GrpcInferenceServiceServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
-        Self { address, runtime: Some(runtime) }
+        Self { address, prompts, runtime: Some(runtime) }
     }
 }
 
@@ -74,6 +80,15 @@ impl Drop for Scripted {
 struct Service {
     decoupled: bool,
     script: Script,
+    prompts: Prompts,
+}
+
+impl Service {
+    fn note(&self, request: &ModelInferRequest) {
+        let at = request.inputs.iter().position(|input| input.name == "input_ids").unwrap();
+        let ids = request.raw_input_contents[at].as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id)).collect();
+        self.prompts.lock().unwrap().push((request.id.parse().unwrap(), ids));
+    }
 }
 
 fn asked(request: &ModelInferRequest) -> u32 {
@@ -166,6 +181,7 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<Answers>, Status> {
         let mut requests = request.into_inner();
         let request = requests.message().await?.ok_or_else(|| Status::invalid_argument("no request"))?;
+        self.note(&request);
         let act = (self.script)(request.id.parse().unwrap());
         let (messages, answers) = mpsc::channel(16);
         if matches!(act, Act::Refuse) {

@@ -1,0 +1,281 @@
+//! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
+
+/// Headers that are kept for reading; a longer head is none of an inference server.
+const LONGEST_HEAD: usize = 64 << 10;
+const MOST_HEADERS: usize = 96;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer is not HTTP/1.1: {0}")]
+pub(super) struct NotHttp(pub &'static str);
+
+/// What the head says, as far as a measurement needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    pub status: u16,
+    /// `content-type: text/event-stream`.
+    pub is_events: bool,
+    /// The connection may carry another request.
+    pub keeps_alive: bool,
+}
+
+/// What the next bytes were.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step<'a> {
+    /// All bytes are used up.
+    More,
+    Head(Head),
+    /// Of the body.
+    Data(&'a [u8]),
+    /// The answer is whole.
+    End,
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    /// In the line that tells a chunk's size.
+    Size {
+        size: u64,
+        digits: u32,
+        is_past: bool,
+    },
+    Chunk(u64),
+    /// After a chunk's data, until the line feed.
+    ChunkEnd,
+    /// After the last chunk: how long the present line is.
+    Trailer(usize),
+    Length(u64),
+    UntilClose,
+    End,
+}
+
+/// One answer. Make a new one for the next.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    state: State,
+    head: Vec<u8>,
+}
+
+impl Decoder {
+    pub const fn new() -> Self {
+        Self { state: State::Head, head: Vec::new() }
+    }
+
+    /// Nothing has come yet.
+    pub fn is_untouched(&self) -> bool {
+        matches!(self.state, State::Head) && self.head.is_empty()
+    }
+
+    /// The connection was closed: may an answer end like that?
+    pub const fn may_end(&self) -> bool {
+        matches!(self.state, State::UntilClose | State::End)
+    }
+
+    /// Takes bytes from the front of `input`.
+    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, NotHttp> {
+        loop {
+            if let State::End = self.state {
+                return Ok(Step::End);
+            }
+            if input.is_empty() {
+                return Ok(Step::More);
+            }
+            match &mut self.state {
+                State::Head => return self.step_head(input),
+                State::Size { size, digits, is_past } => {
+                    let byte = first(input);
+                    match byte {
+                        b'\n' if *digits == 0 => return Err(NotHttp("a chunk has no size")),
+                        b'\n' if *size == 0 => self.state = State::Trailer(0),
+                        b'\n' => self.state = State::Chunk(*size),
+                        _ if *is_past => {}
+                        b';' | b'\r' | b' ' => *is_past = true,
+                        _ => {
+                            let digit = (byte as char).to_digit(16).ok_or(NotHttp("a chunk's size is no number"))?;
+                            *digits += 1;
+                            if *digits > 15 {
+                                return Err(NotHttp("a chunk's size is beyond all bounds"));
+                            }
+                            *size = *size << 4 | u64::from(digit);
+                        }
+                    }
+                }
+                State::Chunk(left) => {
+                    let data = split(input, left);
+                    if *left == 0 {
+                        self.state = State::ChunkEnd;
+                    }
+                    return Ok(Step::Data(data));
+                }
+                State::ChunkEnd => match first(input) {
+                    b'\n' => self.state = State::Size { size: 0, digits: 0, is_past: false },
+                    b'\r' => {}
+                    _ => return Err(NotHttp("a chunk is longer than its size")),
+                },
+                State::Trailer(line) => match first(input) {
+                    b'\n' if *line == 0 => self.state = State::End,
+                    b'\n' => *line = 0,
+                    b'\r' => {}
+                    _ => *line += 1,
+                },
+                State::Length(left) => {
+                    let data = split(input, left);
+                    if *left == 0 {
+                        self.state = State::End;
+                    }
+                    return Ok(Step::Data(data));
+                }
+                State::UntilClose => return Ok(Step::Data(std::mem::take(input))),
+                State::End => {}
+            }
+        }
+    }
+
+    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, NotHttp> {
+        let before = self.head.len();
+        self.head.extend_from_slice(&input[..input.len().min(LONGEST_HEAD + 1 - before)]);
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let parsed = response.parse(&self.head).map_err(|_| NotHttp("its head is not understood"))?;
+        let httparse::Status::Complete(length) = parsed else {
+            if self.head.len() > LONGEST_HEAD {
+                return Err(NotHttp("its head has no end"));
+            }
+            *input = &[];
+            return Ok(Step::More);
+        };
+        let (head, body) = read_head(&response)?;
+        *input = &input[length - before..];
+        self.head.clear();
+        // 100 Continue and its like come before the answer.
+        if (100..200).contains(&head.status) {
+            return Ok(Step::More);
+        }
+        self.state = body;
+        Ok(Step::Head(head))
+    }
+}
+
+fn first(input: &mut &[u8]) -> u8 {
+    let byte = input[0];
+    *input = &input[1..];
+    byte
+}
+
+fn split<'a>(input: &mut &'a [u8], left: &mut u64) -> &'a [u8] {
+    let take = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    let (data, rest) = input.split_at(take);
+    *input = rest;
+    *left -= take as u64;
+    data
+}
+
+fn read_head(response: &httparse::Response<'_, '_>) -> Result<(Head, State), NotHttp> {
+    let status = response.code.unwrap_or(0);
+    let mut head = Head { status, is_events: false, keeps_alive: response.version == Some(1) };
+    let mut is_chunked = false;
+    let mut length = None;
+    for header in response.headers.iter() {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        let value = || String::from_utf8_lossy(header.value).trim().to_ascii_lowercase();
+        if is("transfer-encoding") {
+            is_chunked = value().ends_with("chunked");
+        } else if is("content-length") {
+            length = Some(value().parse().map_err(|_| NotHttp("its length is no number"))?);
+        } else if is("connection") {
+            let value = value();
+            if value.contains("close") {
+                head.keeps_alive = false;
+            } else if value.contains("keep-alive") {
+                head.keeps_alive = true;
+            }
+        } else if is("content-type") {
+            head.is_events = value().starts_with("text/event-stream");
+        }
+    }
+    let state = match (status, is_chunked, length) {
+        (204 | 304, ..) | (_, false, Some(0)) => State::End,
+        (_, true, _) => State::Size { size: 0, digits: 0, is_past: false },
+        (_, false, Some(length)) => State::Length(length),
+        (_, false, None) => {
+            head.keeps_alive = false;
+            State::UntilClose
+        }
+    };
+    Ok((head, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Head, body, whether the end was seen, and what was left over.
+    fn read(pieces: &[&[u8]]) -> Result<(Option<Head>, Vec<u8>, bool), NotHttp> {
+        let mut decoder = Decoder::new();
+        let (mut head, mut body, mut ended) = (None, Vec::new(), false);
+        for piece in pieces {
+            let mut input = *piece;
+            loop {
+                match decoder.step(&mut input)? {
+                    Step::More if input.is_empty() => break,
+                    Step::More => {}
+                    Step::Head(found) => head = Some(found),
+                    Step::Data(data) => body.extend_from_slice(data),
+                    Step::End => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+        }
+        ended |= decoder.may_end();
+        Ok((head, body, ended))
+    }
+
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n\
+        5\r\nhello\r\n1;x=y\r\n,\r\n6\r\n world\r\n0\r\nTrailer: t\r\n\r\n";
+
+    #[test]
+    fn a_chunked_answer_is_cut_at_every_byte_and_stays_the_same() {
+        let events = Head { status: 200, is_events: true, keeps_alive: true };
+        let whole = (Some(events), b"hello, world".to_vec(), true);
+        assert_eq!(read(&[CHUNKED]).unwrap(), whole);
+        for cut in 0..=CHUNKED.len() {
+            let (one, two) = CHUNKED.split_at(cut);
+            assert_eq!(read(&[one, two]).unwrap(), whole, "cut at {cut}");
+        }
+        let bytes: Vec<&[u8]> = CHUNKED.chunks(1).collect();
+        assert_eq!(read(&bytes).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_cut_answer_has_no_end() {
+        for cut in 0..CHUNKED.len() - 1 {
+            assert!(!read(&[&CHUNKED[..cut]]).unwrap().2, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn lengths_and_closes_are_understood() {
+        let by_length = read(&[
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy",
+        ]);
+        let head = Head { status: 503, is_events: false, keeps_alive: false };
+        assert_eq!(by_length.unwrap(), (Some(head), b"busy".to_vec(), true));
+        let until_close = read(&[b"HTTP/1.1 200 OK\r\n\r\nall", b" of it"]).unwrap();
+        assert_eq!((until_close.0.unwrap().keeps_alive, until_close.1), (false, b"all of it".to_vec()));
+        assert!(read(&[b"SSH-2.0-OpenSSH\r\n"]).is_err());
+        assert!(read(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), chunked: bool) {
+            let head: &[u8] = if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"HTTP/1.1 " };
+            let _ = read(&[head, &bytes]);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! HTTP/1.1 beside gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
+//!
+//! ```text
+//!  Dialect ─body→ Pool ─read, stamped→ Decoder ─pieces→ Events ─events→ scan ─tokens→ Listener
+//! ```
+//!
+//! One request has one connection for as long as it is under way; connections are kept and used again. Bytes are read
+//! from the socket by ourselves, because the time of each read is the measurement: an HTTP library gives the body's
+//! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
+
+mod decode;
+mod dialect;
+mod greet;
+mod json;
+mod listen;
+mod pool;
+mod said;
+mod scan;
+mod sse;
+mod talk;
+mod target;
+
+pub(super) use dialect::Dialect;
+pub(super) use greet::greet;
+pub(super) use pool::Pool;
+pub(super) use said::said;
+pub use scan::Usage;
+pub(super) use talk::{Heard, Talk};
+pub use target::{Api, Http, Protocol};

@@ -1,0 +1,181 @@
+//! Server-sent events: cuts a body into events, wherever its pieces were cut. Whole events are slices of what was read.
+
+use memchr::memchr2;
+
+/// One event: its `data`, and whether its `event` field says `error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event<'a> {
+    pub data: &'a [u8],
+    pub is_error: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// The beginning of a line whose end has not come.
+    line: Vec<u8>,
+    /// Data lines of an event whose end has not come.
+    data: Vec<u8>,
+    has_data: bool,
+    is_error: bool,
+    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    after_cr: bool,
+}
+
+impl Events {
+    /// Takes the next piece of the body and tells the events that end in it.
+    pub fn feed<E>(&mut self, mut piece: &[u8], mut tell: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut whole: Option<&[u8]> = None;
+        loop {
+            if let Some((first, rest)) = piece.split_first()
+                && std::mem::take(&mut self.after_cr)
+                && *first == b'\n'
+            {
+                piece = rest;
+            }
+            let Some(end) = memchr2(b'\n', b'\r', piece) else { break };
+            self.after_cr = piece[end] == b'\r';
+            let line = &piece[..end];
+            piece = &piece[end + 1..];
+            if !self.line.is_empty() {
+                let mut joined = std::mem::take(&mut self.line);
+                joined.extend_from_slice(line);
+                if let Some(data) = self.field(&joined) {
+                    self.keep(data);
+                }
+                joined.clear();
+                self.line = joined;
+            } else if line.is_empty() {
+                self.end_event(whole.take(), &mut tell)?;
+            } else if let Some(data) = self.field(line) {
+                // The usual event has one line of data, and that is not copied.
+                if self.has_data || whole.is_some() {
+                    if let Some(first) = whole.take() {
+                        self.keep(first);
+                    }
+                    self.keep(data);
+                } else {
+                    whole = Some(data);
+                }
+            }
+        }
+        if let Some(data) = whole {
+            self.keep(data);
+        }
+        self.line.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The body has ended: an event without the empty line after it counts too.
+    pub fn finish<E>(&mut self, mut tell: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.feed(b"\n\n", &mut tell)
+    }
+
+    fn end_event<E>(
+        &mut self,
+        whole: Option<&[u8]>,
+        tell: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let is_error = std::mem::take(&mut self.is_error);
+        let result = match whole {
+            Some(data) => tell(Event { data, is_error }),
+            None if self.has_data => tell(Event { data: &self.data, is_error }),
+            None => Ok(()),
+        };
+        self.data.clear();
+        self.has_data = false;
+        result
+    }
+
+    fn keep(&mut self, data: &[u8]) {
+        if self.has_data {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(data);
+        self.has_data = true;
+    }
+
+    /// The value of a `data` line. Comments and other fields have none.
+    fn field<'l>(&mut self, line: &'l [u8]) -> Option<&'l [u8]> {
+        let value = |text: &'l [u8]| text.strip_prefix(b" ").unwrap_or(text);
+        if let Some(text) = line.strip_prefix(b"data:") {
+            return Some(value(text));
+        }
+        if let Some(text) = line.strip_prefix(b"event:") {
+            self.is_error = value(text) == b"error";
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pieces: &[&[u8]]) -> Vec<(String, bool)> {
+        let mut events = Events::default();
+        let mut found = Vec::new();
+        let mut tell = |event: Event<'_>| {
+            found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
+            Ok::<_, Infallible>(())
+        };
+        for piece in pieces {
+            events.feed(piece, &mut tell).unwrap();
+        }
+        events.finish(&mut tell).unwrap();
+        found
+    }
+
+    #[test]
+    fn events_are_cut_at_every_byte_and_stay_the_same() {
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = [
+                "data: {\"a\": 1}",
+                "",
+                ": a comment",
+                "",
+                "event: error",
+                "data:{\"b\"}",
+                "",
+                "data: x",
+                "data: y",
+                "",
+                "data: [DONE]",
+                "",
+                "",
+            ];
+            let text = lines.join(end);
+            let whole = read(&[text.as_bytes()]);
+            let say = |text: &str, is_error| (text.to_owned(), is_error);
+            assert_eq!(
+                whole,
+                [say("{\"a\": 1}", false), say("{\"b\"}", true), say("x\ny", false), say("[DONE]", false)]
+            );
+            for cut in 0..=text.len() {
+                let (one, two) = text.as_bytes().split_at(cut);
+                assert_eq!(read(&[one, two]), whole, "cut at {cut}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cutting_gives_the_same_events(texts in prop::collection::vec("[a-z {}\"é]{0,12}", 0..8), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12)) {
+            let body: String = texts.iter().map(|text| format!("data: {text}\n\n")).collect();
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
+            at.extend([0, body.len()]);
+            at.sort_unstable();
+            let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &body.as_bytes()[pair[0]..pair[1]]).collect();
+            let found: Vec<String> = read(&pieces).into_iter().map(|(text, _)| text).collect();
+            prop_assert_eq!(found, texts);
+        }
+    }
+
+    #[test]
+    fn an_event_without_its_empty_line_counts_at_the_end() {
+        assert_eq!(read(&[b"data: [DONE]"]), [("[DONE]".to_owned(), false)]);
+    }
+}

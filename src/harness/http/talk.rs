@@ -1,0 +1,166 @@
+//! One request and its answer over one connection.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::decode::{Decoder, NotHttp, Step};
+use super::dialect::Dialect;
+use super::listen::{Fault, Listener};
+use super::pool::Pool;
+use super::scan::Usage;
+use crate::harness::clock::Clock;
+use crate::harness::record::{Chunk, Class};
+
+/// What a request is told while it is under way.
+pub(crate) struct Talk<'a> {
+    pub pool: &'a Pool,
+    pub dialect: &'a Dialect,
+    pub asked_tokens: u32,
+    pub clock: Clock,
+    /// Hang up when so many tokens have come.
+    pub cancel_after: Option<u32>,
+    /// Told the time of each read that brought tokens.
+    pub last_token: &'a Cell<Option<u64>>,
+    /// The same, for the server as a whole.
+    pub last_token_of_server: &'a Cell<u64>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Every event as it came, where answers become part of later prompts.
+    pub kept: Option<Vec<Vec<u8>>>,
+    pub chunks: Vec<Chunk>,
+    pub usage: Option<Usage>,
+    pub final_marker: bool,
+    pub t_cancel: Option<u64>,
+}
+
+impl Talk<'_> {
+    /// `heard` is filled in every case, also when this future is dropped in the middle.
+    pub async fn perform(&self, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
+        let connect = |why: String| (Class::Connect, why);
+        let (mut socket, is_used) = self.pool.take().await.map_err(connect)?;
+        let mut listener = Listener::new(self.dialect.api, self.asked_tokens, heard);
+        let mut decoder = Decoder::new();
+        let head = Bytes::from(self.dialect.head(&self.pool.authority()));
+        if let Err(error) = socket.write_all_buf(&mut head.chain(request)).await {
+            // A server that refuses a request may answer before it has read all of it.
+            let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
+            return match answered {
+                Err((class @ (Class::Refused | Class::Server), why)) => Err((class, why)),
+                _ => Err(connect(format!("the connection broke while the request was sent: {error}"))),
+            };
+        }
+        let keeps = self.listen(&mut socket, &mut decoder, &mut listener).await.map_err(|(class, why)| {
+            let is_unanswered = class == Class::Stream && decoder.is_untouched();
+            match (is_unanswered, is_used) {
+                (true, true) => connect(format!("{why}, on a connection that was kept from an earlier request")),
+                (true, false) => connect(why),
+                _ => (class, why),
+            }
+        })?;
+        if keeps {
+            self.pool.put(socket);
+        }
+        Ok(())
+    }
+
+    /// True when the connection may carry another request.
+    async fn listen(
+        &self,
+        socket: &mut TcpStream,
+        decoder: &mut Decoder,
+        listener: &mut Listener<'_>,
+    ) -> Result<bool, Fault> {
+        let not_http = |error: NotHttp| (Class::Stream, error.to_string());
+        let mut keeps_alive = false;
+        let mut t_read = self.clock.now();
+        loop {
+            let length = poll_fn(|context| {
+                let mut buffer = self.pool.buffer.borrow_mut();
+                let mut into = ReadBuf::new(&mut buffer);
+                Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
+            })
+            .await
+            .map_err(|error| (Class::Stream, format!("the connection broke: {error}")))?;
+            if length == 0 {
+                if decoder.may_end() {
+                    listener.end(t_read)?;
+                    return Ok(false);
+                }
+                let where_it_was = if decoder.is_untouched() { "before any answer" } else { "in the middle of it" };
+                return Err((Class::Stream, format!("the server closed the connection {where_it_was}")));
+            }
+            t_read = self.clock.now();
+            // No other connection reads between here and the next wait.
+            let buffer = self.pool.buffer.borrow();
+            let mut input = &buffer[..length];
+            let before = listener.heard.chunks.len();
+            loop {
+                match decoder.step(&mut input).map_err(not_http)? {
+                    Step::More if input.is_empty() => break,
+                    Step::More => {}
+                    Step::Head(head) => {
+                        keeps_alive = head.keeps_alive;
+                        listener.head(head.status, head.is_events);
+                    }
+                    Step::Data(piece) => listener.data(piece, t_read)?,
+                    Step::End => {
+                        listener.end(t_read)?;
+                        self.note(listener, before);
+                        // Bytes after the answer belong to no request of ours.
+                        return Ok(keeps_alive && input.is_empty());
+                    }
+                }
+            }
+            self.note(listener, before);
+            if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
+                listener.heard.t_cancel = Some(self.clock.now());
+                return Ok(false);
+            }
+        }
+    }
+
+    fn note(&self, listener: &Listener<'_>, before: usize) {
+        if let Some(chunk) = listener.heard.chunks[before..].last() {
+            self.last_token.set(Some(chunk.t_read));
+            self.last_token_of_server.set(chunk.t_read);
+        }
+    }
+}
+
+/// One question before the run: status and body.
+pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), String> {
+    let (mut socket, _) = pool.take().await?;
+    socket.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+    let mut decoder = Decoder::new();
+    let (mut status, mut keeps_alive, mut body) = (0, false, Vec::new());
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(|e| e.to_string())?;
+        if length == 0 {
+            return if decoder.may_end() { Ok((status, body)) } else { Err("the server hung up".to_owned()) };
+        }
+        let mut input = &buffer[..length];
+        loop {
+            match decoder.step(&mut input).map_err(|error| error.to_string())? {
+                Step::More if input.is_empty() => break,
+                Step::More => {}
+                Step::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
+                Step::Data(piece) => body.extend_from_slice(piece),
+                Step::End => {
+                    if keeps_alive {
+                        pool.put(socket);
+                    }
+                    return Ok((status, body));
+                }
+            }
+        }
+    }
+}
