@@ -6,12 +6,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Trouble, say};
 use crate::cli::{Exit, Simulate};
-use crate::sim::{self, Faults, SimOptions};
+use crate::sim::{self, Addresses, Faults, SimOptions};
 
-/// Serves until TERM or INT. Prints one line once the port is open: `ready grpc=<port>`.
+/// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
     let mut options =
         SimOptions::new(request.repository.clone(), SocketAddr::from(([127, 0, 0, 1], request.grpc_port)));
+    let local = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    options.http = request.http_port.map(local);
+    options.metrics = request.metrics_port.map(local);
     options.speed = request.speed;
     options.load_seconds = request.load_seconds;
     options.faults = faults(&request.faults)?;
@@ -24,9 +27,20 @@ pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
                 _ = int.recv() => {}
             }
         };
-        sim::serve(options, stop, |address| say(&format!("ready grpc={}\n", address.port()))).await?;
+        sim::serve(options, stop, |at| say(&ready_line(&at))).await?;
         Ok(Exit::Done)
     })
+}
+
+fn ready_line(at: &Addresses) -> String {
+    let mut line = format!("ready grpc={}", at.grpc.port());
+    for (name, address) in [("http", at.http), ("metrics", at.metrics)] {
+        if let Some(address) = address {
+            line.push_str(&format!(" {name}={}", address.port()));
+        }
+    }
+    line.push('\n');
+    line
 }
 
 /// The hidden `--fault NAME[=N]` options, for tests of what stands before a server.

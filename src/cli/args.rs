@@ -263,6 +263,12 @@ pub(super) struct SimServeArgs {
     /// The gRPC port on 127.0.0.1; 0 takes a free one and says which.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
+    /// The HTTP port on 127.0.0.1, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub http_port: Option<u16>,
+    /// The port of Prometheus metrics on 127.0.0.1; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub metrics_port: Option<u16>,
     /// How many times faster than real time.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
     pub speed: f64,

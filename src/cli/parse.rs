@@ -167,6 +167,8 @@ fn job(command: Command) -> Result<Job, Mistake> {
             SimCommand::Serve(serve) => Job::Simulate(Simulate {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
+                http_port: serve.http_port,
+                metrics_port: serve.metrics_port,
                 speed: serve.speed,
                 load_seconds: serve.load_seconds,
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),

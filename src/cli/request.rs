@@ -187,6 +187,9 @@ pub struct Simulate {
     pub repository: PathBuf,
     /// 0: any free one.
     pub grpc_port: u16,
+    /// `None`: no such port.
+    pub http_port: Option<u16>,
+    pub metrics_port: Option<u16>,
     /// Above 0; 1 is real time.
     pub speed: f64,
     pub load_seconds: f64,

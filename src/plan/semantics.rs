@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::event::Endpoint;
 use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Serve, Stage};
-use crate::manifest::{Node, duration};
+use crate::manifest::{Node, duration, targets};
 
 use super::Reference;
 
@@ -202,17 +201,8 @@ impl Look<'_> {
             self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
-        for server in target.split('|') {
-            let mut parts = server.split(',');
-            let first = parts.next().unwrap_or_default().trim();
-            let wrong = first.parse::<Endpoint>().err();
-            let wrong = wrong.or_else(|| {
-                parts.find(|port| port.trim().parse::<u16>().is_err()).map(|port| format!("`{port}` is not a port"))
-            });
-            if let Some(why) = wrong {
-                self.say(&["bench", "target"], "must name servers", &why, hint.clone());
-                return;
-            }
+        if let Err(why) = targets(target) {
+            self.say(&["bench", "target"], "must name servers", &why, hint);
         }
     }
 }

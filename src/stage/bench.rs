@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::errand::Errand;
 use super::request::request;
-use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::event::{Done, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Spec};
-use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
+use crate::manifest::{Targets, duration, targets};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
@@ -73,10 +73,14 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
+    let targets = targets(&bench.target)?;
+    let protocol = protocol(bench, &targets)?;
+    let mut request = request(&bench.request)?;
+    request.streaming = request.streaming.or(targets.streams);
     Ok(Spec {
-        endpoints: endpoints(&bench.target)?,
-        protocol: harness::Protocol::Kserve,
-        model: bench.model.clone(),
+        endpoints: targets.endpoints,
+        protocol,
+        model: targets.model.unwrap_or_else(|| bench.model.clone()),
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,
             (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
@@ -98,31 +102,30 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
-        request: request(&bench.request)?,
+        request,
     })
 }
 
-/// Reads `host:port,port|host:port`: one endpoint for each port.
-fn endpoints(target: &str) -> Result<Vec<Endpoint>, String> {
-    let mut endpoints = Vec::new();
-    for part in target.split('|').map(str::trim) {
-        let (host, ports) = part.rsplit_once(':').ok_or_else(|| format!("the target `{part}` is not host:port"))?;
-        for port in ports.split(',') {
-            endpoints.push(format!("{host}:{}", port.trim()).parse()?);
+/// What the manifest says of it, else what the target's URL says.
+fn protocol(bench: &Bench, targets: &Targets) -> Result<harness::Protocol, String> {
+    let api = match bench.protocol.or(targets.protocol) {
+        None | Some(model::Protocol::Kserve) => {
+            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
+                return Err(format!(
+                    "the path {path} needs a `protocol` over HTTP: generate, openai-chat, openai-completions"
+                ));
+            }
+            return Ok(harness::Protocol::Kserve);
         }
-    }
-    Ok(endpoints)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_names_every_server() {
-        let shown = |target: &str| endpoints(target).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(shown("a:1,2|b:3"), Ok(vec!["a:1".to_owned(), "a:2".to_owned(), "b:3".to_owned()]));
-        assert_eq!(shown("a"), Err("the target `a` is not host:port".to_owned()));
-        assert!(shown("a:x").is_err());
-    }
+        Some(model::Protocol::Generate) => harness::Api::Generate,
+        Some(model::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
+        Some(model::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
+    };
+    Ok(harness::Protocol::Http(harness::Http {
+        path: bench.endpoint.clone().or_else(|| targets.path.clone()),
+        extra: bench.extra.clone(),
+        api_key_env: bench.api_key_env.clone(),
+        prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
+        ..harness::Http::new(api)
+    }))
 }

@@ -65,17 +65,22 @@ fn loading(errand: &Errand, server: &Planned, begun: Instant) {
     errand.lease.say(format!("{}: loading, {seconds} s", server.name), 0, None);
 }
 
-/// The port that a server chose: the line `ready grpc=PORT` of its log.
+/// The ports that a server chose: the line `ready grpc=PORT http=PORT metrics=PORT` of its log.
 async fn announced(errand: &Errand, server: &Planned, begun: Instant) -> Endpoint {
     loop {
-        let port =
-            process::tail(&server.log, 50).iter().find_map(|line| line.strip_prefix("ready grpc=")?.parse().ok());
-        if let Some(grpc) = port {
-            return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None };
+        if let Some(endpoint) = process::tail(&server.log, 50).iter().find_map(|line| ports(line)) {
+            return endpoint;
         }
         loading(errand, server, begun);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn ports(line: &str) -> Option<Endpoint> {
+    let words = line.strip_prefix("ready ")?;
+    let port =
+        |name: &str| words.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+    Some(Endpoint { host: "127.0.0.1".to_owned(), grpc: port("grpc")?, http: port("http"), metrics: port("metrics") })
 }
 
 async fn connected(errand: &Errand, server: &Planned, endpoint: &Endpoint, begun: Instant) {
