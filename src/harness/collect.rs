@@ -80,6 +80,7 @@ pub(super) struct Collector {
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
+    pub keeps_timelines: bool,
     /// Outputs beside tokens.
     pub more: Tallies,
 }
@@ -94,6 +95,7 @@ impl Collector {
             tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
+            keeps_timelines: false,
             more: Tallies::new(),
         }
     }
@@ -127,6 +129,9 @@ impl Collector {
                 self.icl.add(gap as f64, 1);
                 self.itl_token.add(gap as f64 / f64::from(pair[1].tokens), u64::from(pair[1].tokens));
             }
+        }
+        if self.keeps_timelines {
+            record.timeline = chunks.iter().map(|chunk| (chunk.t_read, chunk.tokens)).collect();
         }
         self.records.push(record);
     }

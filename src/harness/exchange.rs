@@ -20,7 +20,7 @@ use super::http::{Dialect, Heard, Pool, Talk};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
-use super::wire::{Frames, Look, scan_response, scan_stream};
+use super::wire::{Frames, scan_response, scan_stream};
 use super::{CancelBy, Planned, more};
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
@@ -258,11 +258,7 @@ impl Exchange<'_> {
     /// Takes one response.
     fn hear(&self, form: &Form, message: Bytes, t_read: u64, parts: &mut [Part], state: &State) -> Result<(), Fault> {
         let broken = |e: super::wire::Malformed| (Class::Stream, e.to_string());
-        let look = Look {
-            answer: form.answer(),
-            is_text: !matches!(form.count, Count::Ids { .. }),
-            is_batched: form.is_batched,
-        };
+        let look = form.look();
         let seen = match form.call {
             Call::Stream => scan_stream(&message, &look),
             Call::Unary => scan_response(&message, &look),
@@ -307,10 +303,17 @@ impl Exchange<'_> {
         let frame = super::wire::frame(&form.stop(self.id));
         let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
         let mut body = send(self.link, Call::Stream.method(), frame, None).await.map_err(|(_, why)| fault(why))?;
+        let mut frames = Frames::default();
         while let Some(part) = body.frame().await {
             match part.map_err(|e| fault(spell(&e)))?.into_data() {
-                Ok(_) => {}
+                Ok(data) => frames.push(data),
                 Err(part) => check_status(part.trailers_ref(), true).map_err(|(_, why)| fault(why))?,
+            }
+            while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
+                let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;
+                if let Some(error) = seen.error {
+                    return Err(fault(error.to_owned()));
+                }
             }
         }
         Ok(())

@@ -121,6 +121,7 @@ impl Flight {
                 server: part.server,
                 usage: part.heard.usage,
                 ended,
+                timeline: Vec::new(),
             };
             self.collector.borrow_mut().take(record, &part.chunks);
         }

@@ -16,6 +16,7 @@ use self::tensor::{Value, texts, word_list};
 use super::exchange::Call;
 use super::payload::{generator, words};
 use super::request::{Cancel, CancelBy, Interface, RandomSeed, Words};
+use super::wire::Look;
 use super::{Planned, Spec};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
@@ -220,9 +221,10 @@ impl Form {
         })
     }
 
-    /// The output that carries the answer.
-    pub fn answer(&self) -> &'static str {
-        self.names.answer[0]
+    /// What to look for in responses.
+    pub fn look(&self) -> Look<'static> {
+        let is_text = self.interface == Interface::Text;
+        Look { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
 
     /// Whether message `first` is to be ended early, and how.
@@ -287,13 +289,13 @@ impl Form {
     /// Asks the backend to end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
         let mut sheet = Message { has_rows: self.has_rows, rows: 1, inputs: Vec::new(), raw: Vec::new() };
-        let zero = || Bytes::from_static(&[0; 4]);
+        let one = || Bytes::from_static(&[1, 0, 0, 0]);
         // What the model demands of every request is there, and means nothing.
-        sheet.put(self.names.prompt, "INT32", &[1], zero());
+        sheet.put(self.names.prompt, "INT32", &[1], one());
         if self.has_lengths {
-            sheet.put("input_lengths", "INT32", &[1], zero());
+            sheet.put("input_lengths", "INT32", &[1], one());
         }
-        sheet.put(self.names.output_len, "INT32", &[1], zero());
+        sheet.put(self.names.output_len, "INT32", &[1], one());
         sheet.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
         let Message { inputs, raw, .. } = sheet;
         ModelInferRequest {

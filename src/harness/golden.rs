@@ -26,6 +26,7 @@ fn spec(requests: u64) -> Spec {
         stall_timeout: std::time::Duration::from_mins(1),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 100,
         end_id: 2,
         request: Request::default(),
@@ -61,6 +62,7 @@ fn ended(
         server: None,
         usage: None,
         ended,
+        timeline: Vec::new(),
     };
     collector.take(record, &chunks);
 }

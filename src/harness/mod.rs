@@ -36,6 +36,7 @@ mod plan;
 mod record;
 mod request;
 mod result;
+mod search;
 mod selfcheck;
 mod spec;
 mod steady;
@@ -60,5 +61,6 @@ pub use result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
+pub use search::{Bounds, Found, Probe, Step};
 pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};
 pub use steady::{Drift, Steady};

@@ -117,6 +117,7 @@ mod tests {
             stall_timeout: Duration::from_secs(1),
             limits: Limits::default(),
             slo: Slo::default(),
+            timelines: false,
             vocab_size: 1000,
             end_id: 2,
             request: Request::default(),

@@ -44,6 +44,9 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub ended: Ended,
+    /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<(u64, u32)>,
 }
 
 /// A request's life as the server stamps it: ns of the server's own clock, so only differences mean something.

@@ -30,6 +30,8 @@ pub struct Spec {
     pub limits: Limits,
     /// What each single request is promised. Nothing said: `limits`, for goodput.
     pub slo: Slo,
+    /// Keep the time of every chunk: 16 bytes for each.
+    pub timelines: bool,
     /// Prompt tokens are drawn below this.
     pub vocab_size: u32,
     /// End-of-sequence and padding token; never part of a prompt.

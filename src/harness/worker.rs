@@ -156,7 +156,8 @@ impl Prepared {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
         let Self { job, links, manner, pacer, mut bodies } = self;
-        let collector = Rc::new(RefCell::new(Collector::new()));
+        let keeps_timelines = job.spec.timelines;
+        let collector = Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() }));
         let gauge = Rc::new(Gauge::default());
         let freed = Rc::new(Notify::new());
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();

@@ -52,7 +52,11 @@ fn target(text: &str) -> Result<Targets, String> {
         None => (rest, None),
     };
     let path = path.filter(|path| *path != "/").map(str::to_owned);
-    let usual = if scheme == "http" { Some(80) } else { None };
+    let usual = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
     let endpoints = match authority.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => ports(authority)?,
         _ => match usual {

@@ -298,7 +298,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
             delay: retry.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
         }),
         cache: typed.cache,
-        resume: typed.resume,
+        // A search that is cut off goes on with the probes that it has.
+        resume: typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some()),
     })
 }
 

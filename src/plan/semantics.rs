@@ -133,8 +133,32 @@ impl Look<'_> {
         self.duration(&["serve", server, "ready", "timeout"], timeout);
     }
 
+    /// A search decides the rate itself, by the limits.
+    fn search(&mut self, bench: &Bench) {
+        let Some(search) = &bench.search else { return };
+        let key = ["bench", "search"];
+        if bench.scenario != Scenario::Server {
+            let hint = Some("`scenario: server`".to_owned());
+            self.say(&key, "needs the scenario `server`", "only there requests arrive at a rate", hint);
+        }
+        if bench.rate.is_some() {
+            self.say(&key, "cannot be beside `rate`", "it finds the rate", Some("take `rate` away".to_owned()));
+        }
+        if bench.limits.as_ref().is_none_or(|limits| limits.ttft_p99.is_none() && limits.tpot_p99.is_none()) {
+            let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
+            self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
+        }
+        if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
+            self.say(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second", None);
+        }
+        if !(search.precision > 0.0 && search.precision < 1.0) {
+            self.say(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %", None);
+        }
+    }
+
     fn bench(&mut self, bench: &Bench) {
-        if bench.scenario == Scenario::Server && bench.rate.is_none() {
+        self.search(bench);
+        if bench.scenario == Scenario::Server && bench.rate.is_none() && bench.search.is_none() {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
             let place = self.node.place(&["bench", "scenario"]);

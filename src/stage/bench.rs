@@ -4,17 +4,42 @@ use std::time::Duration;
 
 use super::errand::Errand;
 use super::request::request;
+use super::search;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Spec};
+use crate::harness::{self, HarnessError, Measured, Spec};
 use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, duration, targets};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    if let Some(model::RateSearch { low, high, precision }) = bench.search {
+        return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
+    }
+    let measured = measure(errand, &spec, "").await?;
+    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
+    if errand.lease.stop.is_asked() {
+        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
+    }
+    let result = &measured.result;
+    if result.verdict.is_valid() {
+        return Ok(Done { headline: Some(result.headline()) });
+    }
+    let reasons: Vec<String> =
+        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
+    Err(match reasons.first() {
+        Some(first) => failure.cause(first.clone()).tail(reasons),
+        None => failure,
+    })
+}
+
+/// One measurement, with its progress told under a name, and ended at the task's own time limit.
+pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
-    let measuring = harness::run(&spec, &stop, |progress| {
+    let measuring = harness::run(spec, &stop, |progress| {
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
+        let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
     });
     tokio::pin!(measuring);
@@ -35,25 +60,10 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
     };
-    let measured = measured.map_err(|error| failure(&error))?;
-    harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() {
-        return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
-    }
-    let result = &measured.result;
-    if result.verdict.is_valid() {
-        return Ok(Done { headline: Some(result.headline()) });
-    }
-    let reasons: Vec<String> =
-        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
-    let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
-    Err(match reasons.first() {
-        Some(first) => failure.cause(first.clone()).tail(reasons),
-        None => failure,
-    })
+    measured.map_err(|error| failure(&error))
 }
 
-fn failure(error: &HarnessError) -> Failure {
+pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
@@ -84,6 +94,8 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         scenario: match (bench.scenario, bench.rate) {
             (model::Scenario::Offline, _) => harness::Scenario::Offline,
             (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
+            // Each probe sets its own.
+            (model::Scenario::Server, None) if bench.search.is_some() => harness::Scenario::Server { rate: 1.0 },
             (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
         },
         arrivals: match bench.arrivals {
@@ -100,6 +112,7 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
         limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
         slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
+        timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
         request,

@@ -9,6 +9,7 @@ mod errand;
 mod git;
 mod repository;
 mod request;
+mod search;
 mod serve;
 mod shell;
 mod template;

@@ -123,6 +123,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             stall_timeout: Duration::from_mins(1),
             limits: Limits::default(),
             slo: Slo::default(),
+            timelines: false,
             vocab_size: 32_000,
             end_id: 2,
             request: regatta::harness::Request::default(),

@@ -33,6 +33,7 @@ fn spec(server: &Scripted, requests: u64) -> Spec {
         stall_timeout: Duration::from_secs(30),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 32_000,
         end_id: 2,
         request: Request::default(),

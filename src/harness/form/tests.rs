@@ -24,6 +24,7 @@ fn spec(request: Request) -> Spec {
         vocab_size: 100,
         end_id: 2,
         request,
+        timelines: false,
     }
 }
 
@@ -105,7 +106,7 @@ fn a_model_gets_what_it_has_in_its_own_types() {
         ..Request::default()
     };
     let form = Form::agree(&spec(request), &contract).unwrap();
-    assert_eq!((form.call, form.count, form.answer()), (Call::Unary, Count::Asked, "text_output"));
+    assert_eq!((form.call, form.count, form.look().answer), (Call::Unary, Count::Asked, "text_output"));
     let message = form.message(0, &[planned(2, 5)], &[vec![3, 4]]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"

@@ -30,6 +30,9 @@ pub struct Bench {
     /// Server: mean arrivals per second. Not used by Offline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
+    /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of `stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<RateSearch>,
     #[serde(default)]
     pub arrivals: Arrivals,
     pub stop: Stop,
@@ -59,6 +62,9 @@ pub struct Bench {
     /// What each single request is promised, for goodput: the requests that kept all of it. Not given: `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
+    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
+    #[serde(default)]
+    pub timelines: bool,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10))]
@@ -164,4 +170,22 @@ pub struct Promise {
     pub tpot: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e2e: Option<String>,
+}
+
+/// Between which rates to search. The answer is an interval: at its lower end all limits held, twice, at its upper end
+/// one was missed.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateSearch {
+    /// The first rate that is tried, requests per second; then it is doubled until a limit is missed.
+    pub low: f64,
+    /// No higher one is tried.
+    pub high: f64,
+    /// Stop when the interval is narrower than this share of the rate.
+    #[serde(default = "two_percent")]
+    pub precision: f64,
+}
+
+const fn two_percent() -> f64 {
+    0.02
 }

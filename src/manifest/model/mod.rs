@@ -13,7 +13,7 @@ mod stage;
 mod triton;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
-pub use bench::{Arrivals, Bench, Length, Limits, Promise, Protocol, Scenario, Stop as BenchStop};
+pub use bench::{Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};

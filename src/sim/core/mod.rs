@@ -70,6 +70,8 @@ struct Active {
     pos: u64,
     /// Tokens made.
     made: u64,
+    /// When it first had a place in a step.
+    scheduled: Option<u64>,
     started: bool,
     pauses: u32,
     cancelled: bool,
@@ -88,6 +90,8 @@ pub struct Token {
     /// From 0.
     pub index: u64,
     pub is_last: bool,
+    /// When its request first had a place in a step.
+    pub scheduled: u64,
     /// How often its request was paused so far.
     pub pauses: u32,
 }
@@ -178,6 +182,7 @@ impl Core {
             ctx: isl,
             pos: 0,
             made: 0,
+            scheduled: None,
             started: false,
             pauses: 0,
             cancelled: false,
@@ -208,6 +213,9 @@ impl Core {
             !flight.contexts.is_empty() || !flight.generating.is_empty(),
             "no progress: a request that does not fit was let in"
         );
+        for &(at, _) in &flight.contexts {
+            self.active[at].scheduled.get_or_insert(now);
+        }
         let context_tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
         let pairs =
             flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
@@ -280,7 +288,13 @@ fn make(request: &mut Active, emit: &mut impl FnMut(Token)) {
     let index = request.made;
     request.made += 1;
     if !request.cancelled {
-        emit(Token { id: request.id, index, is_last: request.made == request.osl, pauses: request.pauses });
+        emit(Token {
+            id: request.id,
+            index,
+            is_last: request.made == request.osl,
+            scheduled: request.scheduled.unwrap_or_default(),
+            pauses: request.pauses,
+        });
     }
 }
 

@@ -2,8 +2,13 @@
 //!
 //! Because the tokens can be computed by whoever knows the id, a lost, doubled or swapped one can be seen.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::decode::Voice;
+use super::more::{Returns, Times};
 use crate::sim::random::mix;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
@@ -21,7 +26,7 @@ pub fn token(request_id: &str, index: u64, vocab_size: u32, end_id: Option<i32>)
 }
 
 /// Four letters for a token: about what a real tokenizer makes of English.
-fn word(token: i32) -> [u8; 4] {
+pub(super) fn word(token: i32) -> [u8; 4] {
     let letter = |n: i32| b'a' + (n % 26) as u8;
     [b' ', letter(token), letter(token / 26), letter(token / 676)]
 }
@@ -32,8 +37,14 @@ pub(super) struct Answer {
     pub model_name: String,
     pub model_version: String,
     pub id: String,
-    pub vocab_size: u32,
-    pub end_id: Option<i32>,
+    /// Which request of the message.
+    pub row: i32,
+    /// Which sequence of the request.
+    pub sequence: i32,
+    /// One voice for each beam; there is at least one.
+    pub beams: Vec<Voice>,
+    /// The tokens of each beam, where they depend on each other.
+    pub decoded: Option<Vec<Vec<i32>>>,
     /// Prompt to put before an answer that does not stream.
     pub prompt: Prompt,
     /// One response for each token.
@@ -44,6 +55,9 @@ pub(super) struct Answer {
     pub wants_empty_final: bool,
     /// Output names that were asked for; empty is all.
     pub outputs: Vec<String>,
+    pub returns: Returns,
+    /// Parts of the message that have not ended.
+    pub left: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,37 +67,62 @@ pub(super) enum Prompt {
 }
 
 impl Answer {
+    /// This part has ended. True for the last of its message.
+    pub(super) fn ends(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
     /// The response for tokens `from..to`. `whole` answers begin with the prompt.
-    pub(super) fn response(&self, from: u64, to: u64, whole: bool) -> ModelInferResponse {
-        let tokens = (from..to).map(|index| token(&self.id, index, self.vocab_size, self.end_id));
-        let mut response = ModelInferResponse {
-            model_name: self.model_name.clone(),
-            model_version: self.model_version.clone(),
-            id: self.id.clone(),
-            ..ModelInferResponse::default()
-        };
+    pub(super) fn response(&self, from: u64, to: u64, whole: bool, times: Option<Times>) -> ModelInferResponse {
+        // Beams change what they said before, so every response of them has it all.
+        let from = if self.beams.len() > 1 { 0 } else { from };
+        let beams: Vec<Vec<i32>> = (0..self.beams.len()).map(|beam| self.tokens(beam, from, to)).collect();
+        let mut response = bare(&self.model_name, &self.model_version, &self.id);
+        let width = beams.len() as i64;
         match &self.prompt {
             Prompt::Tokens(prompt) => {
                 let prompt = if whole { prompt.as_slice() } else { &[] };
-                let count = prompt.len() + (to - from) as usize;
-                let mut ids = BytesMut::with_capacity(4 * count);
-                for token in prompt.iter().copied().chain(tokens) {
-                    ids.put_i32_le(token);
+                let longest = prompt.len() + beams.iter().map(Vec::len).max().unwrap_or(0);
+                let mut ids = BytesMut::with_capacity(4 * longest * beams.len());
+                let mut lengths = BytesMut::with_capacity(4 * beams.len());
+                for tokens in &beams {
+                    let padding = std::iter::repeat(0);
+                    let padded = prompt.iter().chain(tokens).copied().chain(padding).take(longest);
+                    padded.for_each(|token| ids.put_i32_le(token));
+                    lengths.put_i32_le((prompt.len() + tokens.len()) as i32);
                 }
-                self.put(&mut response, "output_ids", "INT32", vec![1, 1, count as i64], ids.freeze());
-                let length = Bytes::copy_from_slice(&(count as i32).to_le_bytes());
-                self.put(&mut response, "sequence_length", "INT32", vec![1, 1], length);
+                self.put(&mut response, "output_ids", "INT32", vec![1, width, longest as i64], ids.freeze());
+                self.put(&mut response, "sequence_length", "INT32", vec![1, width], lengths.freeze());
             }
             Prompt::Text(prompt) => {
-                let mut text = if whole { prompt.clone() } else { Vec::new() };
-                tokens.for_each(|token| text.extend_from_slice(&word(token)));
-                let mut raw = BytesMut::with_capacity(4 + text.len());
-                raw.put_u32_le(text.len() as u32);
-                raw.put_slice(&text);
-                self.put(&mut response, "text_output", "BYTES", vec![1, 1], raw.freeze());
+                let mut raw = BytesMut::new();
+                for tokens in &beams {
+                    let mut text = if whole { prompt.clone() } else { Vec::new() };
+                    tokens.iter().for_each(|token| text.extend_from_slice(&word(*token)));
+                    raw.put_u32_le(text.len() as u32);
+                    raw.put_slice(&text);
+                }
+                self.put(&mut response, "text_output", "BYTES", vec![1, width], raw.freeze());
             }
         }
+        for (name, index) in [("batch_index", self.row), ("sequence_index", self.sequence)] {
+            self.put(&mut response, name, "INT32", vec![1, 1], Bytes::copy_from_slice(&index.to_le_bytes()));
+        }
+        for (name, datatype, shape, raw) in self.returns.tensors(&self.beams, from, to, times) {
+            self.put(&mut response, name, datatype, shape, raw);
+        }
         response
+    }
+
+    /// A beam that said a stop word has fewer than the others.
+    fn tokens(&self, beam: usize, from: u64, to: u64) -> Vec<i32> {
+        match &self.decoded {
+            Some(decoded) => {
+                let said = &decoded[beam];
+                said[said.len().min(from as usize)..said.len().min(to as usize)].to_vec()
+            }
+            None => (from..to).map(|index| self.beams[beam].token(index)).collect(),
+        }
     }
 
     fn put(&self, response: &mut ModelInferResponse, name: &str, datatype: &str, shape: Vec<i64>, raw: Bytes) {
@@ -111,9 +150,9 @@ impl Answer {
         Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true)
     }
 
-    /// An error of the backend: the request's last response.
+    /// An error of the backend: the last response of its part of the message.
     pub(super) fn failed(&self, message: String) -> ModelStreamInferResponse {
-        let response = Self::streamed(bare(&self.model_name, &self.model_version, &self.id), true);
+        let response = Self::streamed(bare(&self.model_name, &self.model_version, &self.id), self.ends());
         ModelStreamInferResponse { error_message: message, ..response }
     }
 }

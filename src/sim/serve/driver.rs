@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::answer::Answer;
+use super::more::Times;
 use crate::sim::core::{Core, Holding, Limits, Token};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
@@ -57,11 +58,20 @@ pub(super) struct Job {
     pub osl: u64,
     pub answer: Answer,
     pub reply: Reply,
+    /// Tokens so far, and when the first came.
+    pub made: u64,
+    pub first_token: u64,
 }
 
 enum Command {
     Submit(Box<Job>),
-    Gone { owner: u64 },
+    Gone {
+        owner: u64,
+    },
+    /// The client asked for the end of the requests of this id.
+    Stop {
+        id: String,
+    },
 }
 
 /// What all drivers of a server count together, and the faults that come from it.
@@ -126,6 +136,10 @@ impl Driver {
     pub(super) fn gone(&self, owner: u64) {
         let _ = self.commands.send(Command::Gone { owner });
     }
+
+    pub(super) fn stop(&self, id: &str) {
+        let _ = self.commands.send(Command::Stop { id: id.to_owned() });
+    }
 }
 
 struct Running {
@@ -187,6 +201,7 @@ impl Running {
     fn take(&mut self, command: Command) {
         match command {
             Command::Submit(job) => self.waiting.push_back(job),
+            Command::Stop { id } => self.stop(&id),
             Command::Gone { owner } => {
                 let before = self.waiting.len() + self.jobs.len();
                 self.waiting.retain(|job| job.owner != owner);
@@ -201,6 +216,21 @@ impl Running {
                 self.inside.fetch_sub(before - self.waiting.len() - self.jobs.len(), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Ends the requests of this id with what they have; their blocks are free at the next step.
+    fn stop(&mut self, id: &str) {
+        let mut stopped: Vec<Box<Job>> = Vec::new();
+        let (ended, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|job| job.answer.id == id);
+        self.waiting = waiting;
+        stopped.extend::<VecDeque<_>>(ended);
+        let inside: Vec<u64> = self.jobs.iter().filter(|(_, job)| job.answer.id == id).map(|(id, _)| *id).collect();
+        for id in inside {
+            self.core.cancel(id);
+            stopped.extend(self.jobs.remove(&id));
+        }
+        self.inside.fetch_sub(stopped.len(), Ordering::Relaxed);
+        stopped.into_iter().for_each(|job| cut_short(*job));
     }
 
     /// The first waiting request enters the core, or is told that it never can.
@@ -236,15 +266,26 @@ impl Running {
             shared.tokens.fetch_add(1, Ordering::Relaxed);
             // Counted before it is said: who has the last token finds it in the statistics.
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
-            if let Some(job) = jobs.get(&token.id).filter(|_| token.is_last) {
-                let took = now.saturating_sub(job.arrived) / 1_000;
-                shared.duration_us.fetch_add(took, Ordering::Relaxed);
+            let Some(job) = jobs.get_mut(&token.id) else { return };
+            if token.is_last {
+                shared.duration_us.fetch_add(now.saturating_sub(job.arrived) / 1_000, Ordering::Relaxed);
             }
-            let is_heard = jobs.get(&token.id).is_some_and(|job| speak(job, token));
+            job.made = token.index + 1;
+            if token.index == 0 {
+                job.first_token = now;
+            }
+            let times = token.is_last.then_some(Times {
+                arrival: job.arrived,
+                scheduled: token.scheduled,
+                first_token: job.first_token,
+                last_token: now,
+            });
+            let is_message_done = token.is_last && job.answer.ends();
+            let is_heard = speak(job, token, is_message_done, times);
             if token.is_last {
                 if let Some(job) = jobs.remove(&token.id) {
                     inside.fetch_sub(1, Ordering::Relaxed);
-                    close(*job);
+                    close(*job, is_message_done, times);
                     if shared.die_after_requests.is_some_and(|limit| served >= limit) {
                         shared.dead.cancel();
                     }
@@ -263,12 +304,12 @@ impl Running {
 }
 
 /// Sends what a token makes visible. False when nobody listens any more.
-fn speak(job: &Job, token: Token) -> bool {
+fn speak(job: &Job, token: Token, is_message_done: bool, times: Option<Times>) -> bool {
     match &job.reply {
         Reply::Once(sender) => !sender.is_closed(),
         Reply::Stream(sender) if job.answer.is_streaming => {
-            let response = job.answer.response(token.index, token.index + 1, false);
-            let is_final = token.is_last && !job.answer.is_final_apart;
+            let response = job.answer.response(token.index, token.index + 1, false, times);
+            let is_final = is_message_done && !job.answer.is_final_apart;
             sender.send(Ok(Answer::streamed(response, is_final))).is_ok()
         }
         Reply::Stream(sender) => !sender.is_closed(),
@@ -276,20 +317,39 @@ fn speak(job: &Job, token: Token) -> bool {
 }
 
 /// Sends what is left when the last token was made.
-fn close(job: Job) {
+fn close(job: Job, is_message_done: bool, times: Option<Times>) {
     let Job { answer, osl, reply, .. } = job;
     match reply {
         Reply::Once(sender) => {
-            let _ = sender.send(Ok(answer.response(0, osl, true)));
+            let _ = sender.send(Ok(answer.response(0, osl, true, times)));
         }
         Reply::Stream(sender) => {
             if !answer.is_streaming {
-                let response = answer.response(0, osl, true);
-                let _ = sender.send(Ok(Answer::streamed(response, !answer.is_final_apart)));
+                let response = answer.response(0, osl, true, times);
+                let _ = sender.send(Ok(Answer::streamed(response, is_message_done && !answer.is_final_apart)));
             }
-            if answer.is_final_apart && answer.wants_empty_final {
+            if is_message_done && answer.is_final_apart && answer.wants_empty_final {
                 let _ = sender.send(Ok(answer.empty_final()));
             }
+        }
+    }
+}
+
+/// Ends a request that was stopped: one that streams says no more, the others say what they have.
+fn cut_short(job: Job) {
+    let Job { answer, made, reply, .. } = job;
+    let is_message_done = answer.ends();
+    match reply {
+        Reply::Once(sender) => {
+            let _ = sender.send(Ok(answer.response(0, made, true, None)));
+        }
+        Reply::Stream(sender) if answer.is_streaming => {
+            if is_message_done && answer.wants_empty_final {
+                let _ = sender.send(Ok(answer.empty_final()));
+            }
+        }
+        Reply::Stream(sender) => {
+            let _ = sender.send(Ok(Answer::streamed(answer.response(0, made, true, None), is_message_done)));
         }
     }
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde_json::Value;
+
 use crate::sim::core::{Chunking, Limits, Policy};
 use crate::sim::engine;
 use crate::triton::pbtxt;
-use crate::triton::proto::inference::{ModelConfig, model_config::SchedulingChoice};
+use crate::triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};
 
 /// One model of the repository.
 #[derive(Debug)]
@@ -44,6 +46,12 @@ pub(super) struct Engine {
     pub vocab_size: u32,
     /// Without streaming, the answer begins with the prompt unless this is set.
     pub exclude_input: bool,
+    /// Built or started with LoRA; then every task is taken as known.
+    pub has_lora: bool,
+    /// Built with gather_context_logits.
+    pub has_context_logits: bool,
+    /// Of `context_logits` and `generation_logits`.
+    pub logits: DataType,
 }
 
 /// A model that did not load: its name and why, in the server's words.
@@ -231,7 +239,24 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
         max_beam_width: i64::from(build.max_beam_width),
         vocab_size: rank.model.vocab_size.max(8),
         exclude_input: parameter::<bool>(config, "exclude_input_in_output").unwrap_or(false),
+        has_lora: is_on(build.plugin_config.rest.get("lora_plugin").or_else(|| build.rest.get("lora_plugin")))
+            || text(config, "lora_prefetch_dir").is_some_and(|folder| !folder.is_empty()),
+        has_context_logits: is_on(build.rest.get("gather_context_logits")),
+        logits: config
+            .output
+            .iter()
+            .find(|output| output.name == "context_logits")
+            .map_or(DataType::TypeFp32, ModelOutput::data_type),
     })
+}
+
+/// A build flag that is set to anything but its words for no.
+fn is_on(flag: Option<&Value>) -> bool {
+    match flag {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !matches!(text.as_str(), "" | "disable" | "false"),
+        Some(_) => true,
+    }
 }
 
 fn text<'a>(config: &'a ModelConfig, key: &str) -> Option<&'a str> {

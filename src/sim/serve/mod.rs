@@ -4,9 +4,12 @@
 //! read and refused as a real one refuses it. Never prints; the caller says what there is to say.
 
 mod answer;
+mod decode;
 mod driver;
 mod http;
+mod inputs;
 mod load;
+mod more;
 mod request;
 mod service;
 mod tensor;

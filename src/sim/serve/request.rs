@@ -1,18 +1,30 @@
-//! From a request to a job: what the backend checks once the server has let a request through.
+//! From a request to jobs: what the backend checks once the server has let a request through.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use tonic::Code;
 
 use super::answer::{Answer, Prompt};
+use super::decode::{Voice, Words, decode, word_list};
+use super::inputs::Inputs;
 use super::load::{Engine, Kind, Model};
-use super::tensor::{Inputs, Refusal};
+use super::more::Returns;
+use super::tensor::{Refusal, check};
 use crate::triton::proto::inference::ModelInferRequest;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 
-/// A request that will be served.
+/// What a message wants of the engine model that does the work.
 #[derive(Debug)]
-pub(super) struct Accepted {
-    /// The engine model that does the work.
-    pub engine: String,
+pub(super) enum Accepted {
+    /// One part for each row, and for each sequence of a row.
+    Serve { engine: String, parts: Vec<Part> },
+    /// `stop`: end the requests of this id.
+    Stop { engine: String, answer: Box<Answer> },
+}
+
+#[derive(Debug)]
+pub(super) struct Part {
     pub isl: u64,
     pub osl: u64,
     pub answer: Answer,
@@ -25,53 +37,184 @@ pub(super) fn accept(
     request: &ModelInferRequest,
     is_final_apart: bool,
 ) -> Result<Accepted, Refusal> {
-    let inputs = Inputs::check(model, request)?;
+    let inputs = check(model, request)?;
     let Some((engine_name, engine)) = engine else {
         let message =
             format!("model '{}' is a part of the text path that the simulator does not serve on its own", model.name);
         return Err(Refusal { code: Code::Unavailable, message, by_backend: false });
     };
-    let (isl, osl, is_streaming, prompt) = match model.kind {
-        Kind::Engine(_) => tokens(&inputs, engine)?,
-        Kind::Text { .. } | Kind::Python => text(&inputs)?,
-    };
-    if is_streaming && !model.is_decoupled {
-        return Err(Refusal::backend(
-            "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
-        ));
-    }
-    check_lengths(isl, osl, engine)?;
     let wants_empty_final = matches!(
         request.parameters.get("triton_enable_empty_final_response").and_then(|p| p.parameter_choice.as_ref()),
         Some(ParameterChoice::BoolParam(true))
     );
-    let answer = Answer {
+    let plain = Answer {
         model_name: model.name.clone(),
         model_version: version(model),
         id: request.id.clone(),
-        vocab_size: engine.vocab_size,
-        end_id: inputs.int("end_id"),
-        prompt,
-        is_streaming,
+        row: 0,
+        sequence: 0,
+        beams: vec![Voice::new(&request.id, None, 0, 0, engine.vocab_size, None)],
+        decoded: None,
+        prompt: Prompt::Tokens(Vec::new()),
+        is_streaming: false,
         is_final_apart,
         wants_empty_final,
         outputs: request.outputs.iter().map(|output| output.name.clone()).collect(),
+        returns: Returns::default(),
+        left: Arc::default(),
     };
-    Ok(Accepted { engine: engine_name.to_owned(), isl, osl, answer })
+    if inputs.switch("stop", 0) == Some(true) {
+        return Ok(Accepted::Stop { engine: engine_name.to_owned(), answer: Box::new(plain) });
+    }
+    if !model.is_decoupled && inputs.rows > 1 {
+        let message = "Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
+        return Err(Refusal::backend(message.to_owned()));
+    }
+    let mut parts = Vec::new();
+    for row in 0..inputs.rows {
+        let asked = Asked::read(model, engine, &inputs, row)?;
+        if asked.is_streaming && !model.is_decoupled {
+            return Err(Refusal::backend(
+                "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
+            ));
+        }
+        if !model.is_decoupled && asked.sequences > 1 {
+            let message =
+                "num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
+            return Err(Refusal::backend(message.to_owned()));
+        }
+        parts.extend((0..asked.sequences).map(|sequence| asked.part(&plain, engine, row, sequence)));
+    }
+    let left = Arc::new(AtomicUsize::new(parts.len()));
+    for part in &mut parts {
+        part.answer.left = Arc::clone(&left);
+    }
+    Ok(Accepted::Serve { engine: engine_name.to_owned(), parts })
 }
 
 pub(super) fn version(model: &Model) -> String {
     model.versions.first().map(u64::to_string).unwrap_or_default()
 }
 
-fn tokens(inputs: &Inputs<'_>, engine: &Engine) -> Result<(u64, u64, bool, Prompt), Refusal> {
-    let ids = inputs.ints("input_ids").unwrap_or_default();
+/// One row of a message.
+struct Asked {
+    isl: u64,
+    osl: u64,
+    is_streaming: bool,
+    prompt: Prompt,
+    beams: u32,
+    sequences: u32,
+    end_id: Option<i32>,
+    seed: Option<u64>,
+    stop: Words,
+    bad: Words,
+    returns: Returns,
+}
+
+impl Asked {
+    fn read(model: &Model, engine: &Engine, inputs: &Inputs<'_>, row: usize) -> Result<Self, Refusal> {
+        let is_text = !matches!(model.kind, Kind::Engine(_));
+        let (isl, osl, is_streaming, prompt) = if is_text { text(inputs, row)? } else { tokens(inputs, engine, row)? };
+        check_lengths(isl, osl, engine)?;
+        let beams = inputs.int("beam_width", row).unwrap_or(1);
+        if i64::from(beams) > engine.max_beam_width {
+            let limit = engine.max_beam_width;
+            return Err(Refusal::backend(format!(
+                "Requested beam width {beams} exceeds the engine's max_beam_width {limit}"
+            )));
+        }
+        let sequences = inputs.int("num_return_sequences", row).unwrap_or(1);
+        sampling(inputs, row, is_text, beams, sequences)?;
+        if let Some(task) = inputs.long("lora_task_id", row).filter(|_| !engine.has_lora) {
+            return Err(Refusal::backend(format!(
+                "LoRA task {task} not found in cache. Please send LoRA weights with request"
+            )));
+        }
+        let returns = Returns::read(inputs, row, engine, isl);
+        if returns.context_logits && !engine.has_context_logits {
+            return Err(Refusal::backend(
+                "Return context logit need to build engine with gather_context_logits".to_owned(),
+            ));
+        }
+        let words = |ids: &str, texts: &str| {
+            let ids =
+                inputs.ints(ids, row).map_or(Ok(Vec::new()), |list| word_list(&list)).map_err(Refusal::backend)?;
+            let mut texts = inputs.texts(texts, row).unwrap_or_default();
+            texts.retain(|text| !text.is_empty());
+            Ok(Words { ids, texts })
+        };
+        Ok(Self {
+            isl,
+            osl,
+            is_streaming,
+            prompt,
+            beams: beams.max(1) as u32,
+            // Beams are the sequences of beam search.
+            sequences: if beams > 1 { 1 } else { sequences.max(1) as u32 },
+            end_id: inputs.int("end_id", row),
+            seed: inputs.long("random_seed", row).filter(|_| samples(inputs, row, is_text)),
+            stop: words("stop_words_list", "stop_words")?,
+            bad: words("bad_words_list", "bad_words")?,
+            returns,
+        })
+    }
+
+    fn part(&self, plain: &Answer, engine: &Engine, row: usize, sequence: u32) -> Part {
+        let voice = |beam| Voice::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
+        let beams: Vec<Voice> = (0..self.beams).map(voice).collect();
+        let decoded: Option<Vec<Vec<i32>>> =
+            beams.iter().map(|voice| decode(voice, self.osl, &self.stop, &self.bad)).collect();
+        // All beams run until the longest is done.
+        let osl = decoded.iter().flatten().map(|tokens| tokens.len() as u64).max().unwrap_or(self.osl).max(1);
+        let answer = Answer {
+            row: row as i32,
+            sequence: sequence as i32,
+            beams,
+            decoded,
+            prompt: self.prompt.clone(),
+            is_streaming: self.is_streaming,
+            returns: self.returns.clone(),
+            ..plain.clone()
+        };
+        Part { isl: self.isl, osl, answer }
+    }
+}
+
+/// The answer is drawn and not the likeliest: then a seed decides it.
+fn samples(inputs: &Inputs<'_>, row: usize, is_text: bool) -> bool {
+    let (top_k, top_p) = if is_text { ("top_k", "top_p") } else { ("runtime_top_k", "runtime_top_p") };
+    inputs.int(top_k, row).is_some_and(|k| k != 1) || inputs.float(top_p, row).is_some_and(|p| p > 0.0)
+}
+
+/// The checks of TensorRT-LLM's sampling configuration.
+fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequences: i32) -> Result<(), Refusal> {
+    let (top_k, top_p) = if is_text { ("top_k", "top_p") } else { ("runtime_top_k", "runtime_top_p") };
+    let float = |name: &str, holds: fn(f32) -> bool| inputs.float(name, row).is_none_or(holds);
+    let int = |name: &str, holds: fn(i32) -> bool| inputs.int(name, row).is_none_or(holds);
+    let checks = [
+        (beams > 0, "beamWidth > 0"),
+        (int(top_k, |k| k >= 0), "topK.value() >= 0"),
+        (float(top_p, |p| p <= 1.0), "topP.value() <= 1.f"),
+        (float("temperature", |t| t >= 0.0), "temperature.value() >= 0.f"),
+        (float("repetition_penalty", |p| p > 0.0), "penalty.value() > 0.f"),
+        (int("min_length", |n| n >= 0), "minTokens.value() >= 0"),
+        (sequences > 0, "numReturnSequences.value() > 0"),
+        (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
+    ];
+    match checks.into_iter().find(|(holds, _)| !holds) {
+        Some((_, expression)) => Err(Refusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
+        None => Ok(()),
+    }
+}
+
+fn tokens(inputs: &Inputs<'_>, engine: &Engine, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+    let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
         return Err(Refusal::backend(
             "Input tokens are not provided: input 'input_ids' is missing or empty".to_owned(),
         ));
     }
-    let isl = match inputs.int("input_lengths") {
+    let isl = match inputs.int("input_lengths", row) {
         Some(length) if length > 0 && length as usize <= ids.len() => length as usize,
         Some(length) => {
             return Err(Refusal::backend(format!(
@@ -81,32 +224,28 @@ fn tokens(inputs: &Inputs<'_>, engine: &Engine) -> Result<(u64, u64, bool, Promp
         }
         None => ids.len(),
     };
+    // What lies behind the length is padding.
+    let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
         return Err(Refusal::backend(format!(
             "Token ID {bad} in input_ids is out of range [0, {})",
             engine.vocab_size
         )));
     }
-    if let Some(width) = inputs.int("beam_width").filter(|width| i64::from(*width) > engine.max_beam_width) {
-        let limit = engine.max_beam_width;
-        return Err(Refusal::backend(format!(
-            "Requested beam width {width} exceeds the engine's max_beam_width {limit}"
-        )));
-    }
-    let osl = output_length(inputs.int("request_output_len"))?;
-    let excludes = inputs.switch("exclude_input_in_output").unwrap_or(engine.exclude_input);
-    let prompt = Prompt::Tokens(if excludes { Vec::new() } else { ids[..isl].to_vec() });
-    Ok((isl as u64, osl, inputs.switch("streaming").unwrap_or(false), prompt))
+    let osl = output_length(inputs.int("request_output_len", row))?;
+    let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(engine.exclude_input);
+    let prompt = Prompt::Tokens(if excludes { Vec::new() } else { ids.to_vec() });
+    Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
 /// Four bytes are a token.
-fn text(inputs: &Inputs<'_>) -> Result<(u64, u64, bool, Prompt), Refusal> {
-    let text = inputs.text("text_input").unwrap_or_default();
-    let osl = output_length(inputs.int("max_tokens"))?;
+fn text(inputs: &Inputs<'_>, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+    let text = inputs.texts("text_input", row).and_then(|texts| texts.into_iter().next()).unwrap_or_default();
+    let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = text.len().div_ceil(4).max(1) as u64;
-    let excludes = inputs.switch("exclude_input_in_output").unwrap_or(false);
+    let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(false);
     let prompt = Prompt::Text(if excludes { Vec::new() } else { text });
-    Ok((isl, osl, inputs.switch("stream").unwrap_or(false), prompt))
+    Ok((isl, osl, inputs.switch("stream", row).unwrap_or(false), prompt))
 }
 
 fn output_length(length: Option<i32>) -> Result<u64, Refusal> {

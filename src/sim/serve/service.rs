@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::answer::bare;
+use super::answer::{Answer, bare};
 use super::driver::{Clock, Driver, Job, Reply, Shared};
 use super::load::{Engine, Kind, Model};
-use super::request::{Accepted, accept, version};
+use super::request::{Accepted, Part, accept, version};
 use super::tensor::{Refusal, full_shape, wire_name};
 use crate::triton::proto::health::health_check_response::ServingStatus;
 use crate::triton::proto::health::health_server::Health;
@@ -118,13 +118,31 @@ impl Inner {
         Ok(accepted)
     }
 
-    pub fn submit(&self, accepted: Accepted, owner: u64, reply: Reply) {
-        let Accepted { engine, isl, osl, answer } = accepted;
-        let job = Job { arrived: self.clock.now(), owner, isl, osl, answer, reply };
-        // The least loaded copy; the first among equals.
-        if let Some(driver) = self.drivers.get(&engine).and_then(|(drivers, _)| drivers.iter().min_by_key(|d| d.load()))
-        {
-            driver.submit(job);
+    /// `reply` makes the way back for one part. A stop is answered at once: by the answer that comes back.
+    pub fn submit(
+        &self,
+        accepted: Accepted,
+        owner: u64,
+        mut reply: impl FnMut() -> Option<Reply>,
+    ) -> Option<Box<Answer>> {
+        match accepted {
+            Accepted::Stop { engine, answer } => {
+                for driver in self.drivers.get(&engine).iter().flat_map(|(drivers, _)| drivers) {
+                    driver.stop(&answer.id);
+                }
+                Some(answer)
+            }
+            Accepted::Serve { engine, parts } => {
+                let arrived = self.clock.now();
+                let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
+                for Part { isl, osl, answer } in parts {
+                    // The least loaded copy; the first among equals.
+                    if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
+                        driver.submit(Job { arrived, owner, isl, osl, answer, reply, made: 0, first_token: 0 });
+                    }
+                }
+                None
+            }
         }
     }
 }
@@ -224,7 +242,11 @@ impl GrpcInferenceService for Service {
         let accepted = self.0.accept(&request.into_inner(), true)?;
         let call = self.0.call();
         let (sender, receiver) = oneshot::channel();
-        self.0.submit(accepted, call.owner, Reply::Once(sender));
+        // Only a decoupled model has several parts.
+        let mut sender = Some(sender);
+        if let Some(answer) = self.0.submit(accepted, call.owner, || sender.take().map(Reply::Once)) {
+            return Ok(Response::new(bare(&answer.model_name, &answer.model_version, &answer.id)));
+        }
         match receiver.await {
             Ok(Ok(response)) => Ok(Response::new(response)),
             Ok(Err(message)) => Err(Status::internal(message)),
@@ -249,7 +271,12 @@ impl GrpcInferenceService for Service {
             // An error here is the client going away; dropping the call ends its requests.
             while let Ok(Some(request)) = requests.message().await {
                 match inner.accept(&request, false) {
-                    Ok(accepted) => inner.submit(accepted, owner, Reply::Stream(sender.clone())),
+                    Ok(accepted) => {
+                        let stopped = inner.submit(accepted, owner, || Some(Reply::Stream(sender.clone())));
+                        if let Some(answer) = stopped.filter(|answer| answer.wants_empty_final) {
+                            let _ = sender.send(Ok(answer.empty_final()));
+                        }
+                    }
                     Err(refusal) if wants_status => {
                         let _ = sender.send(Err(refusal.into()));
                         return;
@@ -328,7 +355,7 @@ fn refused(request: &ModelInferRequest, inner: &Inner, refusal: Refusal) -> Mode
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = bare(&request.model_name, &version, &request.id);
     if refusal.by_backend {
-        let marked = super::answer::Answer::streamed(response, true);
+        let marked = Answer::streamed(response, true);
         return ModelStreamInferResponse { error_message: refusal.message, ..marked };
     }
     ModelStreamInferResponse { error_message: refusal.message, infer_response: Some(response) }

@@ -2,6 +2,7 @@
 
 use tonic::Code;
 
+use super::inputs::{Inputs, elements};
 use super::load::Model;
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
@@ -25,83 +26,36 @@ impl Refusal {
     }
 }
 
-/// The inputs of a request whose names, types, shapes and sizes are right.
-pub(super) struct Inputs<'a> {
-    request: &'a ModelInferRequest,
-}
-
-impl<'a> Inputs<'a> {
-    /// Checks every input and every requested output.
-    pub(super) fn check(model: &Model, request: &'a ModelInferRequest) -> Result<Self, Refusal> {
-        let has_raw = !request.raw_input_contents.is_empty();
-        // The order of the checks is the real server's: data, count, then each input by itself.
-        for (at, input) in request.inputs.iter().enumerate() {
-            let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
-            if !is_there && !input.shape.contains(&0) {
-                return Err(Refusal::invalid(format!(
-                    "unable to find data for input tensor '{}' for model '{}' in request.",
-                    input.name, model.name
-                )));
-            }
-        }
-        check_missing(model, request).map_err(|message| named(request, &message))?;
-        for (at, input) in request.inputs.iter().enumerate() {
-            let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
-                let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
-                return Err(Refusal::invalid(message));
-            };
-            let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
-            check_one(model, known, request, input, raw).map_err(|message| named(request, &message))?;
-        }
-        check_batch(model, request)?;
-        for output in &request.outputs {
-            if !model.config.output.iter().any(|known| known.name == output.name) {
-                let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
-                return Err(Refusal::invalid(message));
-            }
-        }
-        Ok(Self { request })
-    }
-
-    fn find(&self, name: &str) -> Option<(&'a InferInputTensor, Option<&'a [u8]>)> {
-        let at = self.request.inputs.iter().position(|input| input.name == name)?;
-        Some((&self.request.inputs[at], self.request.raw_input_contents.get(at).map(|raw| &raw[..])))
-    }
-
-    /// All elements of an INT32 tensor.
-    pub(super) fn ints(&self, name: &str) -> Option<Vec<i32>> {
-        let (input, raw) = self.find(name)?;
-        Some(match raw {
-            Some(raw) => {
-                let (words, _) = raw.as_chunks::<4>();
-                words.iter().map(|word| i32::from_le_bytes(*word)).collect()
-            }
-            None => input.contents.as_ref().map(|contents| contents.int_contents.clone()).unwrap_or_default(),
-        })
-    }
-
-    /// The only element of an INT32 tensor.
-    pub(super) fn int(&self, name: &str) -> Option<i32> {
-        self.ints(name)?.first().copied()
-    }
-
-    /// The only element of a BOOL tensor.
-    pub(super) fn switch(&self, name: &str) -> Option<bool> {
-        let (input, raw) = self.find(name)?;
-        match raw {
-            Some(raw) => raw.first().map(|byte| *byte != 0),
-            None => input.contents.as_ref().and_then(|contents| contents.bool_contents.first().copied()),
+/// Checks every input and every requested output.
+pub(super) fn check<'a>(model: &Model, request: &'a ModelInferRequest) -> Result<Inputs<'a>, Refusal> {
+    let has_raw = !request.raw_input_contents.is_empty();
+    // The order of the checks is the real server's: data, count, then each input by itself.
+    for (at, input) in request.inputs.iter().enumerate() {
+        let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
+        if !is_there && !input.shape.contains(&0) {
+            return Err(Refusal::invalid(format!(
+                "unable to find data for input tensor '{}' for model '{}' in request.",
+                input.name, model.name
+            )));
         }
     }
-
-    /// The only element of a BYTES tensor.
-    pub(super) fn text(&self, name: &str) -> Option<Vec<u8>> {
-        let (input, raw) = self.find(name)?;
-        match raw {
-            Some(raw) => elements(raw)?.first().map(|bytes| bytes.to_vec()),
-            None => input.contents.as_ref().and_then(|contents| contents.bytes_contents.first().cloned()),
+    check_missing(model, request).map_err(|message| named(request, &message))?;
+    for (at, input) in request.inputs.iter().enumerate() {
+        let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
+            let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
+            return Err(Refusal::invalid(message));
+        };
+        let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
+        check_one(model, known, request, input, raw).map_err(|message| named(request, &message))?;
+    }
+    let rows = rows(model, request).map_err(|message| named(request, &message))?;
+    for output in &request.outputs {
+        if !model.config.output.iter().any(|known| known.name == output.name) {
+            let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
+            return Err(Refusal::invalid(message));
         }
     }
+    Ok(Inputs::new(request, rows))
 }
 
 /// The real server puts the request's id before what it says about its inputs.
@@ -191,16 +145,18 @@ fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> R
     Ok(())
 }
 
-/// One request in one message, as the harnesses of the field send them.
-fn check_batch(model: &Model, request: &ModelInferRequest) -> Result<(), Refusal> {
-    let batch =
-        request.inputs.first().and_then(|input| input.shape.first()).filter(|_| model.config.max_batch_size > 0);
-    match batch {
-        Some(batch) if *batch != 1 => {
-            let message = format!("the simulator serves batch size 1 in one request, got {batch} for '{}'", model.name);
-            Err(Refusal { code: Code::Unimplemented, message, by_backend: false })
+/// Requests in the message: the first dimension of every input, when the model batches.
+fn rows(model: &Model, request: &ModelInferRequest) -> Result<usize, String> {
+    if model.config.max_batch_size == 0 {
+        return Ok(1);
+    }
+    let mut inputs = request.inputs.iter();
+    let rows = inputs.next().and_then(|input| input.shape.first().copied()).unwrap_or(1);
+    match inputs.find(|input| input.shape.first() != Some(&rows)) {
+        Some(other) => {
+            Err(format!("input '{}' batch size does not match other inputs for '{}'", other.name, model.name))
         }
-        _ => Ok(()),
+        None => Ok(rows.max(1) as usize),
     }
 }
 
@@ -281,16 +237,4 @@ fn length(contents: &InferTensorContents, data_type: DataType) -> usize {
         // 16-bit floats can only be raw.
         DataType::TypeFp16 | DataType::TypeBf16 | DataType::TypeInvalid => 0,
     }
-}
-
-/// The elements of a raw BYTES tensor: 4 bytes of little-endian length, then the text.
-fn elements(mut raw: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut found = Vec::new();
-    while !raw.is_empty() {
-        let (head, rest) = raw.split_first_chunk::<4>()?;
-        let (element, rest) = rest.split_at_checked(u32::from_le_bytes(*head) as usize)?;
-        found.push(element);
-        raw = rest;
-    }
-    Some(found)
 }

@@ -26,10 +26,17 @@ pub struct Files(pub TempDir);
 
 impl Files {
     pub fn new(streaming: bool, parameters: &Value) -> Self {
+        Self::built(streaming, parameters, &json!({}))
+    }
+
+    /// With further build flags of the engine.
+    pub fn built(streaming: bool, parameters: &Value, flags: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = folder.path().join("engine");
         std::fs::create_dir(&engine).unwrap();
-        write_engine(&engine_spec(), &engine).unwrap();
+        let mut spec = engine_spec();
+        spec.build_flags.extend(flags.as_object().unwrap().clone());
+        write_engine(&spec, &engine).unwrap();
         let spec = RepositorySpec {
             engine,
             triton_num_servers: 1,

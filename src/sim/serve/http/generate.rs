@@ -35,7 +35,10 @@ pub(super) async fn perform(inner: &Arc<Inner>, name: &str, body: &Map<String, V
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
-    inner.submit(accepted, call.owner, Reply::Stream(sender));
+    if let Some(answer) = inner.submit(accepted, call.owner, || Some(Reply::Stream(sender.clone()))) {
+        let _ = sender.send(Ok(answer.empty_final()));
+    }
+    drop(sender);
     let answers = UnboundedReceiverStream::new(receiver);
     let mut answers = Speaking::new(Box::pin(answers), call);
     if streams {

@@ -1,7 +1,7 @@
 //! OpenAI's chat and completions in the shape of vLLM and `trtllm-serve`, straight onto the engine.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -12,8 +12,10 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
 
 use super::super::answer::{self, Prompt};
+use super::super::decode::Voice;
 use super::super::driver::Reply;
-use super::super::request::{Accepted, check_lengths, version};
+use super::super::more::Returns;
+use super::super::request::{Accepted, Part, check_lengths, version};
 use super::super::service::{Inner, Speaking};
 use super::super::tensor::Refusal;
 use super::{Answer, body, event, events, said, status_of};
@@ -35,7 +37,8 @@ pub(super) fn models(inner: &Inner) -> Answer {
 
 /// What a body asks for.
 struct Asked {
-    accepted: Accepted,
+    engine: String,
+    part: Part,
     model: String,
     streams: bool,
     include_usage: bool,
@@ -51,19 +54,21 @@ pub(super) async fn perform(inner: &Arc<Inner>, kind: Kind, request: Request<Inc
         Ok(asked) => asked,
         Err(refusal) => return refuse(&refusal),
     };
-    let Asked { accepted, model, streams, include_usage, continuous_usage } = asked;
+    let Asked { engine, part, model, streams, include_usage, continuous_usage } = asked;
     let shape = Shape {
         kind,
-        id: accepted.answer.id.clone(),
+        id: part.answer.id.clone(),
         model,
-        isl: accepted.isl,
-        osl: accepted.osl,
+        isl: part.isl,
+        osl: part.osl,
         include_usage,
         continuous_usage,
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
-    inner.submit(accepted, call.owner, Reply::Stream(sender));
+    let mut sender = Some(sender);
+    let accepted = Accepted::Serve { engine, parts: vec![part] };
+    inner.submit(accepted, call.owner, || sender.take().map(Reply::Stream));
     let mut answers = Speaking::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
     let first = match answers.next().await {
         None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
@@ -120,20 +125,26 @@ fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Re
     if inner.error_on_request == Some(number) {
         return Err(Refusal::backend(format!("simulated failure of request number {number}")));
     }
+    let id = format!("cmpl-{number}");
     let answer = answer::Answer {
         model_name: model.name.clone(),
         model_version: version(model),
-        id: format!("cmpl-{number}"),
-        vocab_size: engine.vocab_size,
-        end_id: None,
+        row: 0,
+        sequence: 0,
+        beams: vec![Voice::new(&id, None, 0, 0, engine.vocab_size, None)],
+        decoded: None,
+        id,
         prompt: Prompt::Text(Vec::new()),
         is_streaming: streams,
         is_final_apart: false,
         wants_empty_final: false,
         outputs: Vec::new(),
+        returns: Returns::default(),
+        left: Arc::new(AtomicUsize::new(1)),
     };
     Ok(Asked {
-        accepted: Accepted { engine: engine_name.to_owned(), isl, osl, answer },
+        engine: engine_name.to_owned(),
+        part: Part { isl, osl, answer },
         model: name.to_owned(),
         streams,
         include_usage: option("include_usage"),

@@ -1,0 +1,182 @@
+//! Which tokens an answer has: a function of who asks and of each token's index, cut at stop words, without bad words.
+//!
+//! The simulated model never says its end token by itself, so an answer has its full length unless a stop word ends it;
+//! as in TensorRT-LLM the stop word is the last thing in the answer. `min_length` only holds the end token back, so it
+//! changes nothing here.
+
+use super::answer::{token, word};
+
+/// Whose tokens they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Voice {
+    name: String,
+    vocab_size: u32,
+    end_id: Option<i32>,
+}
+
+impl Voice {
+    /// The first request of a message, and its first sequence, speak by the id alone. A seed takes the id's place.
+    pub(super) fn new(
+        id: &str,
+        seed: Option<u64>,
+        row: usize,
+        sequence: u32,
+        vocab_size: u32,
+        end_id: Option<i32>,
+    ) -> Self {
+        let mut name = seed.map_or_else(|| id.to_owned(), |seed| format!("seed {seed}"));
+        if row > 0 {
+            name.push_str(&format!("/{row}"));
+        }
+        if sequence > 0 {
+            name.push_str(&format!("~{sequence}"));
+        }
+        Self { name, vocab_size, end_id }
+    }
+
+    pub(super) fn token(&self, index: u64) -> i32 {
+        token(&self.name, index, self.vocab_size, self.end_id)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next token of the vocabulary, in place of one that must not be said.
+    fn instead_of(&self, token: i32) -> i32 {
+        let span = self.vocab_size.max(8) as i32 - 3;
+        let next = |token: i32| 3 + (token - 3 + 1) % span;
+        let other = next(token);
+        if self.end_id == Some(other) { next(other) } else { other }
+    }
+}
+
+/// Stop words or bad words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    pub ids: Vec<Vec<i32>>,
+    pub texts: Vec<Vec<u8>>,
+}
+
+impl Words {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.texts.is_empty()
+    }
+
+    /// One of them would end with this token.
+    fn would_be_said(&self, tokens: &mut Vec<i32>, text: &mut Vec<u8>, token: i32) -> bool {
+        tokens.push(token);
+        text.extend_from_slice(&word(token));
+        let is_said = self.just_said(tokens, text);
+        tokens.pop();
+        text.truncate(text.len() - 4);
+        is_said
+    }
+
+    /// One of them ends with what was said last.
+    fn just_said(&self, tokens: &[i32], text: &[u8]) -> bool {
+        let tail = |len: usize| &text[text.len().saturating_sub(len + 3)..];
+        self.ids.iter().any(|word| tokens.ends_with(word))
+            || self.texts.iter().any(|word| tail(word.len()).windows(word.len().max(1)).any(|part| part == word))
+    }
+}
+
+/// The answer's tokens, at most `most`. None: nothing depends on what was said, so the voice is enough.
+pub(super) fn decode(voice: &Voice, most: u64, stop: &Words, bad: &Words) -> Option<Vec<i32>> {
+    if stop.is_empty() && bad.is_empty() {
+        return None;
+    }
+    let mut tokens = Vec::with_capacity(most as usize);
+    let mut text = Vec::new();
+    for index in 0..most {
+        let mut said = voice.token(index);
+        // Where every token is bad, the voice's own is said after all.
+        for _ in 0..voice.vocab_size {
+            if !bad.would_be_said(&mut tokens, &mut text, said) {
+                break;
+            }
+            said = voice.instead_of(said);
+        }
+        tokens.push(said);
+        text.extend_from_slice(&word(said));
+        if stop.just_said(&tokens, &text) {
+            break;
+        }
+    }
+    Some(tokens)
+}
+
+/// Reads the two rows of `stop_words_list`: ids, and where each word ends.
+pub(super) fn word_list(list: &[i32]) -> Result<Vec<Vec<i32>>, String> {
+    let wrong = |what: &str| {
+        let shown: String = list.iter().map(|number| format!("{number} ")).collect();
+        Err(format!("[TensorRT-LLM][ERROR] Assertion failed: Sparse list must not have {what}: {shown}"))
+    };
+    if !list.len().is_multiple_of(2) {
+        return wrong("odd length");
+    }
+    let (ids, ends) = list.split_at(list.len() / 2);
+    let used = ends.iter().position(|end| *end == -1).unwrap_or(ends.len());
+    if ends[used..].iter().any(|end| *end != -1) {
+        return wrong("additional -1s");
+    }
+    let mut words = Vec::new();
+    let mut from = 0;
+    for &end in &ends[..used] {
+        let Some(to) = usize::try_from(end).ok().filter(|to| *to <= ids.len()) else {
+            return wrong("out-of-bound offsets");
+        };
+        if to <= from && !words.is_empty() {
+            return wrong("non-increasing offsets");
+        }
+        words.push(ids[from..to].to_vec());
+        from = to;
+    }
+    words.retain(|word| !word.is_empty());
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn ids(words: &[&[i32]]) -> Words {
+        Words { ids: words.iter().map(|word| word.to_vec()).collect(), texts: Vec::new() }
+    }
+
+    #[test]
+    fn an_answer_ends_with_its_first_stop_word() {
+        let voice = Voice::new("7", None, 0, 0, 1000, Some(2));
+        let free: Vec<i32> = (0..20).map(|index| voice.token(index)).collect();
+        let decoded = |stop: &Words, bad: &Words| decode(&voice, 20, stop, bad).unwrap();
+        assert_eq!(decoded(&ids(&[&free[4..6]]), &Words::default()), free[..6]);
+        let text = Words { ids: Vec::new(), texts: vec![word(free[8])[1..].to_vec()] };
+        assert_eq!(decoded(&text, &Words::default()), free[..9]);
+        let without = decoded(&Words::default(), &ids(&[&[free[3]], &free[9..11]]));
+        assert!(!without.contains(&free[3]) && without[..3] == free[..3] && without.len() == 20);
+        assert!(without[9] == free[9] && without[10] != free[10]);
+        assert_eq!(decode(&voice, 20, &Words::default(), &Words::default()), None);
+    }
+
+    #[test]
+    fn a_seed_decides_and_rows_differ() {
+        let tokens = |id, seed, row| {
+            let voice = Voice::new(id, seed, row, 0, 1000, None);
+            (0..20).map(|index| voice.token(index)).collect::<Vec<_>>()
+        };
+        assert_eq!(tokens("1", Some(5), 0), tokens("2", Some(5), 0));
+        assert_ne!(tokens("1", Some(5), 0), tokens("1", Some(6), 0));
+        assert_ne!(tokens("1", None, 0), tokens("1", None, 1));
+    }
+
+    #[test]
+    fn word_lists_are_read_as_the_backend_reads_them() {
+        assert_eq!(word_list(&[5, 6, 7, 1, 3, -1]), Ok(vec![vec![5], vec![6, 7]]));
+        let why = |list: &[i32]| word_list(list).unwrap_err();
+        assert!(why(&[5]).contains("odd length: 5 "));
+        assert!(why(&[5, 6, -1, 2]).contains("additional -1s"));
+        assert!(why(&[5, 6, 3, -1]).contains("out-of-bound"));
+        assert!(why(&[5, 6, 2, 1]).contains("non-increasing"));
+    }
+}

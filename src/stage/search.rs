@@ -1,0 +1,168 @@
+//! `bench.search:` — the highest rate at which all limits hold. Every probe is a whole measurement, kept in
+//! `probes/<n>-<rate>`; one that was finished is not measured again when the search was cut off.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::bench::{failure, measure};
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec, Step};
+
+/// `search.json`
+#[derive(Serialize)]
+struct Told<'a> {
+    bounds: Bounds,
+    ttft_p99_limit_ms: Option<f64>,
+    tpot_p99_limit_ms: Option<f64>,
+    /// In the order in which they were made.
+    probes: &'a [Tried],
+    /// Requests per second.
+    found: Found,
+}
+
+/// One probe as it is told.
+#[derive(Serialize)]
+struct Tried {
+    #[serde(flatten)]
+    probe: Probe,
+    verdict: Verdict,
+    ttft_p99_ms: Option<f64>,
+    tpot_p99_ms: Option<f64>,
+    output_tokens_per_s: Option<f64>,
+    /// Why it missed.
+    why: Option<String>,
+    folder: PathBuf,
+}
+
+pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done, Failure> {
+    if let Some(wrong) = bounds.wrong() {
+        return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
+    }
+    errand.lease.notice(foretold(&spec, &bounds));
+    let mut tried: Vec<Tried> = Vec::new();
+    let found = loop {
+        let history: Vec<Probe> = tried.iter().map(|tried| tried.probe).collect();
+        match bounds.next(&history) {
+            Step::Try(rate) => tried.push(attempt(errand, &spec, rate, &history).await?),
+            Step::Found(found) => break found,
+            Step::NotEvenLow => {
+                let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
+                let what = format!("the limits are missed even at {} req/s", bounds.low);
+                let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
+                return Err(failure.hint("begin lower (`search.low`), or allow more (`limits`)"));
+            }
+        }
+    };
+    let told = Told {
+        bounds,
+        ttft_p99_limit_ms: spec.limits.ttft_p99.map(|limit| limit.as_secs_f64() * 1e3),
+        tpot_p99_limit_ms: spec.limits.tpot_p99.map(|limit| limit.as_secs_f64() * 1e3),
+        probes: &tried,
+        found,
+    };
+    let write = |path: PathBuf, bytes: Vec<u8>| {
+        let error =
+            |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
+        fs::write(&path, bytes).map_err(error)
+    };
+    write(errand.lease.out.join("search.json"), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
+    // The result of this stage is the last measurement at the rate that was found.
+    if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
+        for name in ["result.json", "requests.jsonl"] {
+            if let Ok(bytes) = fs::read(errand.lease.out.join(&best.folder).join(name)) {
+                write(errand.lease.out.join(name), bytes)?;
+            }
+        }
+    }
+    Ok(Done { headline: Some(headline(&found, &spec, tried.len())) })
+}
+
+/// What it will cost, before it costs it.
+fn foretold(spec: &Spec, bounds: &Bounds) -> String {
+    let probes = bounds.probes();
+    let arrivals = |rate: f64| {
+        let by_number = spec.stop.requests.map_or(0.0, |requests| requests as f64 / rate);
+        by_number.max(spec.stop.duration.map_or(0.0, |time| time.as_secs_f64()))
+    };
+    // Doubling begins at the lowest rate; where requests are counted, slow probes take longest.
+    let (quick, slow) = (arrivals(bounds.high), arrivals(bounds.low));
+    let shown = |seconds: f64| format!("{:?}", Duration::from_secs(seconds.ceil() as u64));
+    format!(
+        "searching from {} to {} req/s to {} %: at most {probes} probes if none contradicts another, {} to {} of arrivals each; all of them take at most {}",
+        bounds.low,
+        bounds.high,
+        bounds.precision * 100.0,
+        shown(quick),
+        shown(slow),
+        shown(slow * f64::from(probes)),
+    )
+}
+
+/// Measures at one rate, or reads what an earlier try of this stage measured there.
+async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> Result<Tried, Failure> {
+    let times = history.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq()).count() as u64;
+    // A confirmation is worth something only with other arrivals.
+    let spec = Spec { scenario: Scenario::Server { rate }, seed: spec.seed.wrapping_add(times), ..spec.clone() };
+    let folder = PathBuf::from(format!("probes/{:02}-{rate}", history.len() + 1));
+    let path = errand.lease.out.join(&folder);
+    let result = match before(&path, &spec) {
+        Some(result) => result,
+        None => {
+            let measured = measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1)).await?;
+            if errand.lease.stop.is_asked() {
+                return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
+            }
+            keep(&path, &measured)?;
+            measured.result
+        }
+    };
+    let first = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text));
+    if result.verdict == Verdict::InvalidClient {
+        let what = format!("at {rate} req/s it is the client that is measured, not the server");
+        let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(first.unwrap_or_default());
+        return Err(failure.hint("give the client more cores or connections, or search below this rate"));
+    }
+    let met = result.verdict.is_valid();
+    Ok(Tried {
+        probe: Probe { rate, met },
+        verdict: result.verdict,
+        ttft_p99_ms: result.latency.ttft.p99,
+        tpot_p99_ms: result.latency.tpot.p99,
+        output_tokens_per_s: result.rates.output_tokens,
+        why: first.filter(|_| !met),
+        folder,
+    })
+}
+
+/// A finished probe of the same schedule; the servers may have other ports now.
+fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
+    let result = harness::read_result(&path.join("result.json")).ok()?;
+    let planned = harness::plan(spec).ok()?;
+    (result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario).then_some(result)
+}
+
+/// A probe's folder is there whole or not at all.
+fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
+    let unfinished = path.with_extension("unfinished");
+    let files = |error: std::io::Error| {
+        Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
+    };
+    let _ = fs::remove_dir_all(&unfinished);
+    let _ = fs::remove_dir_all(path);
+    fs::create_dir_all(&unfinished).map_err(files)?;
+    harness::write(&unfinished, measured).map_err(|error| failure(&error))?;
+    fs::rename(&unfinished, path).map_err(files)
+}
+
+fn headline(found: &Found, spec: &Spec, probes: usize) -> String {
+    let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
+    let limits: Vec<String> = [("TTFT", spec.limits.ttft_p99), ("TPOT", spec.limits.tpot_p99)]
+        .into_iter()
+        .filter_map(|(name, limit)| Some(format!("{name} p99 ≤ {:?}", limit?)))
+        .collect();
+    format!("{}{upper} req/s at {}  ({probes} probes)", found.at_least, limits.join(", "))
+}

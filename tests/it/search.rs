@@ -1,0 +1,103 @@
+//! `bench.search`: the highest rate at which the limits hold, as an interval, with every probe kept.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use serde_json::Value;
+
+use crate::campaign::nobody_left;
+use crate::world::{Ended, World, signal, until};
+
+/// A simulated server that answers one request at a time, 5 ms a step: four tokens take 20 ms, so it can do about 50/s.
+const SLOW: &str = r#"
+stages:
+  engine:
+    engine:
+      backend: simulator
+      precision: fp8
+      model: { name: tiny, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }
+      system: { name: slow, gpus: 1, memory_gb: 141, bandwidth_gbs: 0.2, tflops_16bit: 989 }
+      build_flags: { max_batch_size: 1, max_num_tokens: 2048, max_input_len: 256, max_seq_len: 512, tokens_per_block: 32 }
+  models:
+    repository: { engine: "{{ stages.engine.out }}", streaming: true, models: [tensorrt_llm] }
+  server:
+    serve: { simulator: { repository: "{{ stages.models.out }}" } }
+  find:
+    bench:
+      target: "{{ stages.server }}"
+      scenario: server
+      arrivals: constant
+      search: { low: 20, high: 160, precision: 0.25 }
+      limits: { ttft_p99: 400ms }
+      stop: { requests: 60 }
+      input_tokens: { fixed: 16 }
+      output_tokens: { fixed: 4 }
+      vocab_size: 1000
+"#;
+
+/// Beside other tests the client may not get enough of the machine; then the search says so and ends, rightly.
+fn found_or_client(ended: &Ended) -> bool {
+    assert!([0, 3].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    if ended.code == 3 {
+        ended.says("it is the client that is measured, not the server");
+    }
+    ended.code == 0
+}
+
+#[test]
+fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
+    let world = World::with(SLOW);
+    let ended = world.regatta(&["run", "m"]);
+    ended.says("searching from 20 to 160 req/s to 25 %: at most 7 probes");
+    if found_or_client(&ended) {
+        let told: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let (low, high) = (told["found"]["at_least"].as_f64().unwrap(), told["found"]["below"].as_f64().unwrap());
+        assert!(low < high && (high - low) / low <= 0.25, "{told:#}");
+        assert!(low >= 20.0 && high <= 80.0, "it can do about 50 a second: {told:#}");
+        ended.says(&format!("{low}–{high} req/s at TTFT p99 ≤ 400ms"));
+        for probe in told["probes"].as_array().unwrap() {
+            let result = format!("latest/find/{}/result.json", probe["folder"].as_str().unwrap());
+            assert!(world.read(result).contains("\"schedule_digest\""));
+        }
+        assert!(world.regatta(&["run", "m"]).ran().is_empty(), "what was found is not looked for again");
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn a_search_that_was_cut_off_goes_on_with_the_probes_that_it_has() {
+    let world = World::with(SLOW);
+    let run = world.start(&["run", "m"]);
+    let outputs = world.path(".regatta/out");
+    let first = || {
+        let folders = fs::read_dir(&outputs).ok()?.flatten();
+        folders.map(|folder| folder.path().join("probes/01-20/result.json")).find(|path| path.exists())
+    };
+    until("the first probe", || first().is_some());
+    signal(&run, "INT");
+    let ended = Ended::of(run);
+    if ended.code == 3 {
+        // The probe after it was the client's fault before the signal came.
+        return;
+    }
+    assert_eq!(ended.code, 130, "{ended:?}");
+    let made = |path: &std::path::Path| fs::metadata(path).map(|meta| (meta.ino(), meta.mtime_nsec())).unwrap();
+    let path = first().unwrap();
+    let before = made(&path);
+    let again = world.regatta(&["run", "m"]);
+    if found_or_client(&again) {
+        assert_eq!(made(&world.path("latest/find/probes/01-20/result.json")), before, "it was not measured again");
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn limits_that_cannot_be_met_are_said() {
+    let world = World::with(&SLOW.replace("ttft_p99: 400ms", "ttft_p99: 1ms"));
+    let ended = world.regatta(&["run", "m"]);
+    assert!([3, 4].contains(&ended.code), "{ended:?}");
+    if ended.code == 4 {
+        ended.says("the limits are missed even at 20 req/s").says("begin lower (`search.low`)");
+    }
+    nobody_left(&world);
+}
