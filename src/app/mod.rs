@@ -6,6 +6,7 @@ mod manifests;
 mod planning;
 mod project;
 mod run;
+mod selftest;
 mod simulate;
 
 use std::io::{Write as _, stdin, stdout};
@@ -58,6 +59,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

@@ -87,6 +87,9 @@ pub(super) enum Command {
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
+    /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.
+    #[command(after_long_help = help::SELFTEST)]
+    Selftest(SelftestArgs),
     /// Print the path of a run's HTML report.
     #[command(after_long_help = help::REPORT)]
     Report(ReportArgs),
@@ -297,6 +300,26 @@ pub(super) struct ReportArgs {
     /// A run's name, as `regatta status` prints it [default: the last run].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// Requests per second to measure at, separated by commas.
+    #[arg(long, value_name = "RATES", value_delimiter = ',', default_value = "10,100,1000", value_parser = rate)]
+    pub rates: Vec<f64>,
+    /// Seconds of arrivals at each rate.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// JSON instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate| (0.1..=100_000.0).contains(rate))
+        .ok_or_else(|| "a number from 0.1 to 100000".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -91,6 +91,11 @@ pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 
+pub(super) const SELFTEST: &str = with_codes!(examples![
+    "regatta selftest                          20 seconds, on an otherwise idle machine",
+    "regatta selftest --rates 100,2000 --json",
+]);
+
 pub(super) const REPORT: &str =
     with_codes!(examples!["regatta report", "xdg-open \"$(regatta report 20261120-224301-4711)\""]);
 

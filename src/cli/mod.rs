@@ -16,6 +16,6 @@ pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Shell, Show, Simulate, Status,
+    Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;

@@ -12,7 +12,7 @@ use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, Se
 use super::exit::Exit;
 use super::request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Show, Simulate, Status,
+    Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
 
@@ -175,6 +175,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
             }),
         },
         Command::Report(args) => Job::Report(Report { run: args.run }),
+        Command::Selftest(args) => {
+            Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+        }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
     })

@@ -66,6 +66,7 @@ pub enum Job {
     },
     Gc(Gc),
     Simulate(Simulate),
+    Selftest(Selftest),
     Report(Report),
     Completions(Shell),
     /// The hidden watcher over one run; its folder.
@@ -180,6 +181,16 @@ pub struct Logs {
 pub struct Gc {
     pub keep: usize,
     pub yes: bool,
+}
+
+/// The load generator against known servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selftest {
+    /// Requests per second.
+    pub rates: Vec<f64>,
+    /// Of arrivals at each.
+    pub seconds: u64,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

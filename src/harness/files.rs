@@ -9,18 +9,18 @@ use super::{HarnessError, Measured, RunResult};
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
 
-/// Writes both into `dir`, which exists. Requests are one JSON object a line, by index, stamps in ns from the start.
+/// Writes both into `dir`, which exists, the result last. Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
-    put(&dir.join(RESULT), |out| {
-        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
-        out.write_all(b"\n")
-    })?;
     put(&dir.join(REQUESTS), |out| {
         for record in &measured.requests {
             serde_json::to_writer(&mut *out, record)?;
             out.write_all(b"\n")?;
         }
         Ok(())
+    })?;
+    put(&dir.join(RESULT), |out| {
+        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
+        out.write_all(b"\n")
     })
 }
 

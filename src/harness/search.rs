@@ -73,10 +73,9 @@ impl Bounds {
         let missed = says(false).min_by(f64::total_cmp);
         let held = says(true).filter(|rate| missed.is_none_or(|missed| *rate < missed)).max_by(f64::total_cmp);
         match (held, missed) {
-            (None, None) => Step::Try(self.low),
             (None, Some(missed)) if missed <= self.low => Step::NotEvenLow,
-            // Something higher held once and was contradicted: begin again from below.
-            (None, Some(_)) => Step::Try(self.low),
+            // The beginning; or something higher held once and was contradicted: begin again from below.
+            (None, _) => Step::Try(self.low),
             (Some(held), None) if held < self.high => Step::Try(rounded(held * 2.0).min(self.high)),
             (Some(held), missed) => {
                 let gap = missed.map_or(0.0, |missed| missed - held);
@@ -127,7 +126,7 @@ mod tests {
         let (step, probes) = search(&BOUNDS, |rate, _| rate <= 41.9);
         let Step::Found(Found { at_least, below: Some(below) }) = step else { panic!("{step:?}") };
         assert!(at_least <= 41.9 && below > 41.9 && (below - at_least) / at_least <= 0.02, "{step:?}");
-        assert_eq!(probes.iter().filter(|probe| probe.rate == at_least).count(), 2, "confirmed");
+        assert_eq!(probes.iter().filter(|probe| probe.rate.total_cmp(&at_least).is_eq()).count(), 2, "confirmed");
         assert!(probes.len() as u32 <= BOUNDS.probes(), "{} probes", probes.len());
     }
 

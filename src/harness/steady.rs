@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_is_a_drift() {
-        let growing: Vec<f64> = (0..200).map(|i| (100 + i * 3 + (i * 7919) % 13) as f64 * 1e6).collect();
+        let growing: Vec<f64> = (0..200u32).map(|i| f64::from(100 + i * 3 + (i * 7919) % 13) * 1e6).collect();
         assert!(drift(&growing).unwrap().is_seen());
-        let level: Vec<f64> = (0..200).map(|i| (100 + (i * 7919) % 13) as f64 * 1e6).collect();
+        let level: Vec<f64> = (0..200u32).map(|i| f64::from(100 + (i * 7919) % 13) * 1e6).collect();
         assert!(!drift(&level).unwrap().is_seen(), "{:?}", drift(&level));
     }
 }

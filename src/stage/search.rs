@@ -109,16 +109,15 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
     let spec = Spec { scenario: Scenario::Server { rate }, seed: spec.seed.wrapping_add(times), ..spec.clone() };
     let folder = PathBuf::from(format!("probes/{:02}-{rate}", history.len() + 1));
     let path = errand.lease.out.join(&folder);
-    let result = match before(&path, &spec) {
-        Some(result) => result,
-        None => {
-            let measured = measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1)).await?;
-            if errand.lease.stop.is_asked() {
-                return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
-            }
-            keep(&path, &measured)?;
-            measured.result
+    let result = if let Some(result) = before(&path, &spec) {
+        result
+    } else {
+        let measured = measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1)).await?;
+        if errand.lease.stop.is_asked() {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
+        keep(&path, &measured)?;
+        measured.result
     };
     let first = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text));
     if result.verdict == Verdict::InvalidClient {
@@ -138,24 +137,18 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
     })
 }
 
-/// A finished probe of the same schedule; the servers may have other ports now.
+/// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
+/// can be read is whole, and so is what stands beside it.
 fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
     (result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario).then_some(result)
 }
 
-/// A probe's folder is there whole or not at all.
 fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
-    let unfinished = path.with_extension("unfinished");
-    let files = |error: std::io::Error| {
-        Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
-    };
-    let _ = fs::remove_dir_all(&unfinished);
-    let _ = fs::remove_dir_all(path);
-    fs::create_dir_all(&unfinished).map_err(files)?;
-    harness::write(&unfinished, measured).map_err(|error| failure(&error))?;
-    fs::rename(&unfinished, path).map_err(files)
+    fs::create_dir_all(path)
+        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", path.display())))?;
+    harness::write(path, measured).map_err(|error| failure(&error))
 }
 
 fn headline(found: &Found, spec: &Spec, probes: usize) -> String {

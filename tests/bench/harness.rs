@@ -110,6 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.spawn(serve(listener, tokens as usize));
         let spec = Spec {
             endpoints: vec![endpoint],
+            protocol: regatta::harness::Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario: Scenario::Offline,
             arrivals: Arrivals::Constant,

@@ -20,6 +20,7 @@ const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last
 fn spec(server: &Scripted, requests: u64) -> Spec {
     Spec {
         endpoints: vec![server.address.to_string().parse::<Endpoint>().unwrap()],
+        protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Server { rate: 200.0 },
         arrivals: Arrivals::Poisson,

@@ -21,6 +21,7 @@ const VOCABULARY: u32 = 128_256;
 fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
     Spec {
         endpoints: vec![endpoint],
+        protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Offline,
         arrivals: Arrivals::Poisson,

@@ -63,7 +63,7 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]

@@ -1,0 +1,185 @@
+//! Servers whose truth is known, to hold a load generator against: one answers at once, one follows a script and
+//! writes down when it wrote what. Real sockets, KServe v2 over HTTP/2; no model, no scheduler.
+//!
+//! The script is a pure function of the seed and the request's number, whatever the load. What the server did is
+//! stamped on this machine's monotonic clock just before the bytes go out, so its own lateness is in the truth and not
+//! in the error of who measured it.
+
+mod answers;
+mod script;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+use tokio_stream::StreamExt as _;
+
+use answers::Answers;
+pub use script::Script;
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub enum Manner {
+    /// All tokens at once, so many, one to a message.
+    AtOnce { tokens: u32 },
+    /// As the script says.
+    Scripted(Script),
+}
+
+/// What happened to one request, as the server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truth {
+    /// The id that the client gave.
+    pub id: u64,
+    /// When the request was there.
+    pub came: Instant,
+    /// When each token was handed to the socket.
+    pub wrote: Vec<Instant>,
+}
+
+/// A running server, on threads of its own. Dropping it closes every socket.
+pub struct Proof {
+    pub address: SocketAddr,
+    truths: Arc<Mutex<Vec<Truth>>>,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// The limit on concurrent streams that it tells: that of servers built on tonic.
+const STREAMS: u32 = 200;
+
+impl Proof {
+    pub fn start(manner: Manner) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let truths: Arc<Mutex<Vec<Truth>>> = Arc::default();
+        let service = Arc::new(Service { manner, answers: Answers::new(), truths: Arc::clone(&truths) });
+        runtime.spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let _ = socket.set_nodelay(true);
+                let service = Arc::clone(&service);
+                let each = service_fn(move |request| Arc::clone(&service).answer(request));
+                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .max_concurrent_streams(STREAMS)
+                    .serve_connection(TokioIo::new(socket), each);
+                tokio::spawn(connection);
+            }
+        });
+        Ok(Self { address, truths, runtime: Some(runtime) })
+    }
+
+    /// What it did so far, by id. Scripted requests only.
+    pub fn truths(&self) -> Vec<Truth> {
+        let mut truths = self.truths.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        truths.sort_by_key(|truth| truth.id);
+        truths
+    }
+
+    /// Forgets what it did.
+    pub fn forget(&self) {
+        self.truths.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Drop for Proof {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
+
+struct Service {
+    manner: Manner,
+    answers: Answers,
+    truths: Arc<Mutex<Vec<Truth>>>,
+}
+
+impl Service {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let body = if method == "ModelStreamInfer" {
+            match self.manner.clone() {
+                Manner::AtOnce { tokens } => self.at_once(tokens),
+                Manner::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
+            }
+        } else {
+            whole([self.answers.to(&method)].into_iter())
+        };
+        let response = Response::builder().header("content-type", "application/grpc").body(body);
+        // Static parts only: it cannot fail.
+        Ok(response.unwrap_or_else(|_| Response::new(whole(std::iter::empty()))))
+    }
+
+    fn at_once(&self, tokens: u32) -> Body {
+        let (middle, last) = (self.answers.token.clone(), self.answers.last_token.clone());
+        whole((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
+    }
+
+    async fn scripted(self: Arc<Self>, script: Script, request: Request<Incoming>) -> Body {
+        let asked = Answers::asked(request.into_body()).await;
+        let came = Instant::now();
+        let Some((id, tokens)) = asked else { return whole(std::iter::empty()) };
+        let (send, frames) = tokio::sync::mpsc::channel(4);
+        tokio::spawn(async move {
+            let mut truth = Truth { id, came, wrote: Vec::with_capacity(tokens as usize) };
+            let mut due = came;
+            for at in 0..tokens {
+                due += if at == 0 { script.first(id) } else { script.gap(id, at) };
+                sleep_until(due).await;
+                let bytes = if at + 1 == tokens { &self.answers.last_token } else { &self.answers.token };
+                truth.wrote.push(Instant::now());
+                if send.send(Frame::data(bytes.clone())).await.is_err() {
+                    return;
+                }
+            }
+            self.truths.lock().unwrap_or_else(PoisonError::into_inner).push(truth);
+            let _ = send.send(Frame::trailers(ok())).await;
+        });
+        StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(frames).map(Ok)).boxed()
+    }
+}
+
+async fn sleep_until(due: Instant) {
+    if due > Instant::now() {
+        tokio::time::sleep_until(due.into()).await;
+    }
+}
+
+fn whole(messages: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Body {
+    let frames = messages.map(Frame::data).chain(std::iter::once_with(|| Frame::trailers(ok())));
+    StreamBody::new(tokio_stream::iter(frames.map(Ok))).boxed()
+}
+
+fn ok() -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    trailers
+}
+
+impl Script {
+    /// From the arrival of the request to its first token.
+    fn first(&self, id: u64) -> Duration {
+        self.drawn(id, 0, self.first_ms)
+    }
+
+    /// From a token to the next.
+    fn gap(&self, id: u64, at: u32) -> Duration {
+        self.drawn(id, at, self.gap_ms)
+    }
+}
