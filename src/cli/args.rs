@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use super::bench_args::BenchArgs;
 use super::help;
 use super::setting::Setting;
 
@@ -54,6 +55,9 @@ pub(super) enum Command {
     /// Run a manifest: what is already done is not done again.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
+    /// Measure one server with one line, no manifest needed.
+    #[command(after_long_help = help::BENCH)]
+    Bench(Box<BenchArgs>),
     /// Say what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),

@@ -6,12 +6,15 @@
 //! terminal library, `NO_COLOR`.
 
 mod args;
+mod bench;
+mod bench_args;
 mod exit;
 mod help;
 mod parse;
 mod request;
 mod setting;
 
+pub use bench::{Bench, Load, Tokens};
 pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{

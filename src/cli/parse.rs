@@ -9,6 +9,7 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, SelectArgs, SimCommand, Subject, Typed};
+use super::bench;
 use super::exit::Exit;
 use super::request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
@@ -135,6 +136,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
             })
         }
+        Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             let select = select(args.select, &mut settings)?;

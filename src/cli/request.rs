@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 pub use clap_complete::Shell;
 
+use super::bench::Bench;
 use super::setting::Setting;
 
 /// One invocation of `regatta`.
@@ -52,6 +53,7 @@ pub enum Loudness {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     Run(Run),
+    Bench(Box<Bench>),
     Plan(PlanRequest),
     Check(Check),
     Show(Show),
