@@ -14,6 +14,7 @@ mod harness;
 mod language;
 mod lifecycle;
 mod manual;
+mod openai;
 mod processes;
 mod real;
 mod report;
