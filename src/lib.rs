@@ -30,13 +30,13 @@
 //! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | event |
 //! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML | event, plan |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML | event, plan, triton |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `report::decisions`, `report::graph`, `report::html`, `report::tables`,
-//! `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader
-//! knows where a word comes from.
+//! Doors of their own: `manifest::model`, `report::decisions`, `report::graph`, `report::html`, `report::launch`,
+//! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with
+//! their room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;

@@ -1,12 +1,13 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use super::project::{Project, gpus_here, options};
-use super::{Trouble, say};
-use crate::cli::{Exit, Global, PlanAs, PlanRequest};
+use super::{Trouble, say, say_error};
+use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
+use crate::plan::Plan;
 use crate::report::{self, Choice, Paint};
 use crate::runner::{self, predict};
-use crate::stage::Stages;
+use crate::stage::{Launch, Preview, Stages, previews};
 use crate::store::{Digests, Shelf};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Trouble> {
@@ -16,6 +17,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
     match request.show {
         PlanAs::Dot => say(&report::graph::dot(&plan)),
         PlanAs::Mermaid => say(&report::graph::mermaid(&plan)),
+        PlanAs::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanAs::Text | PlanAs::Json) => {
             let options = options(&plan, &request.select, 1, gpus_here(), false)?;
             let shelf = Shelf::open(&project.home)?;
@@ -29,6 +31,36 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
         }
     }
     Ok(Exit::Done)
+}
+
+/// What each chosen `serve` task will start. What cannot be is told with all its reasons, beside what can.
+fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<Exit, Trouble> {
+    let parts = options(plan, select, 1, gpus_here(), false)?.parts;
+    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::Part::Out).collect();
+    let launches: Vec<report::Launch> = previews(plan, &chosen, project.home.project())
+        .into_iter()
+        .map(|Preview { task, launch }| report::Launch {
+            task,
+            starts: match launch {
+                Launch::Start(plan) => report::Starts::Plan(plan),
+                Launch::Attach { endpoints, models } => report::Starts::Nothing { attach: endpoints, models },
+                Launch::Impossible(problems) => report::Starts::Impossible {
+                    problems: problems.into_iter().map(|one| (one.message, one.hint)).collect(),
+                },
+            },
+        })
+        .collect();
+    say(&if json {
+        report::launch::json(&launches)
+    } else {
+        report::launch::text(&launches, Paint::chosen(global.color.choice()))
+    });
+    let wrong = report::launch::problems(&launches);
+    if wrong.is_empty() {
+        return Ok(Exit::Done);
+    }
+    say_error(&wrong);
+    Ok(Exit::Usage)
 }
 
 fn told(decision: runner::Decision) -> report::Decision {

@@ -168,6 +168,9 @@ pub(super) struct PlanArgs {
     /// Print the graph of tasks.
     #[arg(long, value_name = "FORMAT", help_heading = HOW)]
     pub graph: Option<GraphWord>,
+    /// Print what each `serve` stage will start: every process, rank, port and GPU, and the command.
+    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    pub launch: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

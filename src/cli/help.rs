@@ -56,6 +56,8 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart",
     "regatta plan quickstart system=sim-h100-x1 --json",
     "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
+    "regatta plan quickstart --launch               every server process, before anything is built",
+    "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
 pub(super) const BENCH: &str = with_run_codes!(examples![

@@ -142,6 +142,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
             let show = match (args.json, args.graph) {
+                (json, _) if args.launch => PlanAs::Launch { json },
                 (true, _) => PlanAs::Json,
                 (false, None) => PlanAs::Text,
                 (false, Some(GraphWord::Dot)) => PlanAs::Dot,
@@ -337,7 +338,10 @@ mod tests {
         assert_eq!(show("plan m"), PlanAs::Text);
         assert_eq!(show("plan m --json"), PlanAs::Json);
         assert_eq!(show("plan m --graph mermaid"), PlanAs::Mermaid);
+        assert_eq!(show("plan m --launch"), PlanAs::Launch { json: false });
+        assert_eq!(show("plan m --json --launch"), PlanAs::Launch { json: true });
         assert!(refused("plan m --json --graph dot").contains("cannot be used with"));
+        assert!(refused("plan m --launch --graph dot").contains("cannot be used with"));
     }
 
     #[test]

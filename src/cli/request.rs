@@ -136,6 +136,10 @@ pub enum PlanAs {
     Json,
     Dot,
     Mermaid,
+    /// What `serve` stages will start.
+    Launch {
+        json: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

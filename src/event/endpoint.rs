@@ -16,10 +16,75 @@ pub struct Endpoint {
     pub metrics: Option<u16>,
 }
 
+impl Endpoint {
+    /// Reads NVIDIA's `triton_grpc_ports` grammar: hosts separated by `|`, each with a comma list of gRPC ports. An
+    /// IPv6 address stands in brackets. The error names the piece.
+    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+        let mut all: Vec<Self> = Vec::new();
+        for piece in text.split('|') {
+            let piece = piece.trim();
+            let (host, ports) = host_and_rest(piece, text)?;
+            for port in ports.split(',') {
+                let one = Self { host: host.to_owned(), grpc: port_of(port.trim(), piece)?, http: None, metrics: None };
+                if all.iter().any(|other| other.host == one.host && other.grpc == one.grpc) {
+                    return Err(format!("{one} is there twice"));
+                }
+                all.push(one);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), String> {
+    let within = if piece == text { String::new() } else { format!(" in `{text}`") };
+    if piece.is_empty() {
+        return Err(format!("there is nothing beside a `|`{within}"));
+    }
+    if let Some((scheme, rest)) = piece.split_once("://") {
+        return Err(format!("`{piece}`{within} begins with a scheme; write `{rest}` without `{scheme}://`"));
+    }
+    let (host, rest) = if let Some(inner) = piece.strip_prefix('[') {
+        let (host, rest) = inner.split_once(']').ok_or_else(|| format!("the bracket of `{piece}` is not closed"))?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err(format!("`{host}` in `{piece}` is not an IPv6 address"));
+        }
+        (host, rest.strip_prefix(':').ok_or_else(|| format!("`{piece}`{within} has no port"))?)
+    } else {
+        let (host, rest) = piece.split_once(':').ok_or_else(|| format!("`{piece}`{within} is not host:port"))?;
+        if rest.contains(':') {
+            return Err(format!(
+                "`{piece}`{within} has more than one `:`; an IPv6 address stands in brackets: [::1]:8001"
+            ));
+        }
+        (host, rest)
+    };
+    if host.is_empty() {
+        return Err(format!("`{piece}`{within} has no host"));
+    }
+    let odd = host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | ',' | '@'));
+    match odd {
+        Some('/' | '@') => Err(format!("`{host}` is not a host name; write host:port, without a scheme or a path")),
+        Some(odd) => Err(format!("`{host}` is not a host name: it has {odd:?} in it")),
+        None => Ok((host, rest)),
+    }
+}
+
+fn port_of(port: &str, piece: &str) -> Result<u16, String> {
+    match port.parse() {
+        Ok(0) | Err(_) => Err(format!("`{port}` in `{piece}` is not a port (1 to 65535)")),
+        Ok(port) => Ok(port),
+    }
+}
+
 impl fmt::Display for Endpoint {
-    /// `host:grpc_port`.
+    /// `host:grpc_port`; an IPv6 address in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.grpc)
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.grpc)
+        } else {
+            write!(f, "{}:{}", self.host, self.grpc)
+        }
     }
 }
 
@@ -28,11 +93,45 @@ impl FromStr for Endpoint {
 
     /// Reads `host:port` (a gRPC port).
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let (host, port) = s.rsplit_once(':').ok_or_else(|| format!("`{s}` is not host:port"))?;
-        let grpc = port.parse().map_err(|_| format!("`{port}` in `{s}` is not a port"))?;
-        if host.is_empty() {
-            return Err(format!("`{s}` has no host"));
+        let (host, port) = host_and_rest(s, s)?;
+        Ok(Self { host: host.to_owned(), grpc: port_of(port, s)?, http: None, metrics: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nvidias_grammar_is_read_in_order() {
+        let all = Endpoint::list("localhost:8001,8004| node2:8001 |[::1]:9001,9002").unwrap();
+        let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["localhost:8001", "localhost:8004", "node2:8001", "[::1]:9001", "[::1]:9002"]);
+        let again = Endpoint::list(&shown.join("|")).unwrap();
+        assert_eq!(again, all);
+    }
+
+    #[test]
+    fn the_piece_that_is_wrong_is_named() {
+        for (text, why) in [
+            ("", "there is nothing beside a `|`"),
+            ("a:1||b:2", "there is nothing beside a `|` in `a:1||b:2`"),
+            ("localhost", "`localhost` is not host:port"),
+            ("a:1|b", "`b` in `a:1|b` is not host:port"),
+            ("a:1,x|b:2", "`x` in `a:1,x` is not a port (1 to 65535)"),
+            ("a:0", "`0` in `a:0` is not a port (1 to 65535)"),
+            ("a:70000", "`70000` in `a:70000` is not a port (1 to 65535)"),
+            ("a:1,", "`` in `a:1,` is not a port (1 to 65535)"),
+            ("::1:8001", "`::1:8001` has more than one `:`; an IPv6 address stands in brackets: [::1]:8001"),
+            ("[::1:8001", "the bracket of `[::1:8001` is not closed"),
+            ("[::1]", "`[::1]` has no port"),
+            ("[node]:1", "`node` in `[node]:1` is not an IPv6 address"),
+            (":8001", "`:8001` has no host"),
+            ("http://a:1", "`http://a:1` begins with a scheme; write `a:1` without `http://`"),
+            ("a/b:1", "`a/b` is not a host name; write host:port, without a scheme or a path"),
+            ("a:1,1", "a:1 is there twice"),
+        ] {
+            assert_eq!(Endpoint::list(text).unwrap_err(), why, "{text}");
         }
-        Ok(Self { host: host.to_owned(), grpc, http: None, metrics: None })
     }
 }

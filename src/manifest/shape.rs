@@ -118,6 +118,7 @@ impl Compiler<'_> {
                 let (low, high) = match schema["format"].as_str() {
                     Some("uint16") => (Some(0.0), Some(f64::from(u16::MAX))),
                     Some("uint32") => (Some(0.0), Some(f64::from(u32::MAX))),
+                    Some("int64") => (None, None),
                     Some("int32") => (Some(f64::from(i32::MIN)), Some(f64::from(i32::MAX))),
                     _ => (Some(0.0), None),
                 };

@@ -1,16 +1,17 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod serve;
+
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Serve, Stage};
+use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Stage};
 use crate::manifest::{Node, duration, targets};
 
 use super::Reference;
 
 const PRECISIONS: [&str; 4] = ["fp16", "bf16", "fp8", "fp4"];
 const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
-const READY_BY: [&str; 2] = ["kserve", "port"];
 
 /// Reports everything wrong with one stage, at its places.
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
@@ -24,16 +25,8 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             look.word(&["repository", "models", &index.to_string()], model, &MODELS);
         }
     }
-    match &stage.serve {
-        Some(Serve::Simulator(server)) => look.ready("simulator", &server.ready.by, &server.ready.timeout),
-        Some(Serve::Triton(server)) => look.ready("triton", &server.ready.by, &server.ready.timeout),
-        Some(Serve::Command(server)) => {
-            look.ready("command", &server.ready.by, &server.ready.timeout);
-            if server.words.is_empty() {
-                look.say(&["serve", "command", "words"], "needs a program", "it is empty", None);
-            }
-        }
-        None => {}
+    if let Some(server) = &stage.serve {
+        look.serve(server);
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
@@ -126,11 +119,6 @@ impl Look<'_> {
             let hint = did_you_mean(word, known.iter().copied());
             self.say(path, &format!("cannot be `{word}`"), "not known", hint);
         }
-    }
-
-    fn ready(&mut self, server: &str, by: &str, timeout: &str) {
-        self.word(&["serve", server, "ready", "by"], by, &READY_BY);
-        self.duration(&["serve", server, "ready", "timeout"], timeout);
     }
 
     /// A search decides the rate itself, by the limits.

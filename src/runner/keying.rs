@@ -177,5 +177,6 @@ fn grammar(endpoints: &[Endpoint]) -> String {
             None => hosts.push((&endpoint.host, vec![endpoint.grpc.to_string()])),
         }
     }
-    hosts.iter().map(|(host, ports)| format!("{host}:{}", ports.join(","))).collect::<Vec<_>>().join("|")
+    let bracketed = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    hosts.iter().map(|(host, ports)| format!("{}:{}", bracketed(host), ports.join(","))).collect::<Vec<_>>().join("|")
 }

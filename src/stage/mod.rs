@@ -24,6 +24,7 @@ use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
 pub use engine::engine_commands;
 use errand::Errand;
+pub use serve::{Launch, Preview, previews};
 
 /// Performs every kind of task on this machine.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 
 mod client;
 mod engine;
+pub mod launch;
 pub mod pbtxt;
 pub mod proto;
 pub mod repository;

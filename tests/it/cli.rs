@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "",
     "run",
     "plan",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 15] = [
     "gc",
     "clean",
     "sim serve",
+    "selftest",
     "completions",
 ];
 

@@ -12,6 +12,7 @@ mod faults;
 mod git;
 mod harness;
 mod language;
+mod launch;
 mod lifecycle;
 mod manual;
 mod openai;

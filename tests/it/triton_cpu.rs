@@ -18,7 +18,7 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
     world.copy("manifests");
     let ended = run(&world, &["step_ms=1", "requests=40", "rate=40", "duration=1s"]);
     // Beside other tests the harness may say that it was not given enough of the machine. The answers are right or not.
-    assert!([0, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     for scenario in ["offline", "server"] {
         ended.says(&format!("▲ triton/{scenario}")).says(&format!("▼ triton/{scenario}"));
         ended.says(&format!("run_harness/{scenario}"));

@@ -35,8 +35,12 @@ impl Action {
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
                 .collect(),
             Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
-            Self::Serve(Serve::Triton(server)) => vec![("serve.repository", server.repository.as_str())],
-            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_)) | Self::Bench(_) => Vec::new(),
+            Self::Serve(Serve::Triton(server)) => {
+                server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
+            }
+            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) | Self::Bench(_) => {
+                Vec::new()
+            }
         }
     }
 }

@@ -11,14 +11,19 @@ mod request;
 mod serve;
 mod stage;
 mod triton;
+mod tritonserver;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
-pub use serve::{CommandServer, ReadyWhen, Serve, SimServer, TritonServer};
+pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};
+pub use tritonserver::{
+    Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
+    TraceLevel, TraceMode, TritonServer,
+};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -3,16 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::TritonServer;
+use crate::event::Endpoint;
+
 /// Which server. Started when the first stage that needs it starts; stopped for certain afterwards.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Serve {
     /// The embedded simulated Triton, one process for each repository.
     Simulator(SimServer),
-    /// A real `tritonserver`, one process for each repository.
-    Triton(TritonServer),
+    /// A real `tritonserver`, one for each repository.
+    Triton(Box<TritonServer>),
     /// Any other server.
     Command(CommandServer),
+    /// Servers that are there already.
+    Attach(AttachServer),
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -36,23 +41,71 @@ const fn unity() -> f64 {
     1.0
 }
 
+/// Servers that somebody else started: nothing is started or stopped, only waited for.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TritonServer {
-    /// The folder that holds `triton_model_repo_<n>`.
-    pub repository: String,
+pub struct AttachServer {
+    /// Where they are: `host:port,port|host:port` (gRPC ports), or a list of such texts and of `{ grpc: host:8001, http: 8000, metrics: 8002 }`.
+    pub endpoints: Endpoints,
+    /// Models that each of them must have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
     #[serde(default)]
     pub ready: ReadyWhen,
-    /// The server program.
-    #[serde(default = "tritonserver")]
-    pub program: String,
-    /// Further arguments, as they stand.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
 }
 
-fn tritonserver() -> String {
-    "tritonserver".to_owned()
+/// One text, or a list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Endpoints {
+    Text(String),
+    List(Vec<EndpointText>),
+}
+
+/// One server, or several on one host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EndpointText {
+    Text(String),
+    Ports(EndpointPorts),
+}
+
+/// One server with all its ports.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointPorts {
+    /// `host:port`; an IPv6 address in brackets.
+    pub grpc: String,
+    /// HTTP port on the same host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub http: Option<u16>,
+    /// Metrics port on the same host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub metrics: Option<u16>,
+}
+
+impl Endpoints {
+    /// The servers, in the order in which they are written. On error: which entry of a list (none for a text), and why.
+    pub fn read(&self) -> Result<Vec<Endpoint>, (Option<usize>, String)> {
+        let list = match self {
+            Self::Text(text) => return Endpoint::list(text).map_err(|why| (None, why)),
+            Self::List(list) => list,
+        };
+        let mut all = Vec::new();
+        for (index, entry) in list.iter().enumerate() {
+            let read = match entry {
+                EndpointText::Text(text) => Endpoint::list(text),
+                EndpointText::Ports(ports) => ports
+                    .grpc
+                    .parse()
+                    .map(|endpoint| vec![Endpoint { http: ports.http, metrics: ports.metrics, ..endpoint }]),
+            };
+            all.extend(read.map_err(|why| (Some(index), why))?);
+        }
+        if all.is_empty() { Err((None, "there is no server in it".to_owned())) } else { Ok(all) }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]

@@ -1,6 +1,10 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
+mod attached;
+mod facts;
+mod launch;
 mod plan;
+mod preview;
 mod ready;
 
 use std::ffi::OsString;
@@ -15,6 +19,7 @@ use crate::manifest::duration;
 use crate::manifest::model::Serve;
 use crate::process::{self, Exit, How, Running};
 use plan::Planned;
+pub use preview::{Launch, Preview, previews};
 
 /// Triton lets what is in flight finish for 30 s (`--exit-timeout-secs`) before it leaves by itself.
 const GRACE: Duration = Duration::from_secs(35);
@@ -24,10 +29,14 @@ const SIGKILL: i32 = 9;
 const TAIL: usize = 20;
 
 pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
+    if let Some(attach) = attached::asked_for(serve) {
+        return attached::perform(&mut errand, &attach).await;
+    }
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
         Serve::Command(server) => &server.ready,
+        Serve::Attach(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let planned = plan::plan(&errand, serve, program)?;

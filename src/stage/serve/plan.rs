@@ -1,14 +1,20 @@
 //! Which server processes there will be: commands, ports, GPUs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use super::facts::{self, repositories};
+use super::launch::{self, Place};
 use super::{log_of, words};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
 use crate::stage::errand::{Errand, devices};
+use crate::triton::Problem;
+use crate::triton::launch as launched;
+use crate::triton::launch::{Port, Ports, Server, ServerSpec};
 
 const HOST: &str = "127.0.0.1";
 
@@ -23,13 +29,15 @@ pub struct Planned {
     pub gpus: Vec<u32>,
     /// What its environment has beyond the stage's own.
     pub env: Vec<(String, OsString)>,
+    /// Variables of our own environment that it must not have.
+    pub unset: Vec<String>,
+    #[allow(dead_code, reason = "for who stops it")]
     pub world: World,
     pub by: By,
 }
 
 /// What there is to stop when a server is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the launch plans make them")]
 pub enum World {
     /// One process group.
     Process,
@@ -37,7 +45,7 @@ pub enum World {
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation; `srun` forwards signals.
+    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` asks them.
     Slurm { ranks: u32 },
 }
 
@@ -54,6 +62,9 @@ impl Planned {
     pub fn command(&self, errand: &Errand) -> Command {
         let mut command = errand.command(self.argv.clone());
         command.log.clone_from(&self.log);
+        for name in &self.unset {
+            command = command.remove(name);
+        }
         for (name, value) in &self.env {
             command = command.set(name, value);
         }
@@ -66,6 +77,8 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
+        // `attached` has dealt with it before there is anything to plan.
+        Serve::Attach(_) => Ok(Vec::new()),
     }
 }
 
@@ -89,6 +102,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             endpoint: None,
             gpus: Vec::new(),
             env: Vec::new(),
+            unset: Vec::new(),
             world: World::Process,
             by: By::Kserve,
         }
@@ -97,48 +111,166 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
 }
 
 fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failure> {
-    let repositories = repositories(&errand.path(&server.repository))?;
+    let Some(repository) = &server.repository else {
+        return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
+    };
+    let repositories = repositories(&errand.path(repository))?;
     let count = repositories.len();
-    let ports = free_ports(3 * count)?;
-    let planned =
-        repositories.into_iter().zip(ports.chunks_exact(3)).enumerate().map(|(index, (repository, ports))| Planned {
-            name: format!("server {index}"),
-            argv: triton_words(server, &repository, ports, index),
-            log: log_of(errand, index, count),
-            endpoint: Some(Endpoint {
-                host: HOST.to_owned(),
-                grpc: ports[0],
-                http: Some(ports[1]),
-                metrics: Some(ports[2]),
-            }),
-            gpus: share(&errand.lease.gpus, index, count),
-            env: Vec::new(),
-            world: World::Process,
-            by: By::Kserve,
-        });
+    let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
+    choose(&mut ports)?;
+    let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
+        repository: repository.display().to_string(),
+        models: facts::models(repository),
+        ports: *ports,
+        rank_logs: log_of(errand, index, count).with_extension("ranks").display().to_string(),
+    });
+    let place = Place {
+        gpus: errand.lease.gpus.clone(),
+        container_name: format!("regatta-{}-{}", std::process::id(), errand.lease.task.id),
+        stage_env: errand.lease.assignment.env.keys().cloned().collect(),
+        path: &|path| errand.path(path).display().to_string(),
+    };
+    let spec = launch::spec(server, servers.collect(), place);
+    let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
+    alone(server)?;
+    look_at_ports(server, &plan.servers)?;
+    for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
+        // A container engine mounts only what is there.
+        let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", folder.display())))?;
+    }
+    for note in plan.notes {
+        errand.lease.notice(note);
+    }
+    let planned = plan.servers.into_iter().enumerate().map(|(index, server)| triton(errand, server, index, count));
     Ok(planned.collect())
 }
 
-/// Options of Triton's own command line. Without auto-completion a config means what it says, as in NVIDIA's launcher.
-fn triton_words(server: &TritonServer, repository: &Path, ports: &[u16], index: usize) -> Vec<OsString> {
-    let mut argv: Vec<OsString> = vec![server.program.clone().into()];
-    let mut repository_word = OsString::from("--model-repository=");
-    repository_word.push(repository);
-    argv.push(repository_word);
-    for (option, port) in ["grpc-port", "http-port", "metrics-port"].iter().zip(ports) {
-        argv.push(format!("--{option}={port}").into());
+fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planned {
+    let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
+    Planned {
+        argv: server.argv().into_iter().map(OsString::from).collect(),
+        log: log_of(errand, index, count),
+        endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
+            host: server.host.clone(),
+            grpc,
+            http: known(server.ports.http),
+            metrics: known(server.ports.metrics),
+        }),
+        // What sees the GPUs is in `env`: inside a container they are counted anew.
+        gpus: Vec::new(),
+        unset: leaving(&server.unset, &errand.lease.assignment.env),
+        env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
+        world: match server.world {
+            launched::World::Process => World::Process,
+            launched::World::Mpi { ranks } => World::Mpi { ranks },
+            launched::World::Container { program, name } => World::Container { program, name },
+            launched::World::Slurm { ranks } => World::Slurm { ranks },
+        },
+        by: By::Kserve,
+        name: server.name,
     }
-    argv.push("--disable-auto-complete-config".into());
-    // Servers on one host must not share the shared memory of their Python models.
-    argv.push(format!("--backend-config=python,shm-region-prefix-name=prefix{index}_").into());
-    argv.extend(server.args.iter().map(OsString::from));
-    argv
+}
+
+/// The variables of our own environment that these patterns mean; what the stage sets itself stays.
+fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
+    let meant = |name: &str| {
+        patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        })
+    };
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| meant(name));
+    // One that is named whole may come from the lease, not from our environment.
+    let named = patterns.iter().filter(|pattern| !pattern.ends_with('*')).cloned();
+    let mut all: Vec<String> = ours.chain(named).filter(|name| !own.contains_key(name)).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A failure with all that speaks against a plan.
+fn refused(problems: &[Problem]) -> Failure {
+    let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+    let failure = Failure::new(FailureKind::Refused, what);
+    if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+}
+
+/// With `force: false` no other program of that name may run.
+fn alone(server: &TritonServer) -> Result<(), Failure> {
+    let name = Path::new(&server.program).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The kernel keeps fifteen bytes of a name.
+    let name: String = name.chars().take(15).collect();
+    if server.force {
+        return Ok(());
+    }
+    let comm = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let pids: Vec<String> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && comm(pid).trim_end() == name)
+        .collect();
+    if pids.is_empty() {
+        return Ok(());
+    }
+    let what = format!("`force: false`, and {name} runs already: process {}", pids.join(", "));
+    Err(Failure::new(FailureKind::Service, what)
+        .hint(format!("`kill {}` ends it; `force: true` starts beside it", pids.join(" "))))
+}
+
+/// Fixed ports must be free here, unless the servers are elsewhere.
+fn look_at_ports(server: &TritonServer, planned: &[Server]) -> Result<(), Failure> {
+    let elsewhere = planned.iter().any(|one| one.launcher == launched::Launcher::Srun) || !server.mpi.hosts.is_empty();
+    let reused = |option: &str| {
+        [option.to_owned(), option.replace('-', "_")]
+            .iter()
+            .any(|name| server.options.get(name).and_then(serde_json::Value::as_bool) == Some(true))
+    };
+    let fixed = [
+        ("grpc_port", server.grpc_port.is_some() && !reused("reuse-grpc-port")),
+        ("http_port", server.http_port.is_some() && !reused("reuse-http-port")),
+        ("metrics_port", server.metrics_port.is_some()),
+    ];
+    for one in planned.iter().filter(|_| !elsewhere) {
+        for ((key, fixed), (_, port)) in fixed.iter().zip(one.ports.all()) {
+            if let (true, Port::Known(port)) = (fixed, port) {
+                check_free(port, key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives every free port a number; none is one that was given.
+fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
+    let given: Vec<u16> = ports
+        .iter()
+        .flat_map(Ports::all)
+        .filter_map(|(_, port)| if let Port::Known(port) = port { Some(port) } else { None })
+        .collect();
+    let wanted = 3 * ports.len();
+    // So many more that enough are left when some are ports that were given.
+    let mut free = free_ports(wanted + given.len())?.into_iter().filter(|port| !given.contains(port));
+    for one in ports {
+        for port in [&mut one.grpc, &mut one.http, &mut one.metrics] {
+            if *port == Port::Free
+                && let Some(number) = free.next()
+            {
+                *port = Port::Known(number);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> {
     let port = match server.port {
         Some(port) => {
-            check_free(port)?;
+            check_free(port, "port")?;
             port
         }
         None => free_ports(1)?[0],
@@ -158,38 +290,10 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
         env: Vec::new(),
+        unset: Vec::new(),
         world: World::Process,
         by,
     })
-}
-
-/// `triton_model_repo_<n>` in a folder, by number.
-fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = std::fs::read_dir(folder)
-        .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", folder.display())))?;
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let number = entry.file_name().to_str()?.strip_prefix("triton_model_repo_")?.parse().ok()?;
-            Some((number, entry.path()))
-        })
-        .collect();
-    found.sort();
-    if found.is_empty() {
-        return Err(Failure::new(FailureKind::Files, format!("no triton_model_repo_<n> in {}", folder.display()))
-            .hint("`repository` is the output of a `repository:` stage: `{{ stages.NAME.out }}`"));
-    }
-    Ok(found.into_iter().map(|(_, path)| path).collect())
-}
-
-/// Equal shares of the leased GPUs when they can be divided; all of them for everybody when not.
-fn share(gpus: &[u32], index: usize, servers: usize) -> Vec<u32> {
-    if gpus.len() >= servers && gpus.len().is_multiple_of(servers) {
-        let size = gpus.len() / servers;
-        gpus[index * size..(index + 1) * size].to_vec()
-    } else {
-        gpus.to_vec()
-    }
 }
 
 /// Ports that nobody listens on now, all different.
@@ -200,7 +304,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
         .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
 }
 
-fn check_free(port: u16) -> Result<(), Failure> {
+fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -208,8 +312,10 @@ fn check_free(port: u16) -> Result<(), Failure> {
             Err(match process::listener(port) {
                 Some(owner) => failure
                     .cause(format!("process {} listens there: {}", owner.pid, owner.command))
-                    .hint(format!("end it (`kill {}`), or leave `port` out to get a free one", owner.pid)),
-                None => failure.hint("`ss -ltnp` names who listens there; or leave `port` out to get a free one"),
+                    .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
+                None => {
+                    failure.hint(format!("`ss -ltnp` names who listens there; or leave `{key}` out to get a free one"))
+                }
             })
         }
     }
@@ -220,30 +326,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gpus_are_shared_evenly_or_not_at_all() {
-        assert_eq!(share(&[0, 1, 2, 3], 1, 2), [2, 3]);
-        assert_eq!(share(&[0, 1, 2], 1, 2), [0, 1, 2]);
-        assert_eq!(share(&[], 0, 2), [0; 0]);
-    }
-
-    #[test]
-    fn the_triton_command_line_is_known() {
-        let server: TritonServer =
-            serde_json::from_value(serde_json::json!({"repository": "r", "args": ["--log-verbose=1"]})).unwrap();
-        let words = triton_words(&server, Path::new("/r/triton_model_repo_1"), &[8001, 8000, 8002], 1);
-        let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        assert_eq!(
-            line,
-            "tritonserver --model-repository=/r/triton_model_repo_1 --grpc-port=8001 --http-port=8000 --metrics-port=8002 \
-             --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_ --log-verbose=1"
-        );
+    fn ports_that_were_given_are_kept_and_no_two_are_the_same() {
+        let mut ports = vec![Ports { grpc: Port::Known(18_001), ..Ports::default() }, Ports::default()];
+        choose(&mut ports).unwrap();
+        assert_eq!(ports[0].grpc, Port::Known(18_001));
+        let mut all: Vec<String> = ports.iter().flat_map(Ports::all).map(|(_, port)| port.to_string()).collect();
+        all.sort();
+        all.dedup();
+        assert!(all.len() == 6 && !all.iter().any(|port| port == "<free>"), "{all:?}");
     }
 
     #[test]
     fn a_taken_port_is_named_with_its_owner() {
         let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let failure = check_free(port).unwrap_err();
+        let failure = check_free(port, "port").unwrap_err();
         assert!(failure.cause.unwrap().contains(&std::process::id().to_string()));
     }
 }

@@ -75,7 +75,7 @@ pub enum RepositoryError {
 }
 
 impl Problem {
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{} ({hint})", self.message))
     }
 }

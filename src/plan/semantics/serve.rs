@@ -1,0 +1,261 @@
+//! What the types cannot say about `serve:`: options and variables that exist, endpoints and mounts that can be read,
+//! keys that only mean something together.
+
+use serde_json::Value;
+
+use super::Look;
+use crate::diag::{Diagnostic, did_you_mean, nearest};
+use crate::manifest::model::{
+    AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer,
+};
+
+const READY_BY: [&str; 2] = ["kserve", "port"];
+/// What docker and podman call the limits of getrlimit(2).
+const LIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
+
+impl Look<'_> {
+    pub(super) fn serve(&mut self, serve: &Serve) {
+        match serve {
+            Serve::Simulator(server) => self.ready("simulator", &server.ready),
+            Serve::Triton(server) => {
+                self.ready("triton", &server.ready);
+                self.triton(server);
+            }
+            Serve::Command(server) => {
+                self.ready("command", &server.ready);
+                if server.words.is_empty() {
+                    self.say(&["serve", "command", "words"], "needs a program", "it is empty", None);
+                }
+            }
+            Serve::Attach(server) => {
+                self.ready("attach", &server.ready);
+                self.attach(server);
+            }
+        }
+    }
+
+    fn ready(&mut self, server: &str, ready: &ReadyWhen) {
+        self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
+        self.duration(&["serve", server, "ready", "timeout"], &ready.timeout);
+    }
+
+    fn attach(&mut self, server: &AttachServer) {
+        if let Err((index, why)) = server.endpoints.read() {
+            let index = index.map(|index| index.to_string());
+            let mut path = vec!["serve", "attach", "endpoints"];
+            path.extend(index.as_deref());
+            self.say(&path, "must name servers", &why, Some(GRAMMAR.to_owned()));
+        }
+    }
+
+    /// At a key of `serve.triton`.
+    fn wrong(&mut self, key: &str, what: &str, label: &str, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.say(&["serve", "triton", key], what, label, hint);
+    }
+
+    fn triton(&mut self, server: &TritonServer) {
+        if server.triton_skip_server_spawn {
+            match &server.triton_grpc_ports {
+                Some(text) => {
+                    if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
+                        self.wrong("triton_grpc_ports", "must name servers", &why, GRAMMAR);
+                    }
+                }
+                None => self.wrong(
+                    "triton_skip_server_spawn",
+                    "needs `triton_grpc_ports`",
+                    "the servers are there already, but where?",
+                    "add `triton_grpc_ports: \"localhost:8001\"`",
+                ),
+            }
+            return;
+        }
+        if server.triton_grpc_ports.is_some() {
+            self.wrong(
+                "triton_grpc_ports",
+                "names servers that are there already",
+                "but servers are started here",
+                "add `triton_skip_server_spawn: true`, or say `grpc_port` for the port of the first server",
+            );
+        }
+        if server.repository.is_none() {
+            let place = self.node.place(&["serve", "triton"]);
+            let message = format!("`stages.{}.serve.triton` needs `repository`", self.name);
+            let found = Diagnostic::error(message).at(place.first_line(), "`repository` is missing");
+            self.found.push(found.hint("add `repository: \"{{ stages.NAME.out }}\"` of a `repository` stage"));
+        }
+        self.modes(server);
+        self.options(server);
+        for (key, address) in [
+            ("http_address", &server.http_address),
+            ("grpc_address", &server.grpc_address),
+            ("metrics_address", &server.metrics_address),
+        ] {
+            if address.as_deref().is_some_and(|address| address.is_empty() || address.contains([' ', '/', ','])) {
+                self.wrong(key, "must be an address", "without a scheme or a port", "for example `127.0.0.1`");
+            }
+        }
+        for (index, resource) in server.rate_limit_resource.iter().enumerate() {
+            let mut parts = resource.split(':');
+            let fine = parts.next().is_some_and(|name| !name.is_empty())
+                && (1..=2).contains(&resource.matches(':').count())
+                && parts.all(|part| part.parse::<u64>().is_ok());
+            if !fine {
+                let path = ["serve", "triton", "rate_limit_resource", &index.to_string()];
+                let hint = Some("`R1:10`, or `R1:10:0` for device 0".to_owned());
+                self.say(&path, "must be `name:count` or `name:count:device`", "this is not", hint);
+            }
+        }
+        if let Some(container) = &server.container {
+            self.container(container);
+        }
+    }
+
+    /// What contradicts itself without a look at any engine.
+    fn modes(&mut self, server: &TritonServer) {
+        if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
+            && mode != LaunchMode::Orchestrator
+        {
+            self.wrong("spawn_processes", "is for `mode: orchestrator`", "the mode is another", "take it away");
+        }
+        if server.mode == Some(LaunchMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
+            self.wrong("world_size", "must be 1 in `mode: plain`", "that mode is one rank", "say `mode: leader`");
+        }
+        if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
+            self.wrong("launcher", "cannot be `none`", "the world size is greater than 1", "`mpi` or `srun`");
+        }
+        if !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit) {
+            let hint = "add `model_control_mode: explicit`";
+            self.wrong("load_model", "needs `model_control_mode: explicit`", "otherwise Triton loads all models", hint);
+        }
+        for (index, host) in server.mpi.hosts.iter().enumerate() {
+            let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
+            if name.is_empty() || slots.parse::<u32>().is_ok_and(|slots| slots == 0) || slots.parse::<u32>().is_err() {
+                let path = ["serve", "triton", "mpi", "hosts", &index.to_string()];
+                self.say(
+                    &path,
+                    "must be `host` or `host:slots`",
+                    "this is not",
+                    Some("for example `node1:8`".to_owned()),
+                );
+            }
+        }
+    }
+
+    fn options(&mut self, server: &TritonServer) {
+        for (name, value) in &server.options {
+            let option = name.replace('_', "-");
+            let place = self
+                .node
+                .get("serve")
+                .and_then(|serve| serve.node.get("triton"))
+                .and_then(|triton| triton.node.get("options"))
+                .and_then(|options| options.node.get(name))
+                .map_or_else(|| self.node.place(&["serve", "triton", "options"]), |entry| entry.key.clone());
+            if let Some((_, key)) = TritonServer::OWN.iter().find(|(own, _)| *own == option) {
+                let message = format!("`{name}` has a key of its own");
+                let found = Diagnostic::error(message).at(place, "not among `options`");
+                self.found.push(found.hint(format!("write `{key}` beside `options`")));
+            } else if option == "disable-auto-complete-config" {
+                let found = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
+                self.found.push(found.at(place, "a config means what it says").hint("take it away"));
+            } else if !TritonServer::OPTIONS.contains(&option.as_str()) {
+                let known = TritonServer::OPTIONS.into_iter().chain(TritonServer::OWN.map(|(own, _)| own));
+                let hint = nearest(&option, known).map_or_else(
+                    || format!("what only a newer server knows can be given through `args: [\"--{option}=…\"]`"),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("`{name}` is not an option of tritonserver");
+                self.found.push(Diagnostic::error(message).at(place, "not known").hint(hint));
+            } else if let Some(wrong) = unwritable(value) {
+                let path = ["serve", "triton", "options", name];
+                self.say(&path, "must be a text, a number, true or false, or a list of them", wrong, None);
+            }
+        }
+        for (backend, settings) in &server.backend_config {
+            for (name, value) in settings {
+                let path = ["serve", "triton", "backend_config", backend, name];
+                if backend == "python" && name == "shm-region-prefix-name" {
+                    let hint = Some("take it away".to_owned());
+                    self.say(&path, "is given by Regatta, another for each rank", "no two servers may share it", hint);
+                } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
+                    self.say(&path, "must be a text, a number, true or false", wrong, None);
+                }
+            }
+        }
+    }
+
+    fn container(&mut self, container: &Container) {
+        if container.image.trim().is_empty() {
+            self.say(&["serve", "triton", "container", "image"], "must name an image", "it is empty", None);
+        }
+        for (index, mount) in container.mounts.iter().enumerate() {
+            let parts: Vec<&str> = mount.split(':').collect();
+            let why = match parts.as_slice() {
+                [from, to] | [from, to, "ro" | "rw"] => {
+                    match (from.starts_with(['/', '⟦']), to.starts_with(['/', '⟦'])) {
+                        (true, true) => continue,
+                        (false, _) => "the first path is not absolute",
+                        (_, false) => "the second path is not absolute",
+                    }
+                }
+                // A reference has a colon of its own.
+                _ if mount.contains('⟦') => continue,
+                _ => "this is not",
+            };
+            let path = ["serve", "triton", "container", "mounts", &index.to_string()];
+            self.say(&path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
+        }
+        for name in container.env.keys() {
+            self.variable(&["serve", "triton", "container", "env", name], name);
+        }
+        if let Some(size) = &container.shm_size {
+            let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let unit = &size[digits.len()..];
+            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
+                let path = ["serve", "triton", "container", "shm_size"];
+                self.say(&path, "must be a size", "a number with b, k, m or g", Some("for example `2g`".to_owned()));
+            }
+        }
+        for (name, limit) in container.ulimits.iter().flatten() {
+            let path = ["serve", "triton", "container", "ulimits", name];
+            if *limit < -1 {
+                self.say(&path, "must be -1 (no limit) or more", "less than -1", None);
+            }
+            if !LIMITS.contains(&name.as_str()) {
+                let hint = did_you_mean(name, LIMITS);
+                self.say(&path, "is not a limit", "not known", hint);
+            }
+        }
+    }
+}
+
+/// Why a value cannot stand on a command line.
+fn unwritable(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null => Some("this is nothing"),
+        Value::Object(_) => Some("this is a map"),
+        Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object() || item.is_null()) => {
+            Some("a list of other things")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! What a launch needs to know of model repositories: which models run an engine, over how many GPUs, on which devices.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::event::{Failure, FailureKind};
+use crate::triton::EngineConfig;
+use crate::triton::launch::Model;
+use crate::triton::pbtxt;
+use crate::triton::proto::inference::ModelConfig;
+
+/// The backend that runs TensorRT-LLM engines.
+const BACKEND: &str = "tensorrtllm";
+
+/// `triton_model_repo_<n>` in a folder, by number; or the folder itself, if it holds models.
+pub fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(folder)
+        .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", folder.display())))?;
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix("triton_model_repo_")?.parse().ok()?;
+            Some((number, entry.path()))
+        })
+        .collect();
+    found.sort();
+    if found.is_empty() {
+        if !configs(folder).is_empty() {
+            return Ok(vec![folder.to_owned()]);
+        }
+        return Err(Failure::new(
+            FailureKind::Files,
+            format!("no triton_model_repo_<n> and no <model>/config.pbtxt in {}", folder.display()),
+        )
+        .hint("`repository` is the output of a `repository:` stage: `{{ stages.NAME.out }}`"));
+    }
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Folder name and text of every model's config.pbtxt, by name.
+fn configs(repository: &Path) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = fs::read_dir(repository)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let text = fs::read_to_string(entry.path().join("config.pbtxt")).ok()?;
+            Some((entry.file_name().into_string().ok()?, text))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The models of a repository that run an engine. A config that cannot be read is the server's to refuse, with its words.
+pub fn models(repository: &Path) -> Vec<Model> {
+    configs(repository)
+        .into_iter()
+        .filter_map(|(folder, text)| {
+            let config = pbtxt::read_as_server(&text).ok()?;
+            (config.backend == BACKEND).then(|| model(&folder, &config))
+        })
+        .collect()
+}
+
+fn model(folder: &str, config: &ModelConfig) -> Model {
+    let parameter = |name: &str| {
+        let text = config.parameters.get(name).map(|value| value.string_value.trim().to_owned());
+        text.filter(|text| !text.is_empty() && !text.starts_with("${"))
+    };
+    let engine = parameter("gpt_model_path");
+    let loaded = engine.as_deref().and_then(|folder| EngineConfig::load(Path::new(folder)).ok());
+    let groups = config.instance_group.first();
+    Model {
+        name: folder.to_owned(),
+        parallelism: loaded.map(|config| {
+            let mapping = config.pretrained_config.mapping;
+            (mapping.tp_size, mapping.pp_size)
+        }),
+        engine,
+        copies: groups.map_or(1, |group| u32::try_from(group.count).unwrap_or(1).max(1)),
+        gpu_device_ids: parameter("gpu_device_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+        participant_ids: parameter("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+    }
+}
+
+/// `0,1;2,3` → two groups.
+pub fn groups_of(text: &str) -> Vec<Vec<u32>> {
+    text.split(';').map(|group| group.split(',').filter_map(|id| id.trim().parse().ok()).collect()).collect()
+}

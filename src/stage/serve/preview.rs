@@ -1,0 +1,332 @@
+//! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make them.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::facts::{self, groups_of, repositories};
+use super::launch::{self, Place};
+use crate::event::Endpoint;
+use crate::manifest::model::{Action, CommandServer, Repository, Serve, SimServer, TritonServer};
+use crate::plan::{ActionKind, Plan, Reference, Task};
+use crate::triton::launch::{
+    LaunchPlan, Launcher, Mode, Model, Port, Ports, Rank, Server, ServerSpec, World, plan as launch_plan,
+};
+use crate::triton::{EngineConfig, Problem};
+
+/// The backend of TensorRT-LLM's model, unless a parameter says otherwise.
+const BACKEND: &str = "tensorrtllm";
+
+/// What one `serve` task will start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    pub task: String,
+    pub launch: Launch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launch {
+    Start(LaunchPlan),
+    /// Nothing is started: these are there already.
+    Attach {
+        endpoints: Vec<Endpoint>,
+        models: Vec<String>,
+    },
+    /// It cannot be started.
+    Impossible(Vec<Problem>),
+}
+
+/// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
+pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
+    let serves = plan.tasks.iter().zip(chosen).filter(|(task, chosen)| **chosen && task.kind == ActionKind::Serve);
+    serves
+        .filter(|(task, _)| task.skipped.is_none())
+        .filter_map(|(task, _)| {
+            let look = Look { plan, task, project };
+            let Action::Serve(written) = action(task)? else { return None };
+            let repository = match &written {
+                Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
+                Serve::Simulator(server) => server.repository.clone(),
+                Serve::Command(_) | Serve::Attach(_) => String::new(),
+            };
+            // Everything else is only to be shown.
+            let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
+            let launch = look.serve(&serve, &repository).unwrap_or_else(Launch::Impossible);
+            Some(Preview { task: task.id.to_string(), launch })
+        })
+        .collect()
+}
+
+fn action<T: DeserializeOwned>(task: &Task) -> Option<T> {
+    serde_json::from_str(&task.action).ok()
+}
+
+/// What a text of an action will be.
+enum Meant<'a> {
+    /// Made by this task; the rest of the path.
+    Made(&'a Task, String),
+    /// It is there, or not.
+    There(PathBuf),
+}
+
+struct Look<'a> {
+    plan: &'a Plan,
+    task: &'a Task,
+    project: &'a Path,
+}
+
+type Problems = Vec<Problem>;
+
+fn problem(message: String, hint: &str) -> Problem {
+    Problem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}
+
+impl Look<'_> {
+    /// `repository` is as it was written, with its references.
+    fn serve(&self, serve: &Serve, repository: &str) -> Result<Launch, Problems> {
+        if let Some(attach) = super::attached::asked_for(serve) {
+            let endpoints =
+                attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
+            return Ok(Launch::Attach { endpoints, models: attach.models });
+        }
+        Ok(match serve {
+            Serve::Triton(server) => Launch::Start(self.triton(server, repository)?),
+            Serve::Simulator(server) => Launch::Start(self.simulators(server, repository)),
+            Serve::Command(server) => Launch::Start(Self::command(server)),
+            Serve::Attach(_) => Launch::Attach { endpoints: Vec::new(), models: Vec::new() },
+        })
+    }
+
+    fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, Problems> {
+        let mut notes = Vec::new();
+        let mut servers = self.servers(repository, &mut notes)?;
+        let ports = launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
+        let count = servers.len();
+        for (index, (one, ports)) in servers.iter_mut().zip(ports).enumerate() {
+            one.ports = ports;
+            let number = if count == 1 { String::new() } else { format!(".{index}") };
+            one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
+        }
+        let place = Place {
+            gpus: (0..self.task.gpus).collect(),
+            container_name: format!("regatta-PID-{}", self.task.id),
+            stage_env: self.task.env.keys().cloned().collect(),
+            path: &str::to_owned,
+        };
+        let spec = launch::spec(server, servers, place);
+        let mut plan = launch_plan(&spec).map_err(|error| error.problems)?;
+        notes.append(&mut plan.notes);
+        plan.notes = notes;
+        Ok(plan)
+    }
+
+    /// One server for each repository, without ports.
+    fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
+        let bare = |repository: String, models: Vec<Model>| ServerSpec { repository, models, ..ServerSpec::default() };
+        match self.meant(repository) {
+            Meant::Made(task, rest) if rest.is_empty() => {
+                let from = self.writer(task);
+                let Some((from, Action::Repository(wished))) = from.and_then(|from| Some((from, action(from)?))) else {
+                    notes.push(format!(
+                        "`{}` makes the repository, and what is in it shows only then: one server with one rank is assumed",
+                        task.id
+                    ));
+                    return Ok(vec![bare(format!("<{}>", task.id), Vec::new())]);
+                };
+                if from.id != task.id {
+                    notes
+                        .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
+                }
+                let models = Look { task: from, ..*self }.models(&wished, notes)?;
+                let path = |index: u32| format!("<{}>/triton_model_repo_{index}", task.id);
+                Ok((0..wished.triton_num_servers).map(|index| bare(path(index), models.clone())).collect())
+            }
+            // One repository of several.
+            Meant::Made(task, rest) => {
+                let mut models = Vec::new();
+                if let Some(from) = self.writer(task)
+                    && let Some(Action::Repository(wished)) = action(from)
+                {
+                    models = Look { task: from, ..*self }.models(&wished, notes)?;
+                }
+                Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
+            }
+            Meant::There(folder) => {
+                let found = repositories(&folder)
+                    .map_err(|failure| vec![Problem { message: failure.what.clone(), hint: failure.hint.clone() }])?;
+                Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
+            }
+        }
+    }
+
+    /// The `repository:` task behind a folder: that task itself, or the only one that another kind of task reads.
+    fn writer<'b>(&'b self, task: &'b Task) -> Option<&'b Task> {
+        if task.kind == ActionKind::Repository {
+            return Some(task);
+        }
+        let needs =
+            task.needs.iter().filter(|need| need.data).filter_map(|need| self.plan.tasks.get(need.task as usize));
+        let mut writers = needs.filter(|one| one.kind == ActionKind::Repository);
+        writers.next().filter(|_| writers.next().is_none())
+    }
+
+    /// The models that a `repository:` stage will write and that run an engine.
+    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<Model>, Problems> {
+        let said = |name: &str| {
+            wished.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        if said("triton_backend").is_some_and(|backend| backend != BACKEND) {
+            return Ok(Vec::new());
+        }
+        let (engine, parallelism) = match self.meant(&wished.engine) {
+            Meant::Made(task, rest) => {
+                let parallelism = match action(task) {
+                    Some(Action::Engine(engine)) if rest.is_empty() => {
+                        Some((engine.tensor_parallelism, engine.pipeline_parallelism))
+                    }
+                    _ => {
+                        notes.push(format!("`{}` makes the engine, and its tp and pp show only then", task.id));
+                        None
+                    }
+                };
+                (format!("<{}>{rest}", task.id), parallelism)
+            }
+            Meant::There(folder) => {
+                let config = EngineConfig::load(&folder).map_err(|error| {
+                    vec![problem(
+                        format!("the engine cannot be read: {error}"),
+                        "is that the folder of an engine that was built?",
+                    )]
+                })?;
+                let mapping = &config.pretrained_config.mapping;
+                (folder.display().to_string(), Some((mapping.tp_size, mapping.pp_size)))
+            }
+        };
+        let (groups, copies) = self.groups(wished, parallelism)?;
+        let model = |name: &String| Model {
+            name: name.clone(),
+            engine: Some(engine.clone()),
+            parallelism,
+            copies: said("instance_count").and_then(|count| count.parse().ok()).unwrap_or(copies),
+            gpu_device_ids: said("gpu_device_ids").map_or_else(|| groups.clone(), |text| groups_of(&text)),
+            participant_ids: said("participant_ids").map(|text| groups_of(&text)).unwrap_or_default(),
+        };
+        // The others are Python models.
+        Ok(wished.models.iter().filter(|name| name.as_str() == "tensorrt_llm").map(model).collect())
+    }
+
+    /// Devices of each copy and how many copies: those that the repository stage will write.
+    fn groups(&self, wished: &Repository, parallelism: Option<(u32, u32)>) -> Result<(Vec<Vec<u32>>, u32), Problems> {
+        let Some(ranks) = parallelism.map(|(tp, pp)| tp * pp) else { return Ok((Vec::new(), 1)) };
+        let (gpus, servers) = (self.task.gpus, wished.triton_num_servers.max(1));
+        let here = if gpus == 0 { ranks } else { gpus / servers };
+        if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
+            return Err(vec![problem(
+                format!(
+                    "`{}` has {gpus} GPUs for {servers} servers, and the engine needs {ranks} (tp × pp) for each copy",
+                    self.task.id
+                ),
+                "change its `gpus` or `triton_num_servers`, or build the engine for other sizes",
+            )]);
+        }
+        let copies = here / ranks;
+        Ok(((0..copies).map(|copy| (copy * ranks..(copy + 1) * ranks).collect()).collect(), copies))
+    }
+
+    fn simulators(&self, server: &SimServer, repository: &str) -> LaunchPlan {
+        let mut notes = Vec::new();
+        let servers = self.servers(repository, &mut notes).unwrap_or_default();
+        let servers = servers.into_iter().enumerate().map(|(index, one)| {
+            let words = [
+                "regatta",
+                "sim",
+                "serve",
+                "--repository",
+                &one.repository,
+                "--grpc-port",
+                "0",
+                "--speed",
+                &server.speed.to_string(),
+                "--load-seconds",
+                &server.load_seconds.to_string(),
+            ];
+            single(format!("server {index}"), words.map(str::to_owned).to_vec(), Ports::default())
+        });
+        LaunchPlan { servers: servers.collect(), notes }
+    }
+
+    fn command(server: &CommandServer) -> LaunchPlan {
+        let port = server.port.map_or(Port::Free, Port::Known);
+        let words = server.words.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
+        let ports = Ports { grpc: port, ..Ports::default() };
+        LaunchPlan { servers: vec![single("the server".to_owned(), words, ports)], notes: Vec::new() }
+    }
+
+    fn meant(&self, text: &str) -> Meant<'_> {
+        let references = Reference::all_in(text);
+        if let [reference] = references.as_slice()
+            && let Some(rest) = text.strip_prefix(&reference.token())
+        {
+            match reference {
+                Reference::Out(id) => {
+                    if let Some(task) = self.plan.tasks.iter().find(|task| task.id == *id) {
+                        return Meant::Made(task, rest.to_owned());
+                    }
+                }
+                Reference::Input(name) => {
+                    if let Some([path]) = self.task.inputs.get(name).map(Vec::as_slice)
+                        && path != text
+                    {
+                        return self.meant(&format!("{path}{rest}"));
+                    }
+                }
+                Reference::Service(_) => {}
+            }
+        }
+        Meant::There(self.project.join(self.shown(text)))
+    }
+
+    /// A text for people, or JSON: what is not there yet is `<task>`.
+    fn shown(&self, text: &str) -> String {
+        let shown = Reference::replace_in(text, |reference| {
+            Some(match reference {
+                Reference::Out(id) => format!("<{id}>"),
+                Reference::Service(id) => format!("<servers of {id}>"),
+                Reference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
+                    Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
+                    _ => format!("<inputs.{name}>"),
+                },
+            })
+        });
+        shown.unwrap_or_else(|_| text.to_owned())
+    }
+}
+
+/// A server that is one process.
+fn single(name: String, command: Vec<String>, ports: Ports) -> Server {
+    let rank = Rank {
+        rank: 0,
+        role: "the only process".to_owned(),
+        opens_ports: true,
+        gpu: None,
+        loads: Vec::new(),
+        shm_prefix: String::new(),
+        log: None,
+    };
+    Server {
+        name,
+        mode: Mode::Plain,
+        launcher: Launcher::None,
+        parallelism: None,
+        world_size: 1,
+        host: "127.0.0.1".to_owned(),
+        ports,
+        gpus: Vec::new(),
+        ranks: vec![rank],
+        command: vec![command],
+        env: Vec::new(),
+        unset: Vec::new(),
+        world: World::Process,
+        logs: Vec::new(),
+    }
+}

@@ -1,0 +1,207 @@
+//! The `tritonserver` command line of each rank, in the order in which `launch_triton_server.py` writes it.
+
+use super::decide::Decided;
+use super::spec::{LaunchSpec, Mode, ServerSpec};
+use super::{Launcher, Rank};
+
+/// The models that ranks above 0 load when the repository does not say which run an engine.
+const MODEL: &str = "tensorrt_llm";
+
+/// A rank and its command.
+pub(super) struct Ranked {
+    pub rank: Rank,
+    pub argv: Vec<String>,
+}
+
+/// All ranks of a server; `first` is how many the servers before it have.
+pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &Decided, first: u32) -> Vec<Ranked> {
+    let Some(server) = spec.servers.get(index) else { return Vec::new() };
+    (0..decided.world_size)
+        .map(|number| {
+            let of = Of { spec, server, index, decided, number };
+            let shm_prefix = format!("prefix{}_", first + number);
+            let loads = if number == 0 { spec.tuning.load_model.clone() } else { of.models() };
+            let argv = of.words(&shm_prefix, &loads);
+            let log = (decided.launcher == Launcher::Mpi && decided.world_size > 1)
+                .then(|| format!("{}/1/rank.{number}", server.rank_logs));
+            let rank =
+                Rank { rank: number, role: of.role(), opens_ports: number == 0, gpu: of.gpu(), loads, shm_prefix, log };
+            Ranked { rank, argv }
+        })
+        .collect()
+}
+
+struct Of<'a> {
+    spec: &'a LaunchSpec,
+    server: &'a ServerSpec,
+    index: usize,
+    decided: &'a Decided,
+    number: u32,
+}
+
+impl Of<'_> {
+    fn words(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {
+        let tuning = &self.spec.tuning;
+        let mut argv = Vec::new();
+        if self.spec.trtllm_llmapi_launch {
+            argv.push("trtllm-llmapi-launch".to_owned());
+        }
+        argv.push(self.spec.program.clone());
+        let mut option = |name: &str, value: &str| argv.push(format!("--{name}={value}"));
+        option("model-repository", &self.server.repository);
+        if let Some(seconds) = tuning.exit_timeout_secs {
+            option("exit-timeout-secs", &seconds.to_string());
+        }
+        let numbered = |text: &str| text.replace("{server}", &self.index.to_string());
+        if self.number == 0 {
+            for (name, port) in self.server.ports.all() {
+                option(&format!("{name}-port"), &port.to_string());
+            }
+            let addresses = [&tuning.http_address, &tuning.grpc_address, &tuning.metrics_address];
+            for (name, address) in ["http-address", "grpc-address", "metrics-address"].iter().zip(addresses) {
+                if let Some(address) = address {
+                    option(name, address);
+                }
+            }
+            if let Some(level) = tuning.log_verbose {
+                option("log-verbose", &level.to_string());
+            }
+            if let Some(file) = &tuning.log_file {
+                option("log-file", &numbered(file));
+            }
+            if let Some(mode) = &tuning.model_control_mode {
+                option("model-control-mode", mode);
+            }
+        } else {
+            for name in ["allow-http", "allow-grpc", "allow-metrics"] {
+                option(name, "false");
+            }
+            option("model-control-mode", "explicit");
+        }
+        for model in loads {
+            option("load-model", model);
+        }
+        if self.number == 0
+            && let Some(bytes) = tuning.multimodal_gpu0_cuda_mem_pool_bytes
+        {
+            option("cuda-memory-pool-byte-size", &format!("0:{bytes}"));
+        }
+        for (name, value) in self.extras() {
+            option(name, &value);
+        }
+        argv.push("--disable-auto-complete-config".to_owned());
+        let mut option = |name: &str, value: &str| argv.push(format!("--{name}={value}"));
+        option("backend-config", &format!("python,shm-region-prefix-name={shm_prefix}"));
+        for setting in &tuning.backend_config {
+            option("backend-config", setting);
+        }
+        if self.number == 0 {
+            for setting in &tuning.trace_config {
+                option("trace-config", &numbered(setting));
+            }
+            if let Some(mode) = &tuning.rate_limit {
+                option("rate-limit", mode);
+            }
+            for resource in &tuning.rate_limit_resource {
+                option("rate-limit-resource", resource);
+            }
+        }
+        for (name, value) in &tuning.options {
+            // What rank 0 alone may open stays closed elsewhere.
+            if self.number == 0 || !matches!(name.as_str(), "allow-http" | "allow-grpc" | "allow-metrics") {
+                option(name, value);
+            }
+        }
+        argv.extend(self.spec.args.iter().cloned());
+        argv
+    }
+
+    /// An orchestrator only passes requests on: pools of its own would be taken from its workers. What `options` say wins.
+    fn extras(&self) -> Vec<(&'static str, String)> {
+        if !(self.decided.mode == Mode::Orchestrator && self.decided.spawns) {
+            return Vec::new();
+        }
+        let said = |name: &str| self.spec.tuning.options.iter().any(|(option, _)| option == name);
+        let mut extras = Vec::new();
+        if !said("pinned-memory-pool-byte-size") {
+            extras.push(("pinned-memory-pool-byte-size", "0".to_owned()));
+        }
+        if !said("enable-peer-access") {
+            extras.push(("enable-peer-access", "false".to_owned()));
+        }
+        if !said("cuda-memory-pool-byte-size") {
+            let from = usize::from(self.spec.tuning.multimodal_gpu0_cuda_mem_pool_bytes.is_some());
+            extras
+                .extend((from..self.decided.gpus.len()).map(|gpu| ("cuda-memory-pool-byte-size", format!("{gpu}:0"))));
+        }
+        extras
+    }
+
+    /// What ranks above 0 load.
+    fn models(&self) -> Vec<String> {
+        let given = &self.spec.tuning.tensorrt_llm_model_name;
+        if !given.is_empty() {
+            return given.clone();
+        }
+        if self.server.models.is_empty() {
+            return vec![MODEL.to_owned()];
+        }
+        self.server.models.iter().map(|model| model.name.clone()).collect()
+    }
+
+    fn role(&self) -> String {
+        match (self.decided.mode, self.number) {
+            (Mode::Plain, _) => "the only rank, opens the ports".to_owned(),
+            (Mode::Leader, 0) => "leader, opens the ports".to_owned(),
+            (Mode::Leader, _) => "worker, never opens its ports".to_owned(),
+            (Mode::Orchestrator, 0) if self.decided.spawns => {
+                let models = self.server.models.iter();
+                let workers: u32 = models.map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+                match workers {
+                    0 => "orchestrator, opens the ports, spawns its workers".to_owned(),
+                    1 => "orchestrator, opens the ports, spawns 1 worker".to_owned(),
+                    n => format!("orchestrator, opens the ports, spawns {n} workers"),
+                }
+            }
+            (Mode::Orchestrator, 0) => "orchestrator, opens the ports".to_owned(),
+            (Mode::Orchestrator, rank) => match self.participant(rank) {
+                Some((model, copy, _)) => {
+                    let model = &self.server.models[model];
+                    let copy = if model.copies > 1 { format!(" (copy {copy})") } else { String::new() };
+                    format!("worker of {}{copy}, never opens its ports", model.name)
+                }
+                None => "worker, never opens its ports".to_owned(),
+            },
+        }
+    }
+
+    /// The model, its copy and the place in it that a rank works for.
+    fn participant(&self, rank: u32) -> Option<(usize, usize, usize)> {
+        self.server.models.iter().enumerate().find_map(|(model, one)| {
+            one.participant_ids
+                .iter()
+                .enumerate()
+                .find_map(|(copy, ids)| ids.iter().position(|id| *id == rank).map(|place| (model, copy, place)))
+        })
+    }
+
+    fn gpu(&self) -> Option<u32> {
+        let gpus = &self.decided.gpus;
+        let device = match self.decided.mode {
+            Mode::Orchestrator => {
+                let (model, copy, place) = self.participant(self.number)?;
+                *self.server.models.get(model)?.gpu_device_ids.get(copy)?.get(place)? as usize
+            }
+            Mode::Plain | Mode::Leader => {
+                if gpus.is_empty() {
+                    return None;
+                }
+                let groups = self.server.models.first().map(|model| model.gpu_device_ids.as_slice());
+                let place = self.number as usize % gpus.len();
+                let said = groups.and_then(<[_]>::first).and_then(|ids| ids.get(place));
+                said.map_or(place, |device| *device as usize)
+            }
+        };
+        gpus.get(device).copied()
+    }
+}

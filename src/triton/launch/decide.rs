@@ -1,0 +1,275 @@
+//! Which mode, how many ranks, whose GPUs; and everything that speaks against it.
+
+use super::spec::{LaunchSpec, Launcher, Mode, Model, ServerSpec};
+use crate::triton::Problem;
+
+/// What one server is to be.
+#[derive(Clone, Debug)]
+pub(super) struct Decided {
+    pub mode: Mode,
+    pub launcher: Launcher,
+    /// Orchestrator: spawns its workers.
+    pub spawns: bool,
+    pub world_size: u32,
+    pub gpus: Vec<u32>,
+}
+
+pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<Problem>, notes: &mut Vec<String>) -> Vec<Decided> {
+    let mut say = |message: String, hint: &str| problems.push(problem(message, hint));
+    let servers = spec.servers.len();
+    if servers == 0 {
+        say("there is no repository, so there would be no server".to_owned(), "");
+        return Vec::new();
+    }
+    let hosts = spec.mpi.hosts.len().max(1) as u32;
+    if hosts > 1 && servers > 1 {
+        say(
+            format!("{servers} servers cannot be spread over the {hosts} hosts of `mpi.hosts`"),
+            "one server may span hosts; several need a stage for each host",
+        );
+    }
+    if !spec.gpus.len().is_multiple_of(servers) {
+        say(
+            format!("{} GPUs cannot be shared evenly by {servers} servers", spec.gpus.len()),
+            "change `gpus` of the stage or `triton_num_servers` of the repository",
+        );
+    }
+    let share = spec.gpus.len() / servers;
+    spec.servers
+        .iter()
+        .enumerate()
+        .map(|(index, server)| {
+            let gpus = spec.gpus.get(index * share..(index + 1) * share).unwrap_or_default().to_vec();
+            One { spec, server, name: format!("server {index}"), problems, notes }.decide(gpus)
+        })
+        .collect()
+}
+
+struct One<'a> {
+    spec: &'a LaunchSpec,
+    server: &'a ServerSpec,
+    name: String,
+    problems: &'a mut Vec<Problem>,
+    notes: &'a mut Vec<String>,
+}
+
+impl One<'_> {
+    fn say(&mut self, message: String, hint: &str) {
+        self.problems.push(problem(message, hint));
+    }
+
+    fn decide(mut self, gpus: Vec<u32>) -> Decided {
+        let spec = self.spec;
+        let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
+        // Not every engine can be read from here; what is not known is taken to be one.
+        let of_one = self.server.models.iter().filter_map(Model::ranks).max().unwrap_or(1);
+        let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+        let unknown: Vec<&str> = self
+            .server
+            .models
+            .iter()
+            .filter(|model| model.ranks().is_none())
+            .map(|model| model.name.as_str())
+            .collect();
+        let mode = spec.mode.unwrap_or(
+            match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.world_size.unwrap_or(1) })) {
+                (2.., _) => Mode::Orchestrator,
+                (_, 2..) => Mode::Leader,
+                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => Mode::Leader,
+                _ => Mode::Plain,
+            },
+        );
+        let spawns = mode == Mode::Orchestrator && spec.spawn_processes.unwrap_or(true);
+        let needed = match mode {
+            Mode::Plain => 1,
+            Mode::Leader if self.server.models.is_empty() || !unknown.is_empty() => spec.world_size.unwrap_or(of_one),
+            Mode::Leader => of_one,
+            Mode::Orchestrator if spawns => 1,
+            Mode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),
+            Mode::Orchestrator => 1 + all,
+        };
+        let world_size = spec.world_size.unwrap_or(needed);
+        self.mode(mode, copies, of_one);
+        self.world(mode, spawns, world_size, needed);
+        if mode == Mode::Orchestrator && !spawns {
+            self.participants(world_size);
+        }
+        if spec.spawn_processes.is_some() && mode != Mode::Orchestrator {
+            self.say(
+                format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
+                "take it away, or say `mode: orchestrator`",
+            );
+        }
+        let launcher = self.launcher(mode, spawns, world_size);
+        let workers = if mode == Mode::Plain || mode == Mode::Leader { of_one.max(needed) } else { all };
+        self.gpus(&gpus, workers, !unknown.is_empty());
+        if !unknown.is_empty() && spec.world_size.is_none() {
+            let names = unknown.join(", ");
+            self.notes.push(format!(
+                "the engine of {names} cannot be read here: one rank is assumed; `world_size` says otherwise"
+            ));
+        }
+        Decided { mode, launcher, spawns, world_size, gpus }
+    }
+
+    fn mode(&mut self, mode: Mode, copies: u32, of_one: u32) {
+        let name = self.name.clone();
+        match mode {
+            Mode::Plain if of_one > 1 => self.say(
+                format!("mode plain is one rank, and the engine of {name} needs {of_one} (tp × pp)"),
+                "leave `mode` out to get leader",
+            ),
+            Mode::Leader if copies > 1 => self.say(
+                format!("mode leader serves one copy of one model, and {name} has {copies}"),
+                "leave `mode` out to get orchestrator, or use more servers (`triton_num_servers`)",
+            ),
+            Mode::Plain if copies > 1 => self.notes.push(format!(
+                "{name} has {copies} models in one rank without an orchestrator: they share one process"
+            )),
+            _ => {}
+        }
+    }
+
+    fn world(&mut self, mode: Mode, spawns: bool, world_size: u32, needed: u32) {
+        if world_size == needed {
+            return;
+        }
+        let because = match mode {
+            Mode::Plain => "mode plain is one rank".to_owned(),
+            Mode::Leader => format!("the engine needs {needed} (tp × pp)"),
+            Mode::Orchestrator if spawns => "an orchestrator that spawns its workers is one rank".to_owned(),
+            Mode::Orchestrator => format!("the orchestrator and all ranks of its models are {needed}"),
+        };
+        let name = self.name.clone();
+        self.say(
+            format!("world_size is {world_size}, and {because}: {name}"),
+            "take `world_size` away, it is computed",
+        );
+    }
+
+    fn launcher(&mut self, mode: Mode, spawns: bool, world_size: u32) -> Launcher {
+        let default = if mode == Mode::Plain { Launcher::None } else { Launcher::Mpi };
+        let launcher = self.spec.launcher.unwrap_or(default);
+        match launcher {
+            Launcher::None if world_size > 1 => self.say(
+                format!("launcher none starts one process, and the world size is {world_size}"),
+                "use `launcher: mpi` or `launcher: srun`",
+            ),
+            Launcher::None if spawns => self.notes.push(
+                "launcher none: the orchestrator spawns its workers as an MPI program that no mpirun has started"
+                    .to_owned(),
+            ),
+            Launcher::Srun if spawns => self.say(
+                "Slurm does not spawn MPI processes for an orchestrator".to_owned(),
+                "`spawn_processes: false`, with `participant_ids` in the model's parameters",
+            ),
+            _ => {}
+        }
+        if !self.spec.mpi.hosts.is_empty() && launcher != Launcher::Mpi {
+            self.say(
+                "`mpi.hosts` is for the launcher mpi".to_owned(),
+                "`srun.nodes` says over how many nodes Slurm spreads a server",
+            );
+        }
+        launcher
+    }
+
+    /// Who does not spawn must have been told which rank belongs to which model.
+    fn participants(&mut self, world_size: u32) {
+        let mut seen: Vec<u32> = Vec::new();
+        for model in &self.server.models {
+            if model.participant_ids.is_empty() {
+                self.problems.push(problem(
+                    format!("{}: the model {} has no `participant_ids`, and its workers are not spawned", self.name, model.name),
+                    "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or let `spawn_processes` be true",
+                ));
+                continue;
+            }
+            if let Some(ranks) = model.ranks()
+                && let Some(wrong) = model.participant_ids.iter().find(|ids| ids.len() as u32 != ranks)
+            {
+                self.problems.push(problem(
+                    format!(
+                        "{}: `participant_ids` of {} names {} ranks, and its engine needs {ranks}",
+                        self.name,
+                        model.name,
+                        wrong.len()
+                    ),
+                    "",
+                ));
+            }
+            for id in model.participant_ids.iter().flatten() {
+                let why = match *id {
+                    0 => "rank 0 is the orchestrator",
+                    id if id >= world_size => "there is no such rank",
+                    id if seen.contains(&id) => "it is another copy's already",
+                    _ => "",
+                };
+                if !why.is_empty() {
+                    self.problems.push(problem(
+                        format!("{}: `participant_ids` of {} names rank {id}: {why}", self.name, model.name),
+                        "",
+                    ));
+                }
+                seen.push(*id);
+            }
+        }
+    }
+
+    fn gpus(&mut self, gpus: &[u32], workers: u32, unknown: bool) {
+        let (name, here) = (self.name.clone(), gpus.len() as u32);
+        if here == 0 {
+            return;
+        }
+        let hosts = self.spec.mpi.hosts.len().max(self.spec.srun.nodes.unwrap_or(1) as usize).max(1) as u32;
+        let there = here * hosts;
+        if !self.server.models.is_empty() && !unknown {
+            if there < workers {
+                self.say(
+                    format!("{name} has {there} GPUs, and its models need {workers}"),
+                    "change `gpus` of the stage or `triton_num_servers` of the repository",
+                );
+                // Then no division of devices can be right.
+                return;
+            } else if there > workers {
+                self.notes.push(format!("{name} has {there} GPUs and uses {workers}: {} stay idle", there - workers));
+            }
+        }
+        for model in &self.server.models {
+            let mut taken: Vec<u32> = Vec::new();
+            for id in model.gpu_device_ids.iter().flatten() {
+                if *id >= here {
+                    self.problems.push(problem(
+                        format!(
+                            "{name}: `gpu_device_ids` of {} names device {id}, and the server has {here}",
+                            model.name
+                        ),
+                        "devices are counted from 0 inside what the server sees",
+                    ));
+                } else if taken.contains(id) {
+                    self.problems.push(problem(
+                        format!("{name}: `gpu_device_ids` of {} names device {id} for two copies", model.name),
+                        "",
+                    ));
+                }
+                taken.push(*id);
+            }
+            if let Some(ranks) = model.ranks() {
+                for ids in model.gpu_device_ids.iter().filter(|ids| ids.len() as u32 != ranks.min(here)) {
+                    self.problems.push(problem(
+                        format!(
+                            "{name}: `gpu_device_ids` of {} gives a copy {} devices, and its engine needs {ranks}",
+                            model.name,
+                            ids.len()
+                        ),
+                        "",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn problem(message: String, hint: &str) -> Problem {
+    Problem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}

@@ -1,0 +1,173 @@
+//! Launch plans: which processes a Triton server is, exactly, before anything starts. Pure data in, pure data out.
+//!
+//! [`plan`] takes what is wished ([`LaunchSpec`]) and gives every command, rank, port and variable ([`LaunchPlan`]), or
+//! every reason why that cannot be. Nothing here looks at the machine.
+//!
+//! # The options of `launch_triton_server.py`
+//!
+//! | option | key of `serve.triton` |
+//! |---|---|
+//! | `--world_size` | `world_size` (not needed: tp × pp of the engine) |
+//! | `--tritonserver` | `program` |
+//! | `--grpc_port` | `grpc_port` |
+//! | `--http_port` | `http_port` |
+//! | `--metrics_port` | `metrics_port` |
+//! | `--force`, `-f` | `force` |
+//! | `--log` | `log_verbose: 3` with `log_file` |
+//! | `--log-file` | `log_file` |
+//! | `--model_repo` | `repository` |
+//! | `--tensorrt_llm_model_name` | `tensorrt_llm_model_name` (a list) |
+//! | `--multi-model` | `mode: orchestrator` |
+//! | `--disable-spawn-processes` | `spawn_processes: false` |
+//! | `--multimodal_gpu0_cuda_mem_pool_bytes` | `multimodal_gpu0_cuda_mem_pool_bytes` |
+//! | `--oversubscribe` | `oversubscribe` |
+//! | `--no-mpi` | `launcher: none` |
+//! | `--trtllm_llmapi_launch` | `trtllm_llmapi_launch` |
+//! | `--exit_timeout` | `exit_timeout_secs` |
+//!
+//! # Where a plan differs from that script's command, and why
+//!
+//! - Ports are given once, and to rank 0 only. The script gives every rank the same ports, twice; a rank that dies early
+//!   or loads too fast then says "port already in use". Ranks above 0 get `--allow-http=false --allow-grpc=false
+//!   --allow-metrics=false` and cannot open any.
+//! - One rank needs no `mpirun`: mode plain starts the server itself (as `--no-mpi` does).
+//! - Without a `:` behind the last rank; Open MPI takes both.
+//! - `prefix<i>_` counts over all servers of the task, not from 0 for each: Python models of two servers on one host
+//!   would otherwise share their memory.
+//! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if
+//!   `NVIDIA_TRITON_SERVER_VERSION` is greater than 24.06 (without that variable the script ends with a traceback); for
+//!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` says otherwise.
+//! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own.
+
+mod argv;
+mod decide;
+mod place;
+mod spec;
+mod wrap;
+
+#[cfg(test)]
+mod tests;
+
+pub use place::{Bases, place};
+pub use spec::{
+    Container, ContainerEngine, ContainerGpus, LaunchSpec, LaunchTuning, Launcher, Mode, Model, Mpi, Port, Ports,
+    ServerSpec, Srun,
+};
+pub use wrap::quoted;
+
+use serde::Serialize;
+
+use super::Problem;
+use decide::Decided;
+
+/// Every process of every server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaunchPlan {
+    pub servers: Vec<Server>,
+    /// What a person should know; nothing that keeps it from starting.
+    pub notes: Vec<String>,
+}
+
+/// One server: what clients see as one endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// `server 0`
+    pub name: String,
+    pub mode: Mode,
+    pub launcher: Launcher,
+    /// tp × pp of its model where it has one.
+    pub parallelism: Option<String>,
+    pub world_size: u32,
+    /// Where clients find it.
+    pub host: String,
+    pub ports: Ports,
+    /// As the machine counts them; empty: none is leased, all are seen.
+    pub gpus: Vec<u32>,
+    pub ranks: Vec<Rank>,
+    /// The command, in pieces that read well one below the other; joined they are the command.
+    pub command: Vec<Vec<String>>,
+    /// What its environment has beyond ours.
+    pub env: Vec<(String, String)>,
+    /// What of our environment it must not have; `*` at the end stands for anything.
+    pub unset: Vec<String>,
+    pub world: World,
+    /// Files and folders that it makes beside the task's own log.
+    pub logs: Vec<String>,
+}
+
+/// One process of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rank {
+    pub rank: u32,
+    /// `leader, opens the ports`
+    pub role: String,
+    pub opens_ports: bool,
+    /// The GPU that it works on, as the machine counts them, where that is known.
+    pub gpu: Option<u32>,
+    /// Empty: all models of the repository.
+    pub loads: Vec<String>,
+    /// How the shared memory of its Python models begins.
+    pub shm_prefix: String,
+    pub log: Option<String>,
+}
+
+/// What there is to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum World {
+    /// One process group.
+    Process,
+    /// A launcher with so many ranks below it.
+    Mpi { ranks: u32 },
+    /// `PROGRAM stop NAME`.
+    Container { program: String, name: String },
+    /// A step of so many tasks.
+    Slurm { ranks: u32 },
+}
+
+impl Server {
+    /// The command as it is started.
+    pub fn argv(&self) -> Vec<String> {
+        self.command.concat()
+    }
+}
+
+/// Why nothing can be started: all of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.iter().map(Problem::line).collect::<Vec<_>>().join("; "))]
+pub struct LaunchError {
+    pub problems: Vec<Problem>,
+}
+
+/// Plans every server.
+///
+/// # Errors
+/// All wishes that contradict each other, the engine or the machine.
+pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
+    let mut problems = Vec::new();
+    let mut notes = Vec::new();
+    let decided: Vec<Decided> = decide::all(spec, &mut problems, &mut notes);
+    wrap::check(spec, &decided, &mut problems, &mut notes);
+    place::check(spec, &mut problems);
+    let unique = |list: Vec<Problem>| {
+        list.into_iter().fold(Vec::new(), |mut kept: Vec<Problem>, one| {
+            if !kept.contains(&one) {
+                kept.push(one);
+            }
+            kept
+        })
+    };
+    let problems = unique(problems);
+    if !problems.is_empty() {
+        return Err(LaunchError { problems });
+    }
+    let mut first = 0;
+    let mut servers = Vec::new();
+    for (index, decided) in decided.into_iter().enumerate() {
+        let ranks = argv::ranks(spec, index, &decided, first);
+        first += decided.world_size;
+        servers.push(wrap::server(spec, index, decided, ranks));
+    }
+    notes.dedup();
+    Ok(LaunchPlan { servers, notes })
+}

@@ -1,0 +1,232 @@
+//! What is wished: servers, their models, GPUs and ports, and how they are started.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// Servers to be, on one host unless a launcher spreads them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaunchSpec {
+    pub servers: Vec<ServerSpec>,
+    /// Leased, as the machine counts them; shared evenly by the servers in contiguous blocks.
+    pub gpus: Vec<u32>,
+    pub program: String,
+    pub args: Vec<String>,
+    pub mode: Option<Mode>,
+    pub world_size: Option<u32>,
+    pub spawn_processes: Option<bool>,
+    pub launcher: Option<Launcher>,
+    pub oversubscribe: bool,
+    pub mpi: Mpi,
+    pub srun: Srun,
+    pub trtllm_llmapi_launch: bool,
+    pub container: Option<Container>,
+    /// Where clients find the servers, if that was said.
+    pub host: Option<String>,
+    pub tuning: LaunchTuning,
+    /// Names of variables that the stage sets; a container or another host must be given them by name.
+    pub stage_env: Vec<String>,
+}
+
+/// One repository, one server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerSpec {
+    pub repository: String,
+    /// Those that run an engine.
+    pub models: Vec<Model>,
+    pub ports: Ports,
+    /// Where each rank's output goes when there are several: a folder.
+    pub rank_logs: String,
+}
+
+/// A model with the backend `tensorrtllm`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Model {
+    pub name: String,
+    /// The engine's folder.
+    pub engine: Option<String>,
+    /// (tp, pp) of the engine, if it could be read.
+    pub parallelism: Option<(u32, u32)>,
+    /// Copies of the model: its instances.
+    pub copies: u32,
+    /// Devices of each copy, counted inside the server's; empty: not said.
+    pub gpu_device_ids: Vec<Vec<u32>>,
+    /// Ranks of each copy's workers; empty: not said.
+    pub participant_ids: Vec<Vec<u32>>,
+}
+
+impl Model {
+    /// GPUs of one copy: tp × pp.
+    pub fn ranks(&self) -> Option<u32> {
+        self.parallelism.map(|(tp, pp)| tp * pp)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    Plain,
+    Leader,
+    Orchestrator,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Launcher {
+    Mpi,
+    Srun,
+    None,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Leader => "leader",
+            Self::Orchestrator => "orchestrator",
+        })
+    }
+}
+
+/// A port; one that is not chosen yet is only planned with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Port {
+    Known(u16),
+    #[default]
+    Free,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(port) => write!(f, "{port}"),
+            Self::Free => f.write_str("<free>"),
+        }
+    }
+}
+
+impl Serialize for Port {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(port) => serializer.serialize_u16(*port),
+            Self::Free => serializer.serialize_none(),
+        }
+    }
+}
+
+/// The three ports of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ports {
+    pub grpc: Port,
+    pub http: Port,
+    pub metrics: Port,
+}
+
+impl Ports {
+    pub const fn all(&self) -> [(&'static str, Port); 3] {
+        [("grpc", self.grpc), ("http", self.http), ("metrics", self.metrics)]
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mpi {
+    pub program: String,
+    pub args: Vec<String>,
+    pub allow_run_as_root: bool,
+    /// `node1:8`, in the order of the ranks; empty: this host.
+    pub hosts: Vec<String>,
+}
+
+impl Default for Mpi {
+    fn default() -> Self {
+        Self { program: "mpirun".to_owned(), args: Vec::new(), allow_run_as_root: true, hosts: Vec::new() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Srun {
+    pub program: String,
+    pub args: Vec<String>,
+    pub nodes: Option<u32>,
+}
+
+impl Default for Srun {
+    fn default() -> Self {
+        Self { program: "srun".to_owned(), args: Vec::new(), nodes: None }
+    }
+}
+
+/// Options of `tritonserver` itself, each as its words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchTuning {
+    pub http_address: Option<String>,
+    pub grpc_address: Option<String>,
+    pub metrics_address: Option<String>,
+    pub log_verbose: Option<u32>,
+    /// `{server}` is the server's number.
+    pub log_file: Option<String>,
+    pub exit_timeout_secs: Option<u32>,
+    pub tensorrt_llm_model_name: Vec<String>,
+    pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
+    pub model_control_mode: Option<String>,
+    pub load_model: Vec<String>,
+    /// `python,key=value`
+    pub backend_config: Vec<String>,
+    /// Values of `--trace-config`; `{server}` is the server's number.
+    pub trace_config: Vec<String>,
+    pub rate_limit: Option<String>,
+    pub rate_limit_resource: Vec<String>,
+    /// Option → values, as they stand on the command line.
+    pub options: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerEngine {
+    Docker,
+    Podman,
+    Enroot,
+    Apptainer,
+}
+
+impl ContainerEngine {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Enroot => "enroot",
+            Self::Apptainer => "apptainer",
+        }
+    }
+
+    /// Whether the container is a child of a daemon or a monitor, not of the program that starts it.
+    pub const fn is_detached(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerGpus {
+    #[default]
+    Leased,
+    All,
+    None,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Container {
+    pub engine: ContainerEngine,
+    pub image: String,
+    pub program: Option<String>,
+    pub mounts: Vec<String>,
+    pub shm_size: Option<String>,
+    pub ulimits: Option<Vec<(String, i64)>>,
+    pub gpus: ContainerGpus,
+    pub network: Option<String>,
+    pub user: Option<String>,
+    pub env: BTreeMap<String, String>,
+    /// Unique on the host; `-<n>` is added for several servers.
+    pub name: String,
+    pub args: Vec<String>,
+}

@@ -1,0 +1,413 @@
+//! What stands around the ranks: `mpirun`, `srun`, a container; and the environment of it all.
+//!
+//! Under Slurm every rank runs the same words, so what differs from rank to rank is decided by `sh` from `SLURM_PROCID`.
+//! A `--multi-prog` file would do it too, but a file must lie where every node sees it, cannot be pasted, and has
+//! quoting rules of its own; the script is part of the command. It uses `exec`, so that signals reach the server.
+
+use super::argv::Ranked;
+use super::decide::{Decided, problem};
+use super::spec::{Container, ContainerEngine, ContainerGpus, LaunchSpec, Launcher, Mode, ServerSpec};
+use super::{Server, World};
+use crate::triton::Problem;
+
+/// What `mpirun` and `srun` tell their ranks. A server that inherits it believes to be a rank of somebody else's world,
+/// and its Python models hang when they import a library that looks at it.
+const MPI: [&str; 3] = ["OMPI_*", "PMIX_*", "PMI_*"];
+/// For launchers, which take their own settings (`OMPI_MCA_btl`, …) from the environment: only what makes one a rank.
+const RANK: [&str; 6] = ["OMPI_COMM_*", "OMPI_MCA_ess*", "OMPI_MCA_orte*", "OMPI_UNIVERSE_SIZE", "PMIX_*", "PMI_*"];
+
+const SHM: &str = "2g";
+const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
+/// A longer line of a script is broken between words.
+const WIDEST: usize = 110;
+/// What `docker stop` waits beyond Triton's own exit timeout, seconds.
+const BEYOND: u32 = 5;
+/// Triton's own, seconds.
+const EXIT_TIMEOUT: u32 = 30;
+
+/// What containers and launchers cannot do together.
+pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<Problem>, notes: &mut Vec<String>) {
+    let Some(container) = &spec.container else { return };
+    let word = container.engine.word();
+    if container.image.trim().is_empty() {
+        problems.push(problem("a container needs an `image`".to_owned(), ""));
+    }
+    let srun = decided.iter().any(|one| one.launcher == Launcher::Srun);
+    if srun && container.engine.is_detached() {
+        problems.push(problem(
+            format!("ranks that srun starts cannot find each other inside {word}: PMIx does not reach into it"),
+            "use enroot or apptainer, or pyxis: `srun: { args: [--container-image=…] }` without `container`",
+        ));
+    }
+    if !spec.mpi.hosts.is_empty() {
+        problems.push(problem(
+            "`mpi.hosts` with a container: mpirun inside would need ssh to containers on the other hosts".to_owned(),
+            "use `launcher: srun`, or `mpi.args` for an mpirun that is made for it",
+        ));
+    }
+    if !container.engine.is_detached() {
+        for (key, given, why) in [
+            ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
+            ("ulimits", container.ulimits.is_some(), "has the limits of who starts it"),
+            ("network", container.network.is_some(), "uses the host's network"),
+            ("user", container.user.is_some(), "runs as who starts it"),
+        ] {
+            if given {
+                problems.push(problem(format!("`container.{key}`: {word} {why}"), "take it away"));
+            }
+        }
+    }
+    if container.network.as_deref().is_some_and(|network| network != "host") {
+        notes.push(format!(
+            "container network `{}`: ports are published by nobody; `container.args` can (`--publish=…`)",
+            container.network.as_deref().unwrap_or_default()
+        ));
+    }
+}
+
+pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: Vec<Ranked>) -> Server {
+    let wished = &spec.servers[index];
+    let mut env: Vec<(String, String)> = Vec::new();
+    if decided.mode == Mode::Orchestrator {
+        env.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
+        env.push(("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES".to_owned(), u8::from(decided.spawns).to_string()));
+    }
+    let visible = decided.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let (ranks, argvs): (Vec<_>, Vec<_>) = ranked.into_iter().map(|one| (one.rank, one.argv)).unzip();
+    let mut inside = env;
+    let mut outside = Vec::new();
+    let mut wrapper = Vec::new();
+    match &spec.container {
+        None => {
+            if !visible.is_empty() {
+                inside.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible));
+            }
+        }
+        Some(container) => {
+            let wrapped = Wrapped { spec, container, wished, index, several: ranks.len() > 1, gpus: &decided.gpus };
+            (wrapper, outside) = wrapped.words(&inside, &visible);
+        }
+    }
+    let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
+    let world_size = decided.world_size;
+    // What an orchestrator spawns is below its mpirun too.
+    let workers = wished.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
+    let spawned: u32 = if decided.spawns { workers } else { 0 };
+    let (command, world) = match decided.launcher {
+        Launcher::None => {
+            let mut command = pieces(wrapper);
+            command.extend(argvs);
+            (command, World::Process)
+        }
+        Launcher::Mpi => {
+            let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
+            let mut command = pieces(wrapper);
+            command.extend(mpirun(spec, wished, argvs, &names));
+            (command, World::Mpi { ranks: world_size + spawned })
+        }
+        Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), World::Slurm { ranks: world_size }),
+    };
+    let world = match &spec.container {
+        Some(container) if container.engine.is_detached() => World::Container {
+            program: program(container).to_owned(),
+            name: name_of(container, index, spec.servers.len()),
+        },
+        _ => world,
+    };
+    let detached = spec.container.as_ref().is_some_and(|container| container.engine.is_detached());
+    let mut env = if spec.container.is_some() { outside } else { inside };
+    env.retain(|(_, value)| !value.is_empty());
+    let mut logs = Vec::new();
+    if decided.launcher == Launcher::Mpi && world_size > 1 {
+        logs.push(wished.rank_logs.clone());
+    }
+    logs.extend(spec.tuning.log_file.as_ref().map(|file| file.replace("{server}", &index.to_string())));
+    let unset: &[&str] = match decided.launcher {
+        _ if detached => &[],
+        Launcher::None => &MPI,
+        Launcher::Mpi | Launcher::Srun => &RANK,
+    };
+    // What enroot shows of the GPUs is counted from 0 inside.
+    let enroot = |container: &Container| container.engine == ContainerEngine::Enroot;
+    let recounted = spec.container.as_ref().filter(|one| enroot(one)).map(|_| "CUDA_VISIBLE_DEVICES");
+    Server {
+        name: format!("server {index}"),
+        mode: decided.mode,
+        launcher: decided.launcher,
+        parallelism: parallelism(wished),
+        world_size,
+        host: host(spec),
+        ports: wished.ports,
+        gpus: decided.gpus,
+        ranks,
+        command,
+        env,
+        unset: unset.iter().copied().chain(recounted).map(str::to_owned).collect(),
+        world,
+        logs,
+    }
+}
+
+fn pieces(wrapper: Vec<String>) -> Vec<Vec<String>> {
+    if wrapper.is_empty() { Vec::new() } else { vec![wrapper] }
+}
+
+fn parallelism(server: &ServerSpec) -> Option<String> {
+    let of: Vec<String> = server
+        .models
+        .iter()
+        .filter_map(|model| {
+            let (tp, pp) = model.parallelism?;
+            let copies = if model.copies > 1 { format!("{} × ", model.copies) } else { String::new() };
+            Some(format!("{}: {copies}TP{tp}·PP{pp}", model.name))
+        })
+        .collect();
+    (!of.is_empty()).then(|| of.join(", "))
+}
+
+/// Where clients find the server: as said, where it is spread to first, the address it is bound to, or this machine.
+fn host(spec: &LaunchSpec) -> String {
+    let first = spec.mpi.hosts.first().map(|host| host.split(':').next().unwrap_or(host));
+    let bound = spec.tuning.grpc_address.as_deref().filter(|address| !matches!(*address, "0.0.0.0" | "::" | "[::]"));
+    spec.host.as_deref().or(first).or(bound).unwrap_or("127.0.0.1").to_owned()
+}
+
+/// `mpirun … -n 1 rank 0 : -n 1 rank 1 …`
+fn mpirun(spec: &LaunchSpec, server: &ServerSpec, argvs: Vec<Vec<String>>, names: &[&str]) -> Vec<Vec<String>> {
+    let mpi = &spec.mpi;
+    let mut head = vec![mpi.program.clone()];
+    if mpi.allow_run_as_root {
+        head.push("--allow-run-as-root".to_owned());
+    }
+    if spec.oversubscribe {
+        head.push("--oversubscribe".to_owned());
+    }
+    if !mpi.hosts.is_empty() {
+        head.extend(["--host".to_owned(), mpi.hosts.join(",")]);
+    }
+    if argvs.len() > 1 {
+        head.extend(["--output-filename".to_owned(), server.rank_logs.clone()]);
+    }
+    head.extend(mpi.args.iter().cloned());
+    let mut command = vec![head];
+    let last = argvs.len().saturating_sub(1);
+    for (rank, argv) in argvs.into_iter().enumerate() {
+        let mut piece = vec!["-n".to_owned(), "1".to_owned()];
+        if !mpi.hosts.is_empty() {
+            // Each application context passes on its own variables.
+            let given = names.iter().copied().chain(spec.stage_env.iter().map(String::as_str));
+            piece.extend(given.flat_map(|name| ["-x".to_owned(), name.to_owned()]));
+        }
+        piece.extend(argv);
+        if rank < last {
+            piece.push(":".to_owned());
+        }
+        command.push(piece);
+    }
+    command
+}
+
+/// `srun --mpi=pmix … sh -c 'case $SLURM_PROCID in …'`
+fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &str) -> Vec<Vec<String>> {
+    let given = &spec.srun;
+    let mut head = vec![given.program.clone(), "--mpi=pmix".to_owned(), format!("--ntasks={}", argvs.len())];
+    if let Some(nodes) = given.nodes {
+        head.push(format!("--nodes={nodes}"));
+    }
+    if spec.oversubscribe {
+        head.push("--overcommit".to_owned());
+    }
+    // Several servers, and the benchmark, share one allocation. A rank that dies ends the others, as under mpirun.
+    head.extend(["--overlap", "--kill-on-bad-exit=1", "--label"].map(str::to_owned));
+    head.extend(given.args.iter().cloned());
+    let line = |argv: &[String], rank: &str| {
+        let mut text = "exec".to_owned();
+        let mut width = rank.len() + text.len();
+        for word in container.iter().chain(argv).map(|word| in_script(word)) {
+            if width + word.len() > WIDEST {
+                text.push_str(" \\\n     ");
+                width = 4;
+            }
+            width += 1 + word.len();
+            text.push(' ');
+            text.push_str(&word);
+        }
+        text
+    };
+    let script = match argvs {
+        [] => String::new(),
+        [only] => line(only, ""),
+        [leader, worker, ..] => {
+            let number: u32 = shm.trim_start_matches("prefix").trim_end_matches('_').parse().unwrap_or(1);
+            // Rank 1 has this prefix; every rank's number counts on from there.
+            let mine = match number - 1 {
+                0 => "prefix${SLURM_PROCID}_".to_owned(),
+                first => format!("prefix$(({first} + SLURM_PROCID))_"),
+            };
+            let worker = line(worker, "*) ").replacen(
+                &format!("--backend-config=python,shm-region-prefix-name={shm}"),
+                &format!("--backend-config=python,shm-region-prefix-name=\"{mine}\""),
+                1,
+            );
+            format!("case \"$SLURM_PROCID\" in\n0) {} ;;\n*) {worker} ;;\nesac", line(leader, "0) "))
+        }
+    };
+    vec![head, vec!["sh".to_owned(), "-c".to_owned(), script]]
+}
+
+struct Wrapped<'a> {
+    spec: &'a LaunchSpec,
+    container: &'a Container,
+    wished: &'a ServerSpec,
+    index: usize,
+    several: bool,
+    gpus: &'a [u32],
+}
+
+impl Wrapped<'_> {
+    /// The engine's words up to the image, and what its own environment has.
+    fn words(&self, inside: &[(String, String)], visible: &str) -> (Vec<String>, Vec<(String, String)>) {
+        let mut variables: Vec<(String, String)> = inside.to_vec();
+        variables.extend(self.container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        match self.container.engine {
+            ContainerEngine::Docker | ContainerEngine::Podman => (self.detached(variables, visible), Vec::new()),
+            ContainerEngine::Enroot => self.enroot(variables, visible),
+            ContainerEngine::Apptainer => self.apptainer(variables, visible),
+        }
+    }
+
+    fn detached(&self, mut variables: Vec<(String, String)>, visible: &str) -> Vec<String> {
+        let container = self.container;
+        let docker = container.engine == ContainerEngine::Docker;
+        let name = name_of(container, self.index, self.spec.servers.len());
+        let mut words = vec![program(container).to_owned(), "run".to_owned(), "--rm".to_owned()];
+        if docker {
+            // As process 1 a server that is still loading would not hear SIGTERM. podman has no init of its own.
+            words.push("--init".to_owned());
+        }
+        words.push(format!("--name={name}"));
+        let patience = self.spec.tuning.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
+        words.push(format!("--stop-timeout={patience}"));
+        words.push(format!("--network={}", container.network.as_deref().unwrap_or("host")));
+        words.push(format!("--shm-size={}", container.shm_size.as_deref().unwrap_or(SHM)));
+        let ulimits = container.ulimits.clone();
+        let ulimits = ulimits.unwrap_or_else(|| ULIMITS.map(|(name, limit)| (name.to_owned(), limit)).to_vec());
+        words.extend(ulimits.iter().map(|(name, limit)| format!("--ulimit={name}={limit}")));
+        match container.gpus {
+            ContainerGpus::None => {}
+            ContainerGpus::Leased if self.gpus.is_empty() => {}
+            ContainerGpus::Leased if docker => words.push(format!("--gpus=\"device={visible}\"")),
+            ContainerGpus::Leased => {
+                words.extend(self.gpus.iter().map(|gpu| format!("--device=nvidia.com/gpu={gpu}")));
+            }
+            ContainerGpus::All => {
+                words.push(if docker { "--gpus=all".to_owned() } else { "--device=nvidia.com/gpu=all".to_owned() });
+                variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
+            }
+        }
+        words.extend(container.user.iter().map(|user| format!("--user={user}")));
+        words.extend(self.mounts().into_iter().map(|mount| format!("--volume={mount}")));
+        variables.retain(|(_, value)| !value.is_empty());
+        words.extend(variables.into_iter().map(|(name, value)| format!("--env={name}={value}")));
+        words.extend(self.spec.stage_env.iter().map(|name| format!("--env={name}")));
+        words.extend(container.args.iter().cloned());
+        words.push(container.image.clone());
+        words
+    }
+
+    fn enroot(&self, variables: Vec<(String, String)>, visible: &str) -> (Vec<String>, Vec<(String, String)>) {
+        let container = self.container;
+        let mut outside = Vec::new();
+        let mut words = vec![program(container).to_owned(), "start".to_owned()];
+        for mount in self.mounts() {
+            let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
+            words.extend(["--mount".to_owned(), format!("{paths}:none:x-create=auto,bind,{kind}")]);
+        }
+        let variables = variables.into_iter().map(|(name, value)| format!("{name}={value}"));
+        words.extend(
+            variables.chain(self.spec.stage_env.iter().cloned()).flat_map(|variable| ["--env".to_owned(), variable]),
+        );
+        // Its hook shows the container these devices, which are counted from 0 inside.
+        let seen = match container.gpus {
+            ContainerGpus::Leased => visible.to_owned(),
+            ContainerGpus::All => "all".to_owned(),
+            ContainerGpus::None => "void".to_owned(),
+        };
+        outside.push(("NVIDIA_VISIBLE_DEVICES".to_owned(), seen));
+        if container.gpus == ContainerGpus::All && !visible.is_empty() {
+            words.extend(["--env".to_owned(), format!("CUDA_VISIBLE_DEVICES={visible}")]);
+        }
+        words.extend(container.args.iter().cloned());
+        words.push(container.image.clone());
+        (words, outside)
+    }
+
+    fn apptainer(&self, mut variables: Vec<(String, String)>, visible: &str) -> (Vec<String>, Vec<(String, String)>) {
+        let container = self.container;
+        let mut words = vec![program(container).to_owned(), "exec".to_owned()];
+        if container.gpus != ContainerGpus::None {
+            words.push("--nv".to_owned());
+            variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
+        }
+        words.extend(self.mounts().into_iter().map(|mount| format!("--bind={mount}")));
+        words.extend(container.args.iter().cloned());
+        words.push(container.image.clone());
+        // `--env` splits its value at commas, which a list of GPUs has.
+        let outside = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
+        (words, outside)
+    }
+
+    /// What the server reads, at its own path; what it writes; what was asked for.
+    fn mounts(&self) -> Vec<String> {
+        let mut mounts = vec![format!("{0}:{0}:ro", self.wished.repository)];
+        for model in &self.wished.models {
+            if let Some(engine) = &model.engine {
+                mounts.push(format!("{engine}:{engine}:ro"));
+            }
+        }
+        if self.several && self.spec.launcher != Some(Launcher::Srun) {
+            mounts.push(format!("{0}:{0}", self.wished.rank_logs));
+        }
+        let traces = self.spec.tuning.trace_config.iter().filter_map(|setting| setting.strip_prefix("triton,file="));
+        for file in self.spec.tuning.log_file.as_deref().into_iter().chain(traces) {
+            if let Some((folder, _)) = file.rsplit_once('/') {
+                mounts.push(format!("{folder}:{folder}"));
+            }
+        }
+        mounts.extend(self.container.mounts.iter().cloned());
+        let mut seen = Vec::new();
+        mounts.retain(|mount| {
+            !seen.contains(mount) && {
+                seen.push(mount.clone());
+                true
+            }
+        });
+        mounts
+    }
+}
+
+fn program(container: &Container) -> &str {
+    container.program.as_deref().unwrap_or_else(|| container.engine.word())
+}
+
+fn name_of(container: &Container, index: usize, servers: usize) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let name: String = container.name.chars().map(safe).collect();
+    if servers == 1 { name } else { format!("{name}-{index}") }
+}
+
+/// A word in a script that stands in single quotes itself: double ones read better where they do.
+fn in_script(word: &str) -> String {
+    let single = quoted(word);
+    if single.starts_with('\'') && !word.contains(['$', '`', '"', '\\']) { format!("\"{word}\"") } else { single }
+}
+
+/// A word as `sh` reads it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
