@@ -7,6 +7,8 @@ use super::result::{Output, ServerSide, Withdrawals};
 use super::summary::{FULL, ok};
 use super::{Ended, Metric, Record, Spec};
 
+const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
+
 /// None unless stamps were asked for.
 pub(super) fn server(spec: &Spec, records: &[Record]) -> Option<ServerSide> {
     if !spec.request.return_perf_metrics {
@@ -22,7 +24,6 @@ pub(super) fn server(spec: &Spec, records: &[Record]) -> Option<ServerSide> {
     };
     // A stamp of 0 was never set.
     let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
-    const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
     let sum = |of: fn(&Stamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(&stamps))).sum();
     Some(ServerSide {
         queue: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_scheduled_time_ns)),

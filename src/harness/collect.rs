@@ -80,9 +80,9 @@ pub(super) struct Collector {
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
-    pub keeps_timelines: bool,
     /// Outputs beside tokens.
     pub more: Tallies,
+    pub keeps_timelines: bool,
 }
 
 impl Collector {
@@ -95,8 +95,8 @@ impl Collector {
             tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
-            keeps_timelines: false,
             more: Tallies::new(),
+            keeps_timelines: false,
         }
     }
 

@@ -3,6 +3,7 @@
 //! Settled once before the run; every message is then a copy of constants and its own prompt.
 
 mod names;
+mod sheet;
 mod tensor;
 
 use std::collections::BTreeMap;
@@ -12,14 +13,15 @@ use rand::RngExt;
 
 pub(super) use self::names::Contract;
 use self::names::{Names, TEXT, TOKENS};
-use self::tensor::{Value, texts, word_list};
+use self::sheet::{Constant, Message, Sheet};
+use self::tensor::{Value, texts};
 use super::exchange::Call;
 use super::payload::{generator, words};
-use super::request::{Cancel, CancelBy, Interface, RandomSeed, Words};
+use super::request::{Cancel, CancelBy, Interface, RandomSeed};
 use super::wire::Look;
 use super::{Planned, Spec};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
-use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
 
 /// Outputs of `return_perf_metrics`.
@@ -32,6 +34,9 @@ pub(super) const PERF: [&str; 7] = [
     "first_token_time_ns",
     "last_token_time_ns",
 ];
+
+/// Before and after TensorRT-LLM 0.20.
+const SEEDS: [&str; 2] = ["random_seed", "seed"];
 
 /// How output tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +62,6 @@ impl Count {
             Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
         }
     }
-}
-
-/// A tensor that is the same in every row of every message.
-#[derive(Clone, Debug, PartialEq)]
-struct Constant {
-    name: &'static str,
-    datatype: String,
-    /// Without the batch dimension.
-    shape: Vec<i64>,
-    row: Bytes,
 }
 
 /// How a model is asked.
@@ -118,7 +113,7 @@ impl Form {
         }
         contract.check_batch(ask.batch(), call, &mut faults);
         let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
-        let mut sheet = Sheet { contract, constants: Vec::new(), faults, lacks: false };
+        let mut sheet = Sheet::new(contract, faults);
         sheet.demand("model", names.prompt);
         sheet.demand("model", names.output_len);
         sheet.usual(names.streaming, Value::Bool(streams));
@@ -134,7 +129,7 @@ impl Form {
         }
         match ask.exclude_input_in_output {
             Some(value) => {
-                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)))
+                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)));
             }
             None if !streams && contract.describes("exclude_input_in_output") => {
                 sheet.usual("exclude_input_in_output", Value::Bool(true));
@@ -152,7 +147,6 @@ impl Form {
         sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(Value::Bool));
         // Renamed in TensorRT-LLM after 0.20.
         sheet.asked("min_length", &["min_length", "min_tokens"], ask.min_length.map(|n| Value::Int(i64::from(n))));
-        const SEEDS: [&str; 2] = ["random_seed", "seed"];
         let mut drawn_seed = None;
         match ask.random_seed {
             Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(Value::Long(seed))),
@@ -235,14 +229,14 @@ impl Form {
     /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
     pub fn message(&self, first: u64, planned: &[Planned], prompts: &[Vec<i32>]) -> ModelInferRequest {
         let rows = planned.len();
-        let mut sheet = Message { has_rows: self.has_rows, rows, inputs: Vec::new(), raw: Vec::new() };
+        let mut sheet = Message::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
                 let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
                 let mut ids = BytesMut::with_capacity(rows * longest * 4);
                 for prompt in prompts {
-                    prompt.iter().for_each(|token| ids.put_i32_le(*token));
-                    (prompt.len()..longest).for_each(|_| ids.put_i32_le(self.pad_id));
+                    let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
+                    padded.take(longest).for_each(|token| ids.put_i32_le(token));
                 }
                 sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {
@@ -288,7 +282,7 @@ impl Form {
 
     /// Asks the backend to end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
-        let mut sheet = Message { has_rows: self.has_rows, rows: 1, inputs: Vec::new(), raw: Vec::new() };
+        let mut sheet = Message::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);
         // What the model demands of every request is there, and means nothing.
         sheet.put(self.names.prompt, "INT32", &[1], one());
@@ -314,97 +308,6 @@ impl Form {
         }
         let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
         [("triton_enable_empty_final_response".to_owned(), flag)].into()
-    }
-}
-
-/// Inputs of a message under way.
-struct Message {
-    has_rows: bool,
-    rows: usize,
-    inputs: Vec<InferInputTensor>,
-    raw: Vec<Bytes>,
-}
-
-impl Message {
-    /// `shape` without the batch dimension, `raw` for all rows.
-    fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: Bytes) {
-        let rows = self.has_rows.then_some(self.rows as i64);
-        self.inputs.push(InferInputTensor {
-            name: name.to_owned(),
-            datatype: datatype.to_owned(),
-            shape: rows.into_iter().chain(shape.iter().copied()).collect(),
-            ..InferInputTensor::default()
-        });
-        self.raw.push(raw);
-    }
-}
-
-/// Constants under way, and what does not fit.
-struct Sheet<'a> {
-    contract: &'a Contract,
-    constants: Vec<Constant>,
-    faults: Vec<String>,
-    /// Some input is missing.
-    lacks: bool,
-}
-
-impl Sheet<'_> {
-    /// The first of `names` that the model has, with its type.
-    fn find(&mut self, key: &str, names: &[&'static str], usual: &str) -> Option<(&'static str, String)> {
-        let found = names.iter().find_map(|name| Some((*name, self.contract.input_type(name, usual)?)));
-        if found.is_none() {
-            self.lacks = true;
-            self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
-        }
-        found
-    }
-
-    fn demand(&mut self, key: &str, name: &'static str) {
-        if self.contract.input_type(name, "").is_none() {
-            self.lacks = true;
-            let key = if key == "model" { "this interface".to_owned() } else { format!("request.{key}") };
-            self.faults.push(format!("{key} needs the input `{name}`, which the model does not have"));
-        }
-    }
-
-    /// Sent where the model has it.
-    fn usual(&mut self, name: &'static str, value: Value) {
-        if let Some(datatype) = self.contract.input_type(name, value.usual_type()) {
-            self.constant(name, datatype, value);
-        }
-    }
-
-    /// Sent when it was asked for; then the model must have it.
-    fn asked(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
-        let Some(value) = value else { return };
-        if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {
-            self.constant(name, datatype, value);
-        }
-    }
-
-    fn constant(&mut self, name: &'static str, datatype: String, value: Value) {
-        let row = tensor::column([value], &datatype);
-        self.constants.push(Constant { name, datatype, shape: vec![1], row });
-    }
-
-    fn words(&mut self, key: &str, name: &'static str, words: Option<&Words>, interface: Interface) {
-        let Some(words) = words else { return };
-        let (shape, row, datatype) = match (words, interface) {
-            (Words::Ids(words), Interface::TokenIds) => {
-                let (len, row) = word_list(words);
-                (vec![2, len], row, "INT32")
-            }
-            (Words::Texts(words), Interface::Text) => (vec![words.len() as i64], texts(words), "BYTES"),
-            (Words::Ids(_), Interface::Text) => {
-                return self.faults.push(format!("request.{key}: this model takes text, so words must be `texts`"));
-            }
-            (Words::Texts(_), Interface::TokenIds) => {
-                return self.faults.push(format!("request.{key}: this model takes token ids, so words must be `ids`"));
-            }
-        };
-        if let Some((name, datatype)) = self.find(key, &[name], datatype) {
-            self.constants.push(Constant { name, datatype, shape, row });
-        }
     }
 }
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::exchange::{ask, code};
-use super::form::{Contract, Form};
+use super::form::{Contract, Form, Offer};
 use super::link::Link;
+use super::rpc::{ask, code};
 use super::{HarnessError, Spec, wire};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
@@ -55,8 +55,10 @@ async fn describe(link: &Link, spec: &Spec) -> Result<Contract, String> {
     let ask = ModelMetadataRequest { name: spec.model.clone(), ..ModelMetadataRequest::default() };
     match answer::<ModelMetadataResponse>(link, spec, "ModelMetadata", &ask).await {
         Ok(answer) => {
+            // Every model has inputs and outputs: an answer without them tells nothing.
             let offer = |tensors: Vec<TensorMetadata>| {
-                Some(tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect())
+                let offer: Offer = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
+                (!offer.is_empty()).then_some(offer)
             };
             contract.inputs = offer(answer.inputs);
             contract.outputs = offer(answer.outputs);

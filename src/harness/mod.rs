@@ -36,6 +36,7 @@ mod plan;
 mod record;
 mod request;
 mod result;
+mod rpc;
 mod search;
 mod selfcheck;
 mod spec;

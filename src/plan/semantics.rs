@@ -5,7 +5,7 @@ mod serve;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::manifest::model::{Bench, InputPaths, Length, Scenario, Stage};
+use crate::manifest::model::{Bench, CancelBy, InputPaths, Interface, Length, Request, Scenario, Stage, Words};
 use crate::manifest::{Node, duration, targets};
 
 use super::Reference;
@@ -185,7 +185,54 @@ impl Look<'_> {
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
+        self.request(&bench.request);
         self.target(&bench.target);
+    }
+
+    /// What the request block can be told without the model; the rest is held against the server before the first request.
+    fn request(&mut self, request: &Request) {
+        if let Some(text) = &request.deadline {
+            self.duration(&["bench", "request", "deadline"], text);
+        }
+        if request.repetition_penalty == Some(0.0) {
+            self.say(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none", None);
+        }
+        if request.beam_width > Some(1) && request.streaming == Some(true) {
+            let label = "every response would hold all tokens so far";
+            let hint = Some("set `streaming: false`".to_owned());
+            self.say(&["bench", "request", "beam_width"], "cannot stream above 1", label, hint);
+        }
+        for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
+            let Some(words) = words else { continue };
+            let (kind, is_empty, expected) = match words {
+                Words::Ids(ids) => ("ids", ids.is_empty() || ids.iter().any(Vec::is_empty), Interface::TokenIds),
+                Words::Texts(texts) => {
+                    ("texts", texts.is_empty() || texts.iter().any(String::is_empty), Interface::Text)
+                }
+            };
+            if is_empty {
+                self.say(&["bench", "request", key, kind], "must hold words", "here is an empty one, or none", None);
+            }
+            if request.interface.is_some_and(|interface| interface != expected) {
+                let hint = Some("`ids` go with token ids, `texts` with text models".to_owned());
+                self.say(&["bench", "request", key, kind], "does not fit `interface`", "words of the other kind", hint);
+            }
+        }
+        if let Some(cancel) = &request.cancel {
+            if request.streaming == Some(false) {
+                let hint = Some("remove `streaming: false`".to_owned());
+                self.say(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come", hint);
+            }
+            if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
+                let hint = Some("use `by: rpc`".to_owned());
+                self.say(
+                    &["bench", "request", "cancel", "by"],
+                    "cannot be `stop`",
+                    "text models have no such input",
+                    hint,
+                );
+            }
+        }
     }
 
     fn length(&mut self, key: &str, length: &Length) {

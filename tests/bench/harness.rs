@@ -76,6 +76,8 @@ async fn serve(listener: tokio::net::TcpListener, tokens: usize) {
                             Some("ModelStreamInfer") => (tokens, None),
                             Some("ModelConfig") => (1, Some(config.clone())),
                             Some("ServerReady") => (1, Some(server_ready.clone())),
+                            // An empty message: nothing is told of the tensors.
+                            Some("ModelMetadata") => (1, Some(Bytes::from_static(&[0; 5]))),
                             _ => (1, Some(model_ready.clone())),
                         };
                         let (middle, last) = (middle.clone(), last.clone());

@@ -8,8 +8,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Class, Ended, HarnessError, Length, Limits, Measured, Record, Request, Scenario, Severity, Slo, Spec,
-    Until, plan, read_result, result_schema, run, write,
+    Arrivals, Cancel, CancelBy, Class, Ended, HarnessError, Length, Limits, Measured, Record, Request, Scenario,
+    Severity, Slo, Spec, Until, plan, read_result, result_schema, run, write,
 };
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
@@ -300,4 +300,32 @@ fn what_prevents_a_measurement_is_an_error() {
     let silent = listener.local_addr().unwrap().to_string().parse().unwrap();
     let silent = Spec { endpoints: vec![silent], ..spec };
     assert!(matches!(wait_for(run(&silent, &stopped, |_| {})), Err(HarnessError::Stopped)));
+}
+
+#[test]
+fn a_stop_request_that_the_server_refuses_fails_its_request() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let server = Scripted::start(
+        true,
+        None,
+        script(move |_| {
+            // The second call with the same id is the stop.
+            let is_stop = calls.fetch_add(1, Ordering::Relaxed) > 0;
+            if is_stop { Act::Error { after: 0 } } else { Act::Hang { after: 3 } }
+        }),
+    );
+    let cancel = Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop };
+    let request = Request { cancel: Some(cancel), ..Request::default() };
+    let measured = measure(&Spec { request, output_len: Length::Fixed(8), ..spec(&server, 1) });
+    let counts = &measured.result.counts;
+    assert_eq!((counts.withdrawn, counts.failed), (0, 1));
+    assert_eq!(counts.failures[0].why, "the stop request failed: the model is on fire");
+}
+
+#[test]
+fn a_model_without_a_batch_dimension_is_not_asked_for_two_at_once() {
+    let server = Scripted::start(true, None, script(|_| AT_ONCE));
+    let request = Request { batch: Some(2), ..Request::default() };
+    let refused = wait_for(run(&Spec { request, ..spec(&server, 4) }, &Stop::new(), |_| {}));
+    assert!(matches!(refused, Err(HarnessError::Request { faults, .. }) if faults[0].contains("max_batch_size is 0")));
 }

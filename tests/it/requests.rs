@@ -35,6 +35,7 @@ fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
         stall_timeout: Duration::from_secs(30),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 1000,
         end_id: 2,
         request,

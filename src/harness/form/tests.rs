@@ -1,6 +1,6 @@
 //! Messages, tensor by tensor.
 
-use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until};
+use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until, Words};
 use super::*;
 use pretty_assertions::assert_eq;
 
@@ -21,6 +21,7 @@ fn spec(request: Request) -> Spec {
         stall_timeout: std::time::Duration::from_secs(1),
         limits: Limits::default(),
         slo: Slo::default(),
+        timelines: false,
         vocab_size: 100,
         end_id: 2,
         request,
@@ -28,8 +29,8 @@ fn spec(request: Request) -> Spec {
     }
 }
 
-fn offer(names: &[(&str, &str)]) -> Option<Offer> {
-    Some(names.iter().map(|(name, datatype)| ((*name).to_owned(), (*datatype).to_owned())).collect())
+fn offer(names: &[(&str, &str)]) -> Offer {
+    names.iter().map(|(name, datatype)| ((*name).to_owned(), (*datatype).to_owned())).collect()
 }
 
 fn planned(input_len: u32, output_len: u32) -> Planned {
@@ -91,14 +92,14 @@ fn a_model_gets_what_it_has_in_its_own_types() {
     let contract = Contract {
         is_decoupled: Some(false),
         max_batch_size: Some(0),
-        inputs: offer(&[
+        inputs: Some(offer(&[
             ("text_input", "BYTES"),
             ("max_tokens", "INT32"),
             ("stream", "BOOL"),
             ("seed", "INT32"),
             ("stop_words", "BYTES"),
-        ]),
-        outputs: offer(&[("text_output", "BYTES")]),
+        ])),
+        outputs: Some(offer(&[("text_output", "BYTES")])),
     };
     let request = Request {
         random_seed: Some(RandomSeed::Fixed(3)),
@@ -122,8 +123,8 @@ fn what_the_model_lacks_is_told_all_at_once() {
     let contract = Contract {
         is_decoupled: Some(false),
         max_batch_size: Some(2),
-        inputs: offer(&[("input_ids", "INT32"), ("input_lengths", "INT32"), ("request_output_len", "INT32")]),
-        outputs: offer(&[("output_ids", "INT32")]),
+        inputs: Some(offer(&[("input_ids", "INT32"), ("input_lengths", "INT32"), ("request_output_len", "INT32")])),
+        outputs: Some(offer(&[("output_ids", "INT32")])),
     };
     let request = Request {
         streaming: Some(true),

@@ -73,8 +73,13 @@ pub struct Bench {
     #[serde(default = "two")]
     pub end_id: i32,
     /// What each request asks for besides its prompt and its length.
-    #[serde(default, skip_serializing_if = "Request::is_plain")]
-    pub request: Request,
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub request: Box<Request>,
+}
+
+/// Nothing is asked for.
+fn is_plain(request: &impl AsRef<Request>) -> bool {
+    *request.as_ref() == Request::default()
 }
 
 fn tensorrt_llm() -> String {

@@ -85,13 +85,6 @@ pub struct Request {
     pub deadline: Option<String>,
 }
 
-impl Request {
-    /// Nothing is asked for.
-    pub fn is_plain(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Interface {

@@ -22,6 +22,7 @@ pub(super) struct Answers {
     live: Bytes,
     model_ready: Bytes,
     config: Bytes,
+    untold: Bytes,
 }
 
 impl Answers {
@@ -38,6 +39,7 @@ impl Answers {
             live: framed(&ServerLiveResponse { live: true }),
             model_ready: framed(&ModelReadyResponse { ready: true }),
             config: framed(&ModelConfigResponse { config: Some(config) }),
+            untold: Bytes::from_static(&[0; PREFIX]),
         }
     }
 
@@ -47,6 +49,8 @@ impl Answers {
             "ServerReady" => &self.ready,
             "ServerLive" => &self.live,
             "ModelReady" => &self.model_ready,
+            // An empty message: nothing is told of the tensors.
+            "ModelMetadata" => &self.untold,
             _ => &self.config,
         }
         .clone()

@@ -98,7 +98,7 @@ impl Answer {
                 let mut raw = BytesMut::new();
                 for tokens in &beams {
                     let mut text = if whole { prompt.clone() } else { Vec::new() };
-                    tokens.iter().for_each(|token| text.extend_from_slice(&word(*token)));
+                    text.extend(tokens.iter().flat_map(|token| word(*token)));
                     raw.put_u32_le(text.len() as u32);
                     raw.put_slice(&text);
                 }

@@ -230,7 +230,9 @@ impl Running {
             stopped.extend(self.jobs.remove(&id));
         }
         self.inside.fetch_sub(stopped.len(), Ordering::Relaxed);
-        stopped.into_iter().for_each(|job| cut_short(*job));
+        for job in stopped {
+            cut_short(*job);
+        }
     }
 
     /// The first waiting request enters the core, or is told that it never can.
