@@ -6,9 +6,10 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "",
     "run",
+    "bench",
     "plan",
     "check",
     "show",

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+mod bench_command;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;

@@ -1,6 +1,6 @@
 //! The harness over HTTP: OpenAI's interfaces and Triton's generate extension, good servers and bad ones.
 
-mod script;
+pub mod script;
 
 use std::time::Duration;
 

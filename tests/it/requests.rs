@@ -39,7 +39,6 @@ fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
         vocab_size: 1000,
         end_id: 2,
         request,
-        timelines: false,
     }
 }
 
