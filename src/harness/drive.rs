@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::flight::Live;
+use super::plan::Queue;
 use super::result::Measured;
-use super::worker::{Job, Share};
-use super::{HarnessError, Spec, plan, summary};
+use super::worker::{Bodies, Job, Share};
+use super::{HarnessError, Planned, Scenario, Spec, plan, summary};
 use crate::event::Stop;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -35,13 +36,27 @@ pub struct Progress {
 /// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
 pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Result<Measured, HarnessError> {
     let spec = Arc::new(spec.clone());
-    let schedule = Arc::new(plan(&spec)?);
+    let planned = {
+        // Files may be large.
+        let spec = Arc::clone(&spec);
+        tokio::task::spawn_blocking(move || {
+            let schedule = plan(&spec)?;
+            let queue = Queue::new(&schedule, &spec)?;
+            Ok::<_, HarnessError>((schedule, queue))
+        })
+    };
+    let (schedule, queue) =
+        planned.await.map_err(|_| HarnessError::Worker("while the run was planned".to_owned()))??;
+    let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
     let scheduled = schedule.requests.len() as u64;
+    let bodies = Arc::new(Bodies::for_plan(&schedule));
+    let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
+    let keeps_answers = schedule.requests.iter().any(Planned::needs_answers);
     let clock = Clock::start();
     let started = jiff::Timestamp::now().to_string();
     let cancel = CancellationToken::new();
     let _cancel_when_dropped = cancel.clone().drop_guard();
-    let lives: Vec<Arc<Live>> = (0..workers(spec.connections())).map(|_| Arc::default()).collect();
+    let lives: Vec<Arc<Live>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
     let mut crew = Vec::new();
     for (number, live) in lives.iter().enumerate() {
         crew.push(Member::start(Job {
@@ -53,6 +68,10 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
             live: Arc::clone(live),
             // A child each: registering with it takes a lock, which workers must not share.
             stop: cancel.child_token(),
+            queue: Arc::clone(&queue),
+            bodies: Arc::clone(&bodies),
+            room: room.clone(),
+            keeps_answers,
         })?);
     }
     for member in &mut crew {
@@ -93,13 +112,24 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
         () = obey => unreachable!("obedience has no end"),
     };
     progress(look(&lives, scheduled));
+    let schedule = if users(&spec) > 0 { Arc::new(queue.close(&schedule)?) } else { schedule };
     Ok(summary::summarise(&spec, &schedule, shares, started))
 }
 
-/// As many as there are cores, but every worker with equally many connections, so that servers get equal load.
-fn workers(connections: usize) -> usize {
+/// Of a closed loop, at its highest; 0: there is none.
+fn users(spec: &Spec) -> usize {
+    match &spec.scenario {
+        Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,
+        _ => 0,
+    }
+}
+
+/// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none
+/// without a user.
+fn workers(connections: usize, users: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (1..=cores.min(connections)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
+    let most = if users == 0 { connections } else { connections.min(users) };
+    (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }
 
 fn look(lives: &[Arc<Live>], scheduled: u64) -> Progress {
@@ -163,7 +193,8 @@ mod tests {
     #[test]
     fn workers_divide_the_connections() {
         for connections in 1..50 {
-            assert_eq!(connections % super::workers(connections), 0);
+            assert_eq!(connections % super::workers(connections, 0), 0);
+            assert_eq!(super::workers(connections, 1), 1);
         }
     }
 }

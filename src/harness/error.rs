@@ -5,6 +5,9 @@
 pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Spec(String),
+    /// Files of prompts; `why` may have several lines, one for each mistake.
+    #[error("{file} cannot be used: {why}")]
+    Data { file: String, why: String },
     #[error("cannot connect to {endpoint}: {why}")]
     Connect { endpoint: String, why: String },
     #[error("{endpoint} does not offer model `{model}`: {why}")]

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
+use super::data::Prompt;
 use super::form::{Count, Form};
-use super::http::{Dialect, Heard, Pool, Talk};
+use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
@@ -61,11 +62,30 @@ pub(super) struct Part {
     pub chunks: Vec<Chunk>,
     pub server: Option<Stamps>,
     pub last_id: Option<i32>,
+    /// What was said is kept, in `said`.
+    pub keeps: bool,
+    pub said: Option<Prompt>,
     /// Over HTTP; its chunks become the part's own.
     pub heard: Heard,
 }
 
 impl Part {
+    /// Adds what a response says, as its tensor has it.
+    fn keep(&mut self, raw: &[u8], are_ids: bool) {
+        if are_ids {
+            let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
+            match self.said.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
+                Prompt::Ids(said) => said.extend(ids),
+                Prompt::Text(_) => {}
+            }
+        } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
+            match self.said.get_or_insert_with(|| Prompt::Text(String::new())) {
+                Prompt::Text(said) => said.push_str(&String::from_utf8_lossy(text)),
+                Prompt::Ids(_) => {}
+            }
+        }
+    }
+
     pub fn tokens(&self) -> u32 {
         self.chunks.iter().map(|chunk| chunk.tokens).sum()
     }
@@ -184,7 +204,9 @@ impl Exchange<'_> {
         };
         // The room for chunks moves there, and back with what is in it.
         part.heard.chunks = std::mem::take(&mut part.chunks);
+        part.heard.kept = part.keeps.then(Vec::new);
         let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
+        part.said = part.heard.kept.take().map(|kept| said(&kept));
         state.final_marker.set(part.heard.final_marker);
         state.t_cancel.set(part.heard.t_cancel);
         outcome
@@ -274,6 +296,9 @@ impl Exchange<'_> {
         };
         if tokens > 0 {
             part.last_id = seen.last_token;
+            if part.keeps {
+                part.keep(seen.raw, form.takes_ids());
+            }
             state.last_token.set(Some(t_read));
             self.link.last_token.set(t_read);
             part.chunks.push(Chunk { t_read, tokens });

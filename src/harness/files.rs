@@ -8,6 +8,8 @@ use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
+/// What was sent and when, to be sent again.
+pub(super) const PLAN: &str = "plan.jsonl";
 
 /// Writes both into `dir`, which exists, the result last. Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
@@ -18,6 +20,7 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
+    super::plan::write(&dir.join(PLAN), &measured.schedule)?;
     put(&dir.join(RESULT), |out| {
         serde_json::to_writer_pretty(&mut *out, &measured.result)?;
         out.write_all(b"\n")

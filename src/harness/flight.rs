@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
+use super::data::Prompt;
 use super::exchange::{Answer, Exchange, Part};
 use super::link::Link;
 use super::manner::Manner;
@@ -52,8 +53,17 @@ impl Gauge {
     }
 }
 
+/// What a message that has ended means for what comes after it in its session.
+pub(super) struct Over {
+    /// On the clock.
+    pub t_end: u64,
+    pub answer: Option<Prompt>,
+}
+
 /// One message on its way.
 pub(super) struct Flight {
+    /// Answers are part of later prompts.
+    pub keeps_answer: bool,
     pub link: Rc<Link>,
     /// Of the message's first request.
     pub index: u64,
@@ -72,10 +82,13 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub async fn go(self) {
+    pub async fn go(self) -> Over {
         let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(4096) as usize);
-        let mut parts: Vec<Part> =
-            self.planned.iter().map(|planned| Part { chunks: room(planned), ..Part::default() }).collect();
+        let mut parts: Vec<Part> = self
+            .planned
+            .iter()
+            .map(|planned| Part { chunks: room(planned), keeps: self.keeps_answer, ..Part::default() })
+            .collect();
         let Answer { ended, final_marker, t_end, t_cancel } = Exchange {
             link: &self.link,
             manner: &self.manner,
@@ -94,6 +107,7 @@ impl Flight {
         self.link.in_flight.set(self.link.in_flight.get() - 1);
         self.freed.notify_one();
         let from_start = |at: u64| at.saturating_sub(self.t0);
+        let answer = parts.first_mut().and_then(|part| part.said.take());
         for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
             for chunk in &mut part.chunks {
                 chunk.t_read = from_start(chunk.t_read);
@@ -101,7 +115,7 @@ impl Flight {
             self.live.tokens.fetch_add(u64::from(part.tokens()), Ordering::Relaxed);
             self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
             self.live.ended.fetch_add(1, Ordering::Relaxed);
-            let planned = self.planned[row];
+            let planned = &self.planned[row];
             let record = Record {
                 index: self.index + row as u64,
                 endpoint: self.link.endpoint,
@@ -111,6 +125,8 @@ impl Flight {
                 first_tokens: 0,
                 chunks: 0,
                 final_marker,
+                session: planned.session,
+                turn: planned.turn,
                 t_sched: planned.at_ns,
                 t_issue: from_start(self.t_issue),
                 t_first: None,
@@ -125,5 +141,6 @@ impl Flight {
             };
             self.collector.borrow_mut().take(record, &part.chunks);
         }
+        Over { t_end, answer }
     }
 }

@@ -15,8 +15,9 @@ pub(super) use self::names::Contract;
 use self::names::{Names, TEXT, TOKENS};
 use self::sheet::{Constant, Message, Sheet};
 use self::tensor::{Value, texts};
+use super::data::Prompt;
 use super::exchange::Call;
-use super::payload::{generator, words};
+use super::payload::generator;
 use super::request::{Cancel, CancelBy, Interface, RandomSeed};
 use super::wire::Look;
 use super::{Planned, Spec};
@@ -221,31 +222,36 @@ impl Form {
         Look { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
 
+    pub fn takes_ids(&self) -> bool {
+        self.interface == Interface::TokenIds
+    }
+
     /// Whether message `first` is to be ended early, and how.
     pub fn cancel_of(&self, first: u64) -> Option<Cancel> {
         self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
     }
 
     /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
-    pub fn message(&self, first: u64, planned: &[Planned], prompts: &[Vec<i32>]) -> ModelInferRequest {
+    pub fn message(&self, first: u64, planned: &[Planned], prompts: &[Prompt]) -> ModelInferRequest {
         let rows = planned.len();
         let mut sheet = Message::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
-                let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+                let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
+                let longest = prompts.iter().map(|prompt| prompt.len()).max().unwrap_or(0);
                 let mut ids = BytesMut::with_capacity(rows * longest * 4);
-                for prompt in prompts {
+                for prompt in &prompts {
                     let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
                     padded.take(longest).for_each(|token| ids.put_i32_le(token));
                 }
                 sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {
-                    let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.input_len)));
+                    let lengths = prompts.iter().map(|prompt| Value::Int(prompt.len() as i64));
                     sheet.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
                 }
             }
             Interface::Text => {
-                let prompts: Vec<String> = prompts.iter().map(|prompt| words(prompt)).collect();
+                let prompts: Vec<&str> = prompts.iter().map(Prompt::as_text).collect();
                 sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
             }
         }

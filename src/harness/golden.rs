@@ -14,13 +14,15 @@ fn spec(requests: u64) -> Spec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: crate::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Server { rate: 100.0 },
+        scenario: Scenario::Server { rate: 100.0.into() },
         arrivals: Arrivals::Constant,
         stop: Until { requests: Some(requests), duration: None },
         input_len: Length::Fixed(8),
         output_len: Length::Fixed(1),
         seed: 0,
         warmup: 0,
+        pace: crate::harness::Pace::default(),
+        content: crate::harness::Content::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_mins(1),
@@ -52,6 +54,8 @@ fn ended(
         first_tokens: 0,
         chunks: 0,
         final_marker: true,
+        session: index,
+        turn: 0,
         t_sched: sched * MS,
         t_issue: issue * MS,
         t_first: None,
@@ -81,13 +85,14 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         wait_ns: None,
         wall_ns,
         waited_for_stream: 0,
+        held_back: 0,
         max_streams: None,
         reconnects: 0,
         opened: None,
         call: Call::Stream,
         count: Count::Ids { beams: 1, has_prompt: false },
     };
-    summary::summarise(spec, &plan(spec).unwrap(), vec![share], String::new())
+    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], String::new())
 }
 
 fn close(found: Option<f64>, expected: f64) {

@@ -7,18 +7,19 @@ impl RunResult {
     /// Offline has requests/s in place of the latencies.
     pub fn headline(&self) -> String {
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
-        let middle = match self.asked.scenario {
+        let middle = match &self.asked.scenario {
             Scenario::Offline => {
                 format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
             }
-            Scenario::Server { .. } => {
+            _ => {
                 format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
             }
         };
         format!(
-            "{}  {tokens} tok/s  {middle} (n={}, from schedule, tokens from {})",
+            "{}  {tokens} tok/s  {middle} (n={}, from {}, tokens from {})",
             self.verdict.as_str(),
             self.counts.ok,
+            self.asked.scenario.zero_point().replace('_', " "),
             self.tokens.source
         )
     }

@@ -109,6 +109,14 @@ fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
         );
         found.add("stopped", Severity::InvalidLoad, text);
     }
+    if result.load.held_back > 0 {
+        let text = format!(
+            "{} arrivals waited because {} requests were in flight, which is all that `max_in_flight` allows; latencies count the wait",
+            result.load.held_back,
+            result.load.max_in_flight.unwrap_or(0)
+        );
+        found.add("held_back", Severity::Warning, text);
+    }
     if let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted)
         && (admitted - offered).abs() > RATE * offered
     {
@@ -116,17 +124,19 @@ fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
         found.add("rate", Severity::InvalidLoad, text);
     }
     if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
-        && spec.arrivals == Arrivals::Poisson
         && distance > critical
     {
-        let text = format!("the real arrivals are not Poisson: distance {distance:.4}, critical {critical:.4}");
+        let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
+        let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
         found.add("ks", Severity::Warning, text);
     }
 }
 
 fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
-    let is_server = matches!(spec.scenario, Scenario::Server { .. });
-    if let (true, Some(lag)) = (is_server, result.latency.queue_client.p99) {
+    let is_server = spec.scenario.is_open_loop();
+    // Arrivals that are held back are late by order, and their wait is in their latency.
+    let is_held = spec.pace.max_in_flight.is_some();
+    if let (true, Some(lag)) = (is_server && !is_held, result.latency.queue_client.p99) {
         let ttft = result.latency.ttft.p50.unwrap_or(0.0);
         let text = || {
             let bound = LAG.of(ttft);
@@ -214,7 +224,7 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
         found.add("lengths", Severity::Warning, text);
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
-    if matches!(spec.scenario, Scenario::Server { .. }) && is_whole {
+    if !matches!(spec.scenario, Scenario::Offline) && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add("unary", Severity::Warning, text);
     }

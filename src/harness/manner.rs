@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::data::{Answers, Prompt};
 use super::exchange::Call;
 use super::form::{Count, Form};
 use super::http::{self, Dialect};
@@ -23,15 +24,35 @@ impl Manner {
         }
     }
 
-    /// What is sent for the requests from `first` on: one message.
-    pub fn message(&self, schedule: &Schedule, first: u64, planned: &[Planned]) -> Bytes {
-        let mut prompts = (first..).zip(planned).map(|(index, planned)| schedule.prompt(index, planned.input_len));
-        match self {
-            Self::Kserve(form) => wire::frame(&form.message(first, planned, &prompts.collect::<Vec<_>>())),
+    /// What is sent for the requests from `first` on: one message. `heard` has the answers of their session so far.
+    pub fn message(
+        &self,
+        schedule: &Schedule,
+        first: u64,
+        planned: &[Planned],
+        heard: &Answers,
+    ) -> Result<Bytes, HarnessError> {
+        let write = |(index, planned)| -> Result<Prompt, HarnessError> {
+            Ok(match self.takes_ids() {
+                true => Prompt::Ids(schedule.ids(index, planned, heard)?),
+                false => Prompt::Text(schedule.text(index, planned, heard)?),
+            })
+        };
+        let mut prompts = (first..).zip(planned).map(write);
+        Ok(match self {
+            Self::Kserve(form) => wire::frame(&form.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?)),
             Self::Http(dialect) => match (planned.first(), prompts.next()) {
-                (Some(planned), Some(prompt)) => dialect.request(first, planned, &prompt),
+                (Some(planned), Some(prompt)) => dialect.request(first, planned, &prompt?),
                 _ => Bytes::new(),
             },
+        })
+    }
+
+    /// Whether prompts are token ids; else they are text.
+    fn takes_ids(&self) -> bool {
+        match self {
+            Self::Kserve(form) => form.takes_ids(),
+            Self::Http(dialect) => dialect.prompt_ids,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Makes requests arrive on schedule and measures the answers; ends in a verdict.
 //!
 //! Three parts are composed: when requests arrive (`arrival`), when the schedule ends (`spec::Until`), what they carry
-//! (`payload`); one driver (`drive`, `worker`) serves every combination. Open loop: arrivals are absolute, nothing is
+//! (`data`); one driver (`drive`, `worker`, `lane`) serves every combination. Open loop: arrivals are absolute, nothing is
 //! re-anchored or dropped, and latency counts from the *intended* time, so a stalled server cannot hide.
 //!
 //! ```text
@@ -15,6 +15,7 @@ mod arrival;
 mod beside;
 mod clock;
 mod collect;
+mod data;
 mod drive;
 mod error;
 mod exchange;
@@ -26,6 +27,7 @@ mod greet;
 mod headline;
 mod http;
 mod judge;
+mod lane;
 mod link;
 mod manner;
 mod metric;
@@ -42,6 +44,7 @@ mod selfcheck;
 mod spec;
 mod steady;
 mod summary;
+mod told;
 mod wire;
 mod worker;
 
@@ -49,13 +52,15 @@ mod worker;
 mod golden;
 
 pub use adjusted::Adjusted;
+pub use arrival::{Level, Pause, Piece};
+pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
 pub use drive::{Progress, run};
 pub use error::HarnessError;
 pub use files::{read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Usage};
 pub use metric::{Interval, Metric};
-pub use plan::{Planned, Schedule, plan};
+pub use plan::{Due, Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use result::{
@@ -63,5 +68,6 @@ pub use result::{
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use search::{Bounds, Found, Probe, Step};
-pub use spec::{Arrivals, Length, Limits, Scenario, Spec, Until};
+pub use spec::{Arrivals, Length, Limits, Pace, Scenario, Spec, Until};
 pub use steady::{Drift, Steady};
+pub use told::{Load, SessionsTold};

@@ -22,7 +22,13 @@ pub struct Record {
     pub chunks: u32,
     /// A final marker came.
     pub final_marker: bool,
-    /// Intended arrival.
+    /// Of several turns; each its own where there are none.
+    #[serde(default)]
+    pub session: u64,
+    /// Within its session, from 0.
+    #[serde(default)]
+    pub turn: u32,
+    /// Intended arrival; of a user who was free, or a later turn, the time at which it was due.
     pub t_sched: u64,
     /// Handed to its connection.
     pub t_issue: u64,

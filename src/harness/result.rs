@@ -3,13 +3,14 @@
 //! Times are ms, rates per second, unless a name says otherwise.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Metric, Protocol, Record, Request, Scenario, Slo, Spec,
-    Steady,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Scenario,
+    Schedule, Slo, Spec, Steady,
 };
 use crate::event::Verdict;
 
@@ -22,6 +23,8 @@ pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
     pub requests: Vec<Record>,
+    /// The plan as it was carried out.
+    pub schedule: Arc<Schedule>,
 }
 
 /// The result of one benchmark run.
@@ -40,6 +43,9 @@ pub struct RunResult {
     pub generator: String,
     /// Start of set-up, RFC 3339, UTC.
     pub started: String,
+    /// What was planned to be sent.
+    #[serde(default)]
+    pub load: Load,
     pub counts: Counts,
     pub tokens: Tokens,
     pub rates: Rates,
@@ -99,6 +105,11 @@ pub struct Asked {
     pub output_len: Length,
     pub seed: u64,
     pub warmup: u32,
+    #[serde(default)]
+    pub warmup_ms: Option<f64>,
+    /// Of users between an answer and the next request.
+    #[serde(default)]
+    pub think: Pause,
     pub frontends: u32,
     pub clients: u32,
     pub stall_timeout_ms: f64,
@@ -121,14 +132,16 @@ impl Asked {
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
             model: spec.model.clone(),
-            scenario: spec.scenario,
+            scenario: spec.scenario.clone(),
             arrivals: spec.arrivals,
             stop_requests: spec.stop.requests,
             stop_duration_ms: spec.stop.duration.map(ms),
-            input_len: spec.input_len,
-            output_len: spec.output_len,
+            input_len: spec.input_len.clone(),
+            output_len: spec.output_len.clone(),
             seed: spec.seed,
             warmup: spec.warmup,
+            warmup_ms: spec.pace.warmup_for.map(ms),
+            think: spec.pace.think,
             frontends: spec.frontends,
             clients: spec.clients,
             stall_timeout_ms: ms(spec.stall_timeout),
@@ -312,7 +325,7 @@ pub struct Client {
     pub core_wait_share_max: Option<f64>,
     /// From socket read to our hands, p99, ms.
     pub backlog_p99_ms: Option<f64>,
-    /// Largest distance of the real gaps from the exponential law; null unless Poisson.
+    /// Largest distance of the real gaps from the law they were drawn from; null for equal gaps, traces and closed loops.
     pub ks_distance: Option<f64>,
     pub ks_critical: Option<f64>,
 }

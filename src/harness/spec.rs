@@ -1,11 +1,13 @@
 //! What to send and how to judge it: the room's own plain types, free of text and units.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HarnessError, Protocol, Request, Slo};
+use super::data::empirical_fault;
+use super::{Content, HarnessError, Level, Pause, Protocol, Request, Slo, Weighted};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
@@ -23,6 +25,8 @@ pub struct Spec {
     pub seed: u64,
     /// Requests before the measured ones, one after the other.
     pub warmup: u32,
+    pub pace: Pace,
+    pub content: Content,
     pub frontends: u32,
     pub clients: u32,
     /// A stream with tokens is given up when none came for this long; one without, when its server sent none to anybody.
@@ -39,16 +43,36 @@ pub struct Spec {
     pub request: Request,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scenario {
     /// All requests at once; the metric is tokens/s.
     Offline,
-    /// Arrivals at a mean rate, per second.
-    Server { rate: f64 },
+    /// Open loop: arrivals at a mean rate, per second.
+    Server { rate: Level },
+    /// Open loop: arrivals at the time stamps of the data, so many times as fast.
+    Trace { speed: f64 },
+    /// Closed loop: so many users, each sending its next request when its last one has ended.
+    Concurrency { users: Level },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+impl Scenario {
+    /// What `t_sched` is, for metrics.
+    pub(super) const fn zero_point(&self) -> &'static str {
+        match self {
+            Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
+            Self::Concurrency { .. } => "user_free",
+        }
+    }
+
+    /// Arrivals have times that do not depend on answers, and are not all at once.
+    pub const fn is_open_loop(&self) -> bool {
+        matches!(self, Self::Server { .. } | Self::Trace { .. })
+    }
+}
+
+/// The law of arrivals at a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// Exponential gaps.
@@ -56,6 +80,19 @@ pub enum Arrivals {
     Poisson,
     /// Equal gaps.
     Constant,
+    /// Gamma gaps with this coefficient of variation: 1 is Poisson, more is burstier. vLLM's burstiness is 1/cv².
+    Gamma { cv: f64 },
+}
+
+/// How users and arrivals are held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// Of a user between an answer and the next request.
+    pub think: Pause,
+    /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
+    pub max_in_flight: Option<u32>,
+    /// Warm up for so long, after the number of requests.
+    pub warmup_for: Option<Duration>,
 }
 
 /// When the schedule ends. Both given: whichever is longer.
@@ -67,9 +104,11 @@ pub struct Until {
 }
 
 /// A length in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
+    /// As the data say.
+    Given,
     Fixed(u32),
     /// Both ends included.
     Uniform {
@@ -83,6 +122,15 @@ pub enum Length {
         min: u32,
         max: u32,
     },
+    /// Rounded and kept within min and max; mean and stddev are those of the lengths, not of their logarithms.
+    Lognormal {
+        mean: f64,
+        stddev: f64,
+        min: u32,
+        max: u32,
+    },
+    /// Values with weights.
+    Empirical(Arc<[Weighted]>),
 }
 
 /// What must hold beyond the harness's own checks; from the intended arrival.
@@ -124,30 +172,70 @@ impl Spec {
         }
         self.input_len.check("input length")?;
         self.output_len.check("output length")?;
-        match self.scenario {
-            Scenario::Offline if self.stop.requests.is_none() => {
+        self.content.check()?;
+        if let Some(fault) = self.pace.think.fault() {
+            return refuse(fault);
+        }
+        if self.pace.max_in_flight == Some(0) {
+            return refuse("max_in_flight must be at least 1");
+        }
+        let has_data = self.content.data.is_some();
+        if !has_data && (self.input_len == Length::Given || self.output_len == Length::Given) {
+            return refuse("without data, input and output lengths are needed");
+        }
+        let has_end = self.stop.requests.is_some() || has_data;
+        match &self.scenario {
+            Scenario::Offline if !has_end => {
                 refuse("offline sends all requests at once, so stop needs a number of requests")
             }
-            Scenario::Server { rate } if !(rate.is_finite() && rate > 0.0) => {
-                refuse("the server scenario needs a rate above 0")
+            Scenario::Server { rate } => {
+                rate.check("rate")?;
+                if matches!(self.arrivals, Arrivals::Gamma { cv } if !cv.is_finite() || cv <= 0.0 || cv > 100.0) {
+                    return refuse("the coefficient of variation must be above 0 and at most 100");
+                }
+                if has_end || self.stop.duration.is_some() {
+                    Ok(())
+                } else {
+                    refuse("stop needs a number of requests or a duration")
+                }
             }
-            Scenario::Server { .. } if self.stop.requests.is_none() && self.stop.duration.is_none() => {
-                refuse("stop needs a number of requests or a duration")
+            Scenario::Trace { speed } if !(speed.is_finite() && *speed > 0.0) => {
+                refuse("the speed of a trace must be above 0")
             }
-            _ => Ok(()),
+            Scenario::Trace { .. } if !has_data => refuse("a trace needs data with time stamps"),
+            Scenario::Concurrency { users } => {
+                users.check("number of users")?;
+                if has_end || self.stop.duration.is_some() {
+                    Ok(())
+                } else {
+                    refuse("stop needs a number of requests or a duration")
+                }
+            }
+            Scenario::Offline | Scenario::Trace { .. } => Ok(()),
         }
     }
 }
 
 impl Length {
-    fn check(&self, what: &str) -> Result<(), HarnessError> {
+    pub(super) fn check(&self, what: &str) -> Result<(), HarnessError> {
         let refuse = |why: &str| Err(HarnessError::Spec(format!("{what}: {why}")));
-        match *self {
-            Self::Fixed(0) | Self::Uniform { min: 0, .. } | Self::Normal { min: 0, .. } => refuse("must be at least 1"),
-            Self::Uniform { min, max } | Self::Normal { min, max, .. } if min > max => refuse("min is above max"),
-            Self::Normal { mean, stddev, .. } if !mean.is_finite() || !stddev.is_finite() || stddev < 0.0 => {
+        match self {
+            Self::Fixed(0)
+            | Self::Uniform { min: 0, .. }
+            | Self::Normal { min: 0, .. }
+            | Self::Lognormal { min: 0, .. } => refuse("must be at least 1"),
+            Self::Uniform { min, max } | Self::Normal { min, max, .. } | Self::Lognormal { min, max, .. }
+                if min > max =>
+            {
+                refuse("min is above max")
+            }
+            Self::Normal { mean, stddev, .. } | Self::Lognormal { mean, stddev, .. }
+                if !mean.is_finite() || !stddev.is_finite() || *stddev < 0.0 =>
+            {
                 refuse("mean and stddev must be finite, stddev at least 0")
             }
+            Self::Lognormal { mean, .. } if *mean <= 0.0 => refuse("the mean of a lognormal law must be above 0"),
+            Self::Empirical(values) => empirical_fault(values).map_or(Ok(()), refuse),
             _ => Ok(()),
         }
     }

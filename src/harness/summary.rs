@@ -1,6 +1,7 @@
 //! From records to numbers. Pure: the same records give the same result.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::collect::Collector;
 use super::exchange::Call;
@@ -10,11 +11,10 @@ use super::result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, RunResult, SCHEMA, Slice,
     Tokens, Versions,
 };
-use super::selfcheck::{ks_critical, ks_distance_to_exponential};
 use super::worker::Share;
 use super::{
-    Adjusted, Arrivals, Class, Ended, Goodput, Metric, Record, Scenario, Schedule, Spec, Steady, beside, judge, pacer,
-    payload,
+    Adjusted, Class, Ended, Goodput, Load, Metric, Record, Scenario, Schedule, Spec, Steady, arrival, beside, judge,
+    pacer, payload,
 };
 use crate::event::Verdict;
 
@@ -23,7 +23,7 @@ const SECOND: u64 = 1_000_000_000;
 const POINTS: usize = 200;
 const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
-pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, started: String) -> Measured {
+pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share>, started: String) -> Measured {
     let client = client(&shares);
     let count = shares.first().map_or(Count::Ids { beams: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
@@ -38,8 +38,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         reconnects: totals(|share| u64::from(share.reconnects)),
     };
     let mut all = Collector::new();
-    for share in shares {
-        all.merge(share.collector);
+    let mut shares = shares;
+    for share in &mut shares {
+        all.merge(std::mem::replace(&mut share.collector, Collector::new()));
     }
     all.records.sort_by_key(|record| record.index);
     let records = &all.records;
@@ -55,13 +56,12 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
         schedule_digest: schedule.digest.to_string(),
         generator: payload::GENERATOR.to_owned(),
         started,
+        load: Load::of(spec, schedule, &shares, records),
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
         tokens: tokens(&all, count),
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
-        steady: matches!(spec.scenario, Scenario::Server { .. })
-            .then(|| Steady::of(records, &all.tokens_by_second))
-            .flatten(),
-        latency: latency(&all, to_answer, &count.source()),
+        steady: spec.scenario.is_open_loop().then(|| Steady::of(records, &all.tokens_by_second)).flatten(),
+        latency: latency(&all, to_answer, &count.source(), spec.scenario.zero_point()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
@@ -83,18 +83,18 @@ pub(super) fn summarise(spec: &Spec, schedule: &Schedule, shares: Vec<Share>, st
     } else {
         result.client.cpu_ms_per_1000_chunks = None;
     }
-    if let (Scenario::Server { rate }, Arrivals::Poisson) = (spec.scenario, spec.arrivals) {
-        let batch = spec.request.batch();
-        // Messages arrive by the law, and requests with them.
-        let first = records.iter().filter(|record| record.index.is_multiple_of(batch as u64));
+    if let (Scenario::Server { rate }, None) = (&spec.scenario, spec.pace.max_in_flight) {
+        let batch = spec.request.batch() as u64;
+        // Messages arrive by the law, and requests with them; later turns of a session do not.
+        let first = records.iter().filter(|record| record.turn == 0 && record.index.is_multiple_of(batch));
         let mut at: Vec<u64> = first.map(|record| record.t_issue).collect();
         at.sort_unstable();
-        result.client.ks_distance = ks_distance_to_exponential(&at, rate / batch as f64);
-        result.client.ks_critical = (at.len() > 1).then(|| ks_critical(at.len() - 1));
+        let distance = arrival::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
+        (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     result.reasons = judge::reasons(spec, &result);
     result.verdict = judge::verdict(&result.reasons);
-    Measured { result, requests: all.records }
+    Measured { result, requests: all.records, schedule: Arc::clone(schedule) }
 }
 
 pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
@@ -172,16 +172,20 @@ fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
     let count = ok(records).count();
     let gaps_over = |count: usize, ns: u64| (count > 1 && ns > 0).then(|| (count - 1) as f64 / (ns as f64 / NS));
-    let is_timed = matches!(spec.scenario, Scenario::Server { .. });
+    let is_timed = spec.scenario.is_open_loop();
     let issue = |records: &mut dyn Iterator<Item = u64>| {
         records.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)))
     };
-    let (first_issue, last_issue) = issue(&mut records.iter().map(|record| record.t_issue));
+    let (first_issue, _) = issue(&mut records.iter().map(|record| record.t_issue));
+    // Later turns wait for answers and are no arrivals.
+    let arrivals = || records.iter().filter(|record| record.turn == 0).map(|record| record.t_issue);
+    let (came, (first_came, last_came)) = (arrivals().count(), issue(&mut arrivals()));
+    let (planned, (from, to)) = (schedule.scheduled().count(), issue(&mut schedule.scheduled()));
     let last_query_end = ok(records).max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
     Rates {
         window_s,
-        offered: is_timed.then(|| gaps_over(schedule.requests.len(), schedule.span_ns())).flatten(),
-        admitted: is_timed.then(|| gaps_over(records.len(), last_issue.saturating_sub(first_issue))).flatten(),
+        offered: is_timed.then(|| gaps_over(planned, to.saturating_sub(from))).flatten(),
+        admitted: is_timed.then(|| gaps_over(came, last_came.saturating_sub(first_came))).flatten(),
         requests_full: per_window(count as f64),
         requests_loadgen_completed: gaps_over(count, last_query_end.saturating_sub(first_issue)),
         output_tokens: per_window(ok(records).map(|record| f64::from(record.tokens)).sum()),
@@ -203,7 +207,7 @@ pub(super) fn e2e(record: &Record) -> Option<f64> {
 
 pub(super) const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, scheduled: u64, source: &str) -> Latency {
+fn latency(all: &Collector, scheduled: u64, source: &str, zero: &'static str) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
@@ -217,19 +221,19 @@ fn latency(all: &Collector, scheduled: u64, source: &str) -> Latency {
         Metric::pooled(&label, pool, single)
     };
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
-    let issued = Label { population: "issued requests, whatever became of them", zero_point: "schedule", window: FULL };
+    let issued = Label { population: "issued requests, whatever became of them", zero_point: zero, window: FULL };
     let unanswered = scheduled.saturating_sub(requests);
     let mut latency = Latency {
         ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
         e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
-        ttft: of("successful requests", "schedule", &ttft),
+        ttft: of("successful requests", zero, &ttft),
         ttft_sent: of("successful requests", "issue", &|record| {
             Some(record.t_first?.saturating_sub(record.t_issue) as f64)
         }),
         tpot: of("successful requests with more tokens than their first chunk has", "first_chunk", &tpot),
         itl_token: pooled("tokens after the first chunk of successful requests", &all.itl_token),
         icl: pooled("chunks after the first of successful requests", &all.icl),
-        e2e: of("successful requests", "schedule", &e2e),
+        e2e: of("successful requests", zero, &e2e),
         e2e_sent: of("successful requests", "issue", &|record| {
             Some(record.t_last?.saturating_sub(record.t_issue) as f64)
         }),

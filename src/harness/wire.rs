@@ -91,6 +91,8 @@ pub(super) struct Seen<'a> {
     pub is_final: bool,
     /// `batch_index`.
     pub row: u32,
+    /// The answer's bytes.
+    pub raw: &'a [u8],
 }
 
 /// What to look for in a response.
@@ -160,6 +162,7 @@ pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Se
         }
         Ok(())
     })?;
+    seen.raw = raw_ids.unwrap_or_default();
     if let Some(raw) = raw_ids.filter(|_| look.is_text) {
         // A text is its length in 4 bytes and itself.
         seen.tokens = 1;
@@ -293,7 +296,10 @@ mod tests {
                 last_token: tokens.last().copied(),
                 is_final: fin,
                 row: 9,
+                raw: seen.raw,
             };
+            let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+            prop_assert_eq!(seen.raw, &ids[..]);
             prop_assert_eq!(seen, expected);
         }
 

@@ -1,26 +1,27 @@
 //! One load worker: its own thread, reactor, connections and share of the arrivals. Shares nothing on the hot path.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::Notify;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::collect::Collector;
+use super::data::Answers;
 use super::exchange::{Call, Exchange, Part};
-use super::flight::{Flight, Gauge, Live};
+use super::flight::Live;
 use super::form::Count;
+use super::lane::{Counts, Lane};
 use super::link::Link;
 use super::manner::Manner;
-use super::pacer::Pacer;
+use super::pacer::{Alarms, Pacer};
+use super::plan::Queue;
 use super::record::Ended;
 use super::{HarnessError, Planned, Schedule, Spec};
 
@@ -35,6 +36,12 @@ pub(super) struct Job {
     pub clock: Clock,
     pub live: Arc<Live>,
     pub stop: CancellationToken,
+    /// What users take from.
+    pub queue: Arc<Queue>,
+    pub bodies: Arc<Bodies>,
+    /// One permit for each request that may be in flight.
+    pub room: Option<Arc<Semaphore>>,
+    pub keeps_answers: bool,
 }
 
 /// What a worker brings back.
@@ -52,6 +59,8 @@ pub(super) struct Share {
     pub wall_ns: u64,
     /// How often the next request in line waited because all connections were full.
     pub waited_for_stream: u64,
+    /// How often an arrival waited because as many requests were in flight as may be.
+    pub held_back: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
     /// HTTP/1.1 connections made, before the start and after.
@@ -66,7 +75,26 @@ pub(super) struct Prepared {
     links: Vec<Rc<Link>>,
     manner: Arc<Manner>,
     pacer: Pacer,
-    bodies: VecDeque<Bytes>,
+}
+
+/// Messages made before the start, by the index of their first request.
+pub(super) struct Bodies(Vec<Mutex<Option<Bytes>>>);
+
+impl Bodies {
+    pub fn for_plan(schedule: &Schedule) -> Self {
+        Self(schedule.requests.iter().map(|_| Mutex::new(None)).collect())
+    }
+
+    fn put(&self, index: u64, body: Bytes) {
+        if let Some(place) = self.0.get(index as usize) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+
+    /// Each once.
+    pub fn take(&self, index: u64) -> Option<Bytes> {
+        self.0.get(index as usize)?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Job {
@@ -75,11 +103,14 @@ impl Job {
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
-    /// This worker's messages: the index of the first request, and the requests.
-    fn mine(&self) -> impl Iterator<Item = (u64, &[Planned])> + use<'_> {
-        let batch = self.spec.request.batch();
-        let all = self.schedule.requests.chunks(batch).enumerate().skip(self.number).step_by(self.workers);
-        all.map(move |(message, planned)| ((message * batch) as u64, planned))
+    /// This worker's sessions in the order of their times: the index of the first request, and the requests.
+    pub fn mine<'s>(&self, schedule: &'s Schedule) -> impl Iterator<Item = (u64, &'s [Planned])> + use<'s> {
+        schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
+    }
+
+    /// What goes out at once: a batch, or one turn after the other.
+    pub fn messages<'s>(&self, session: &'s [Planned]) -> std::slice::Chunks<'s, Planned> {
+        session.chunks(self.spec.request.batch())
     }
 
     /// Connects, asks what the model is, serialises bodies, warms up.
@@ -102,33 +133,35 @@ impl Job {
             }
         }
         let manner = Arc::new(manner.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
-        let mut bodies = VecDeque::new();
         let mut bytes = 0;
-        for (index, planned) in self.mine() {
+        for (index, session) in self.mine(&self.schedule) {
+            let Some(message) = self.messages(session).next() else { continue };
             if bytes >= PREBUILT_BYTES / self.workers {
                 break;
             }
-            let body = manner.message(&self.schedule, index, planned);
+            let body = manner.message(&self.schedule, index, message, &Answers::default())?;
             bytes += body.len();
-            bodies.push_back(body);
+            self.bodies.put(index, body);
         }
         if self.number == 0 {
             self.warm_up(&links, &manner).await?;
         }
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(Prepared { job: self, links, manner, pacer, bodies })
+        Ok(Prepared { job: self, links, manner, pacer })
     }
 
     async fn warm_up(&self, links: &[Rc<Link>], manner: &Manner) -> Result<(), HarnessError> {
-        let all = &self.schedule.requests;
-        for number in 0..self.spec.warmup {
-            let planned = &all[number as usize % all.len()..][..1];
-            let index = all.len() as u64 + u64::from(number);
+        let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
+        let is_wanted =
+            |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
+        for number in (0..).take_while(|number| is_wanted(*number)) {
+            let planned = &[self.schedule.warmup(u64::from(number))];
+            let index = self.schedule.requests.len() as u64 + u64::from(number);
             let link = &links[number as usize % links.len()];
             let answer = Exchange {
                 link,
                 manner,
-                frame: manner.message(&self.schedule, index, planned),
+                frame: manner.message(&self.schedule, index, planned, &Answers::default())?,
                 id: index,
                 planned,
                 collector: None,
@@ -155,106 +188,57 @@ impl Job {
 impl Prepared {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
-        let Self { job, links, manner, pacer, mut bodies } = self;
+        let Self { job, links, manner, pacer } = self;
         let keeps_timelines = job.spec.timelines;
-        let collector = Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() }));
-        let gauge = Rc::new(Gauge::default());
-        let freed = Rc::new(Notify::new());
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
-        let (mut issued, mut lost, mut waited_for_stream) = (0u64, 0u64, 0u64);
-        let mut turn = 0;
-        let local = LocalSet::new();
-        let mut running: JoinSet<()> = JoinSet::new();
-        let outcome: std::io::Result<()> = local
+        let lane = Rc::new(Lane {
+            job,
+            links,
+            manner,
+            t0,
+            collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() })),
+            gauge: Rc::default(),
+            freed: Rc::default(),
+            alarms: Alarms::default(),
+            counts: Counts::default(),
+            failed: RefCell::default(),
+        });
+        let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
+        let alarm_pacer = Pacer::new().map_err(no_timer)?;
+        let outcome = LocalSet::new()
             .run_until(async {
-                for (index, planned) in job.mine() {
-                    let frame = bodies.pop_front().unwrap_or_else(|| manner.message(&job.schedule, index, planned));
-                    let has_come = tokio::select! {
-                        biased;
-                        () = job.stop.cancelled() => false,
-                        waited = pacer.until(job.clock.instant(t0 + planned[0].at_ns)) => { waited?; true }
-                    };
-                    let requests = planned.len() as u64;
-                    if !has_come {
-                        lost += requests;
-                        continue;
-                    }
-                    let mut has_waited = false;
-                    let link = loop {
-                        turn += 1;
-                        if let Some(link) = least_busy(&links, turn) {
-                            break Some(link);
-                        }
-                        has_waited = true;
-                        tokio::select! {
-                            biased;
-                            () = job.stop.cancelled() => break None,
-                            () = freed.notified() => {}
-                        }
-                    };
-                    let Some(link) = link else {
-                        lost += requests;
-                        continue;
-                    };
-                    waited_for_stream += u64::from(has_waited);
-                    issued += requests;
-                    job.live.issued.fetch_add(requests, Ordering::Relaxed);
-                    link.in_flight.set(link.in_flight.get() + 1);
-                    let t_issue = job.clock.now();
-                    gauge.change(t_issue, requests as i64);
-                    let flight = Flight {
-                        link,
-                        index,
-                        planned: planned.to_vec(),
-                        frame,
-                        manner: Arc::clone(&manner),
-                        t0,
-                        collector: Rc::clone(&collector),
-                        gauge: Rc::clone(&gauge),
-                        freed: Rc::clone(&freed),
-                        spec: Arc::clone(&job.spec),
-                        live: Arc::clone(&job.live),
-                        clock: job.clock,
-                        stop: job.stop.clone(),
-                        t_issue,
-                    };
-                    running.spawn_local(flight.go());
-                    while running.try_join_next().is_some() {}
-                    // At a standing backlog the loop never waits; let answers be read.
-                    tokio::task::yield_now().await;
+                tokio::select! {
+                    ended = lane.run(&pacer) => ended,
+                    error = lane.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
                 }
-                while running.join_next().await.is_some() {}
-                Ok(())
             })
             .await;
-        outcome.map_err(|source| HarnessError::System { what: "timerfd".to_owned(), source })?;
+        outcome.map_err(no_timer)?;
+        if let Some(error) = lane.failed.take() {
+            return Err(error);
+        }
+        let Lane { job, links, manner, gauge, collector, counts, .. } = &*lane;
         gauge.change(job.clock.now(), 0);
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
-        let collector = collector.replace(Collector::new());
         Ok(Share {
-            issued,
-            lost,
+            issued: counts.issued.get(),
+            lost: counts.lost.get(),
             in_flight_at_end: gauge.now(),
             in_flight_area: gauge.area(),
             cpu_ns: thread_cpu().saturating_sub(cpu),
             wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
             wall_ns: job.clock.now().saturating_sub(t0),
-            waited_for_stream,
+            waited_for_stream: counts.waited_for_stream.get(),
+            held_back: counts.held_back.get(),
             max_streams: max_streams.map(|max| max as u64),
             reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
             call: manner.call(),
             count: manner.count(),
-            collector,
+            collector: collector.replace(Collector::new()),
         })
     }
-}
-
-/// The link with the fewest requests in flight that has room; ties go round.
-fn least_busy(links: &[Rc<Link>], turn: usize) -> Option<Rc<Link>> {
-    let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
-    rotated.filter(|link| link.in_flight.get() < link.max_streams()).min_by_key(|link| link.in_flight.get()).cloned()
 }
 
 fn thread_cpu() -> u64 {

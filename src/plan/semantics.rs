@@ -5,7 +5,9 @@ mod serve;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::manifest::model::{Bench, CancelBy, InputPaths, Interface, Length, Request, Scenario, Stage, Words};
+use crate::manifest::model::{
+    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, Request, Scenario, Stage, ThinkTime, Words,
+};
 use crate::manifest::{Node, duration, targets};
 
 use super::Reference;
@@ -144,9 +146,65 @@ impl Look<'_> {
         }
     }
 
+    /// When requests come, and where their prompts come from.
+    fn load(&mut self, bench: &Bench) {
+        let concurrency = bench.scenario == Scenario::Concurrency;
+        if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() {
+            let hint = Some("add `concurrency: 16`: users".to_owned());
+            self.say(&["bench", "scenario"], "needs `concurrency`", "here users take turns", hint);
+        }
+        if bench.ramp.is_some() && (bench.rate.is_some() || bench.concurrency.is_some()) {
+            let what = "stands in place of `rate` or `concurrency`";
+            self.say(&["bench", "ramp"], what, "both are given", Some("take one of them away".to_owned()));
+        }
+        match &bench.ramp {
+            Some(Ramp::Linear { over, .. }) => self.duration(&["bench", "ramp", "linear", "over"], over),
+            Some(Ramp::Steps(steps)) => {
+                for (index, step) in steps.iter().enumerate() {
+                    self.duration(&["bench", "ramp", "steps", &index.to_string(), "lasts"], &step.lasts);
+                }
+            }
+            None => {}
+        }
+        match &bench.think_time {
+            Some(ThinkTime::Fixed(text)) => self.duration(&["bench", "think_time", "fixed"], text),
+            Some(ThinkTime::Exponential(text)) => self.duration(&["bench", "think_time", "exponential"], text),
+            Some(ThinkTime::Uniform { min, max }) => {
+                self.duration(&["bench", "think_time", "uniform", "min"], min);
+                self.duration(&["bench", "think_time", "uniform", "max"], max);
+            }
+            None => {}
+        }
+        if let Arrivals::Gamma { cv } = bench.arrivals
+            && !(cv > 0.0 && cv <= 100.0)
+        {
+            self.say(&["bench", "arrivals", "gamma", "cv"], "must be above 0 and at most 100", "1 is Poisson", None);
+        }
+        let Some(data) = &bench.data else {
+            if bench.scenario == Scenario::Trace {
+                let hint = Some("`data: { mooncake: trace.jsonl }`, or `jsonl` with `timestamp`".to_owned());
+                self.say(&["bench", "scenario"], "needs `data` with time stamps", "a trace of what?", hint);
+            }
+            for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
+                if *length == Length::Data {
+                    let hint = Some(format!("`{key}: {{ fixed: 128 }}`, or `data` that say it"));
+                    self.say(&["bench"], &format!("needs `{key}`"), "there are no data to take it from", hint);
+                }
+            }
+            return;
+        };
+        let prompts = data.files().filter(|(key, _)| !matches!(*key, "lengths" | "output_lengths")).count();
+        if prompts != 1 {
+            let hint = Some("one of `jsonl`, `sharegpt`, `mooncake`, `input_ids`, `plan`".to_owned());
+            self.say(&["bench", "data"], "needs exactly one file of prompts", &format!("it has {prompts}"), hint);
+        }
+    }
+
     fn bench(&mut self, bench: &Bench) {
         self.search(bench);
-        if bench.scenario == Scenario::Server && bench.rate.is_none() && bench.search.is_none() {
+        self.load(bench);
+        if bench.scenario == Scenario::Server && bench.rate.is_none() && bench.ramp.is_none() && bench.search.is_none()
+        {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
             let place = self.node.place(&["bench", "scenario"]);
@@ -157,7 +215,8 @@ impl Look<'_> {
         {
             self.say(&["bench", "rate"], "must be greater than 0", "requests per second", None);
         }
-        if bench.stop.requests.is_none() && bench.stop.duration.is_none() {
+        // With data each record is sent once.
+        if bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
             let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
             self.say(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
         }
@@ -182,6 +241,9 @@ impl Look<'_> {
                     self.duration(&["bench", "slo", key], text);
                 }
             }
+        }
+        if let Some(text) = &bench.warmup_time {
+            self.duration(&["bench", "warmup_time"], text);
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
@@ -237,6 +299,21 @@ impl Look<'_> {
 
     fn length(&mut self, key: &str, length: &Length) {
         match length {
+            Length::Empirical(values)
+                if values
+                    .iter()
+                    .any(|value| value.tokens == 0 || !(value.weight >= 0.0 && value.weight.is_finite()))
+                    || values.iter().map(|value| value.weight).sum::<f64>() <= 0.0 =>
+            {
+                let hint = Some("for example `[{ tokens: 128, weight: 3 }, { tokens: 2048, weight: 1 }]`".to_owned());
+                self.say(&["bench", key, "empirical"], "needs lengths of at least 1 with weights", "", hint);
+            }
+            Length::Lognormal { mean, stddev, min, max }
+                if !(*mean > 0.0 && *stddev >= 0.0 && min <= max && *min > 0) =>
+            {
+                let what = "needs a mean above 0, a stddev not below, and `min` not above `max`";
+                self.say(&["bench", key, "lognormal"], what, "", None);
+            }
             Length::Fixed(0) => self.say(&["bench", key, "fixed"], "must be at least 1", "no tokens", None),
             Length::Uniform { min, max } | Length::Normal { min, max, .. } if min > max => {
                 let kind = if matches!(length, Length::Uniform { .. }) { "uniform" } else { "normal" };

@@ -1,8 +1,10 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::errand::Errand;
+use super::load;
 use super::request::request;
 use super::search;
 use crate::event::{Done, Failure, FailureKind};
@@ -11,7 +13,7 @@ use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, duration, targets};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
-    let spec = spec(bench).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
         return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
     }
@@ -65,7 +67,10 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
 
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
-        HarnessError::Spec(_) | HarnessError::Model { .. } | HarnessError::Request { .. } => FailureKind::Refused,
+        HarnessError::Spec(_)
+        | HarnessError::Data { .. }
+        | HarnessError::Model { .. }
+        | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,
         HarnessError::Stopped => FailureKind::Interrupted,
         HarnessError::Worker(_) | HarnessError::System { .. } | HarnessError::Format { .. } => FailureKind::System,
@@ -73,12 +78,7 @@ pub fn failure(error: &HarnessError) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
-fn spec(bench: &Bench) -> Result<Spec, String> {
-    let length = |length: &model::Length| match *length {
-        model::Length::Fixed(tokens) => harness::Length::Fixed(tokens),
-        model::Length::Uniform { min, max } => harness::Length::Uniform { min, max },
-        model::Length::Normal { mean, stddev, min, max } => harness::Length::Normal { mean, stddev, min, max },
-    };
+fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
@@ -91,22 +91,15 @@ fn spec(bench: &Bench) -> Result<Spec, String> {
         endpoints: targets.endpoints,
         protocol,
         model: targets.model.unwrap_or_else(|| bench.model.clone()),
-        scenario: match (bench.scenario, bench.rate) {
-            (model::Scenario::Offline, _) => harness::Scenario::Offline,
-            (model::Scenario::Server, Some(rate)) => harness::Scenario::Server { rate },
-            // Each probe sets its own.
-            (model::Scenario::Server, None) if bench.search.is_some() => harness::Scenario::Server { rate: 1.0 },
-            (model::Scenario::Server, None) => return Err("the server scenario needs a `rate`".to_owned()),
-        },
-        arrivals: match bench.arrivals {
-            model::Arrivals::Poisson => harness::Arrivals::Poisson,
-            model::Arrivals::Constant => harness::Arrivals::Constant,
-        },
+        scenario: load::scenario(bench)?,
+        arrivals: load::arrivals(bench.arrivals),
         stop: harness::Until { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
-        input_len: length(&bench.input_tokens),
-        output_len: length(&bench.output_tokens),
+        input_len: load::length(&bench.input_tokens),
+        output_len: load::length(&bench.output_tokens),
         seed: bench.seed,
         warmup: bench.warmup,
+        pace: load::pace(bench)?,
+        content: load::content(bench, project),
         frontends: bench.triton_num_frontends_per_model,
         clients: bench.triton_num_clients_per_frontend,
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),

@@ -106,7 +106,8 @@ fn foretold(spec: &Spec, bounds: &Bounds) -> String {
 async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> Result<Tried, Failure> {
     let times = history.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq()).count() as u64;
     // A confirmation is worth something only with other arrivals.
-    let spec = Spec { scenario: Scenario::Server { rate }, seed: spec.seed.wrapping_add(times), ..spec.clone() };
+    let spec =
+        Spec { scenario: Scenario::Server { rate: rate.into() }, seed: spec.seed.wrapping_add(times), ..spec.clone() };
     let folder = PathBuf::from(format!("probes/{:02}-{rate}", history.len() + 1));
     let path = errand.lease.out.join(&folder);
     let result = if let Some(result) = before(&path, &spec) {

@@ -121,6 +121,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             output_len: Length::Fixed(tokens as u32),
             seed: 1,
             warmup: 10,
+            pace: regatta::harness::Pace::default(),
+            content: regatta::harness::Content::default(),
             frontends: 1,
             clients,
             stall_timeout: Duration::from_mins(1),

@@ -22,13 +22,15 @@ fn spec(server: &Scripted, requests: u64) -> Spec {
         endpoints: vec![server.address.to_string().parse::<Endpoint>().unwrap()],
         protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Server { rate: 200.0 },
+        scenario: Scenario::Server { rate: 200.0.into() },
         arrivals: Arrivals::Poisson,
         stop: Until { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 64 },
         output_len: Length::Uniform { min: 2, max: 8 },
         seed: 1,
         warmup: 0,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -235,7 +237,8 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
             Act::Hang { after: 1 }
         }),
     );
-    let spec = Spec { scenario: Scenario::Server { rate: 0.5 }, arrivals: Arrivals::Constant, ..spec(&server, 9) };
+    let spec =
+        Spec { scenario: Scenario::Server { rate: 0.5.into() }, arrivals: Arrivals::Constant, ..spec(&server, 9) };
     let stop = Stop::new();
     let puller = stop.clone();
     let watcher = std::thread::spawn(move || {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Limits, Measured, Protocol, Request, Scenario, Slo, Spec,
+    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Level, Limits, Measured, Protocol, Request, Scenario, Slo, Spec,
     Until, run,
 };
 use serde_json::{Value, json};
@@ -30,6 +30,8 @@ fn spec(address: &str, api: Api, requests: u64) -> Spec {
         output_len: Length::Fixed(4),
         seed: 1,
         warmup: 0,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: Duration::from_secs(30),
@@ -149,7 +151,7 @@ fn a_kept_connection_that_the_server_closed_is_replaced_and_counted() {
     // Every answer is followed by a goodbye that its head does not announce.
     let server = Scripted::start(|_| vec![Do::Send(good()), Do::Close]);
     let one_by_one =
-        Spec { scenario: Scenario::Server { rate: 50.0 }, arrivals: Arrivals::Constant, ..chat(&server, 5) };
+        Spec { scenario: Scenario::Server { rate: Level::Fixed(50.0) }, arrivals: Arrivals::Constant, ..chat(&server, 5) };
     let measured = measure(&one_by_one);
     all_ok(&measured);
     assert!(measured.result.connections.reconnects > 0);

@@ -30,6 +30,8 @@ fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
         output_len: Length::Uniform { min: 5, max: 12 },
         seed: 1,
         warmup: 1,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -156,6 +158,8 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
             output_len: Length::Fixed(2000),
             input_len: Length::Fixed(8),
             warmup: 0,
+            pace: regatta::harness::Pace::default(),
+            content: regatta::harness::Content::default(),
             ..spec(at(&server), 4, request)
         };
         let measured = measured(&spec);
@@ -224,6 +228,8 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
         input_len: Length::Fixed(3),
         output_len: Length::Fixed(2),
         warmup: 0,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
         ..spec(at(&server), 2, request.clone())
     };
     let measured = measured(&spec);

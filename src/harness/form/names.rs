@@ -63,7 +63,8 @@ impl Contract {
     /// A server that does not tell is taken by scenario: Server streams, Offline does not.
     pub fn call(&self, scenario: &Scenario) -> Call {
         match (self.is_decoupled, scenario) {
-            (Some(true), _) | (None, Scenario::Server { .. }) => Call::Stream,
+            (Some(true), _)
+            | (None, Scenario::Server { .. } | Scenario::Trace { .. } | Scenario::Concurrency { .. }) => Call::Stream,
             (Some(false), _) | (None, Scenario::Offline) => Call::Unary,
         }
     }

@@ -72,9 +72,9 @@ pub fn word_list(words: &[Vec<i32>]) -> (i64, Bytes) {
 }
 
 /// BYTES elements: a length of 4 bytes, then the text.
-pub fn texts(texts: &[String]) -> Bytes {
+pub fn texts(texts: &[impl AsRef<str>]) -> Bytes {
     let mut raw = BytesMut::new();
-    for text in texts {
+    for text in texts.iter().map(AsRef::as_ref) {
         raw.put_u32_le(text.len() as u32);
         raw.put_slice(text.as_bytes());
     }

@@ -2,6 +2,7 @@
 
 use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until, Words};
 use super::*;
+use crate::harness::data::Prompt;
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> Spec {
@@ -9,13 +10,15 @@ fn spec(request: Request) -> Spec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: crate::harness::Protocol::Kserve,
         model: "m".to_owned(),
-        scenario: Scenario::Server { rate: 1.0 },
+        scenario: Scenario::Server { rate: 1.0.into() },
         arrivals: Arrivals::Poisson,
         stop: Until { requests: Some(1), duration: None },
         input_len: Length::Fixed(2),
         output_len: Length::Fixed(2),
         seed: 7,
         warmup: 0,
+        pace: crate::harness::Pace::default(),
+        content: crate::harness::Content::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_secs(1),
@@ -25,7 +28,6 @@ fn spec(request: Request) -> Spec {
         vocab_size: 100,
         end_id: 2,
         request,
-        timelines: false,
     }
 }
 
@@ -34,7 +36,7 @@ fn offer(names: &[(&str, &str)]) -> Offer {
 }
 
 fn planned(input_len: u32, output_len: u32) -> Planned {
-    Planned { at_ns: 0, input_len, output_len }
+    Planned::at(0, input_len, output_len)
 }
 
 /// `name TYPE [shape] = first numbers`
@@ -71,7 +73,7 @@ fn a_batch_is_padded_and_says_its_lengths() {
     };
     let contract = Contract { is_decoupled: Some(true), ..Contract::default() };
     let form = Form::agree(&spec(request), &contract).unwrap();
-    let message = form.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]]);
+    let message = form.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     input_ids INT32 [2, 3] = [20, 9, 9, 21, 22, 23]
     input_lengths INT32 [2, 1] = [1, 3]
@@ -108,7 +110,7 @@ fn a_model_gets_what_it_has_in_its_own_types() {
     };
     let form = Form::agree(&spec(request), &contract).unwrap();
     assert_eq!((form.call, form.count, form.look().answer), (Call::Unary, Count::Asked, "text_output"));
-    let message = form.message(0, &[planned(2, 5)], &[vec![3, 4]]);
+    let message = form.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"
     max_tokens INT32 [1] = [5]

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::target::{Api, Http};
+use crate::harness::data::Prompt;
 use crate::harness::form::Count;
-use crate::harness::payload::{generator, words};
+use crate::harness::payload::generator;
 use crate::harness::request::{Cancel, CancelBy, RandomSeed, Words};
 use crate::harness::{Planned, Spec};
 use rand::RngExt;
@@ -22,7 +23,7 @@ pub(crate) struct Dialect {
     /// What every body says.
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
-    prompt_ids: bool,
+    pub prompt_ids: bool,
     /// What the interface calls the number of tokens to make.
     length_key: &'static str,
     seed: u64,
@@ -150,17 +151,16 @@ impl Dialect {
     }
 
     /// The body of request `index`.
-    fn body(&self, index: u64, planned: &Planned, prompt: &[i32]) -> Value {
+    fn body(&self, index: u64, planned: &Planned, prompt: &Prompt) -> Value {
         let mut body = self.constants.clone();
         let (key, value) = match self.api {
             Api::Generate if self.prompt_ids => {
                 body.insert("input_lengths".to_owned(), Value::from(prompt.len()));
-                ("input_ids", Value::from(prompt))
+                ("input_ids", prompt.to_json())
             }
-            Api::Generate => ("text_input", Value::from(words(prompt))),
-            Api::OpenaiChat => ("messages", json!([{"role": "user", "content": words(prompt)}])),
-            Api::OpenaiCompletions if self.prompt_ids => ("prompt", Value::from(prompt)),
-            Api::OpenaiCompletions => ("prompt", Value::from(words(prompt))),
+            Api::Generate => ("text_input", prompt.to_json()),
+            Api::OpenaiChat => ("messages", json!([{"role": "user", "content": prompt.to_json()}])),
+            Api::OpenaiCompletions => ("prompt", prompt.to_json()),
         };
         body.insert(key.to_owned(), value);
         body.insert(self.length_key.to_owned(), Value::from(planned.output_len));
@@ -188,7 +188,7 @@ impl Dialect {
     }
 
     /// The rest of a request, the same for every server.
-    pub fn request(&self, index: u64, planned: &Planned, prompt: &[i32]) -> Bytes {
+    pub fn request(&self, index: u64, planned: &Planned, prompt: &Prompt) -> Bytes {
         let body = self.body(index, planned, prompt).to_string();
         let length = body.len();
         format!("{}X-Request-Id: {index}\r\nContent-Length: {length}\r\n\r\n{body}", self.headers).into()

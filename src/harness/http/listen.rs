@@ -117,6 +117,7 @@ impl<'h> Listener<'h> {
             self.heard.final_marker = true;
             return Ok(());
         }
+        self.keep(event.data);
         let seen = self.scan(event.data)?;
         if event.is_error && seen.error.is_none() {
             return Err((Class::Server, scan::plain(event.data)));
@@ -125,10 +126,17 @@ impl<'h> Listener<'h> {
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), Fault> {
+        self.keep(whole);
         let seen = self.scan(whole)?;
         self.note(&seen, t_read, true)?;
         self.finish();
         Ok(())
+    }
+
+    fn keep(&mut self, event: &[u8]) {
+        if let Some(kept) = &mut self.heard.kept {
+            kept.push(event.to_vec());
+        }
     }
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<Seen<'t>, Fault> {

@@ -33,6 +33,8 @@ pub(crate) struct Talk<'a> {
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
+    /// Every event as it came, where answers become part of later prompts.
+    pub kept: Option<Vec<Vec<u8>>>,
     pub chunks: Vec<Chunk>,
     pub usage: Option<Usage>,
     pub final_marker: bool,

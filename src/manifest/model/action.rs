@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Repository, Serve};
+use super::{Bench, Data, Engine, Repository, Serve};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -38,9 +38,11 @@ impl Action {
             Self::Serve(Serve::Triton(server)) => {
                 server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
             }
-            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) | Self::Bench(_) => {
-                Vec::new()
+            Self::Bench(bench) => {
+                let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
+                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).collect()
             }
+            Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Request;
+use super::{Data, Prefixes, Ramp, Request, Sessions, ThinkTime};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -27,25 +27,62 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     pub scenario: Scenario,
-    /// Server: mean arrivals per second. Not used by Offline.
+    /// Server: mean arrivals per second; of sessions, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of `stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<RateSearch>,
+    /// Concurrency: how many users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<u32>,
+    /// In place of `rate` or `concurrency`: a level that changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
+    /// Trace: how many times as fast as its time stamps say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
+    /// Of users between an answer and their next request, and between the turns of a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think_time: Option<ThinkTime>,
+    /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_in_flight: Option<u32>,
+    /// Not needed with `data`: then each record is sent once.
+    #[serde(default, skip_serializing_if = "Stop::is_open")]
     pub stop: Stop,
-    /// Prompt length, tokens.
+    /// Prompt length, tokens. `data`: as they are there.
+    #[serde(default, skip_serializing_if = "Length::is_data")]
     pub input_tokens: Length,
-    /// Answer length, tokens.
+    /// Answer length, tokens. `data`: as they are there.
+    #[serde(default, skip_serializing_if = "Length::is_data")]
     pub output_tokens: Length,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Data>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Prefixes>,
+    /// So many different prompts, drawn again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub distinct_prompts: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
+    /// A `tokenizer.json`: made-up texts get exactly the length asked for, and given ones are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
     pub warmup: u32,
+    /// Go on warming up until so much time has passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_time: Option<String>,
     /// gRPC connections to each server are `frontends × clients`.
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
@@ -119,16 +156,22 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
+    /// Arrivals at the time stamps of `data`; latency from the intended time.
+    Trace,
+    /// So many users, each sending its next request when its last one has ended; latency from then.
+    Concurrency,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrivals {
     /// Exponential gaps.
     #[default]
     Poisson,
     /// Equal gaps.
     Constant,
+    /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².
+    Gamma { cv: f64 },
 }
 
 /// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
@@ -143,16 +186,43 @@ pub struct Stop {
     pub duration: Option<String>,
 }
 
+impl Stop {
+    fn is_open(&self) -> bool {
+        self.requests.is_none() && self.duration.is_none()
+    }
+}
+
 /// A length in tokens.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Length {
+    /// As the data say.
+    #[default]
+    Data,
     /// Always the same.
     Fixed(u32),
     /// Evenly between the two, both included.
     Uniform { min: u32, max: u32 },
     /// Rounded and kept within min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// The same for a law with a long tail; mean and stddev are those of the lengths.
+    Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
+    /// Lengths that were seen, each with how often: `[{ tokens: 128, weight: 3 }]`.
+    Empirical(Vec<Weighted>),
+}
+
+/// A length and how often it comes, in any unit.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Weighted {
+    pub tokens: u32,
+    pub weight: f64,
+}
+
+impl Length {
+    const fn is_data(&self) -> bool {
+        matches!(self, Self::Data)
+    }
 }
 
 /// Latency limits; each from the intended arrival. A missed one makes the result INVALID(load).

@@ -6,6 +6,7 @@
 
 mod action;
 mod bench;
+mod load;
 mod param;
 mod request;
 mod serve;
@@ -14,7 +15,10 @@ mod triton;
 mod tritonserver;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
-pub use bench::{Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop};
+pub use bench::{
+    Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Weighted,
+};
+pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};

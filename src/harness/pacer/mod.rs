@@ -2,6 +2,8 @@
 //!
 //! tokio's timers are a wheel of 1 ms; they are good for time-outs, not for arrivals.
 
+mod alarms;
+
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -12,6 +14,8 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+pub(super) use alarms::Alarms;
 
 pub(super) const KIND: &str = "timerfd in the worker, no spin";
 

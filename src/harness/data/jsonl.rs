@@ -1,0 +1,225 @@
+//! One JSON object a line: prompts (text or ids), or only lengths; time stamps, sessions, hash ids.
+//!
+//! | key | or | |
+//! |---|---|---|
+//! | `prompt` | `text`, `text_input` | a text, or a list of ids |
+//! | `input_ids` | `prompt_token_ids`, `token_ids` | ids |
+//! | `input_length` | `input_tokens` | a prompt of so many tokens is drawn |
+//! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
+//! | `output_length` | `output_tokens`, `max_tokens` | |
+//! | `timestamp` | | ms |
+//! | `session_id` | `session` | lines of one session are its turns, in order |
+//! | `delay` | | ms after the answer before |
+//!
+//! Other keys are left alone.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::corpus::Room;
+use super::ink::words_of;
+use super::mistakes::fault;
+use super::{Data, DataKind, Entry, Mistakes, Part, Speech, Stream, Turn};
+use crate::harness::HarnessError;
+
+/// A longer line is no line.
+const LONGEST_LINE: u64 = 256 << 20;
+
+#[derive(Deserialize)]
+struct Row {
+    #[serde(alias = "text", alias = "text_input")]
+    prompt: Option<Given>,
+    #[serde(alias = "prompt_token_ids", alias = "token_ids")]
+    input_ids: Option<Vec<i32>>,
+    #[serde(alias = "input_tokens")]
+    input_length: Option<u32>,
+    #[serde(alias = "output_tokens", alias = "max_tokens")]
+    output_length: Option<u32>,
+    hash_ids: Option<Vec<u64>>,
+    timestamp: Option<f64>,
+    delay: Option<f64>,
+    #[serde(alias = "session")]
+    session_id: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Text(String),
+    Ids(Vec<i32>),
+}
+
+pub(super) fn read(data: &Data, speech: Option<&Speech>, mut room: Room<'_>) -> Result<Vec<Entry>, HarnessError> {
+    let file = data.file.as_path();
+    let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+    let mut reader = BufReader::with_capacity(1 << 20, opened);
+    let mut mistakes = Mistakes::of(file);
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut sessions: HashMap<String, usize> = HashMap::new();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = (&mut reader).take(LONGEST_LINE);
+        let length = limited.read_until(b'\n', &mut line).map_err(|error| fault(file, error.to_string()))?;
+        if length == 0 || mistakes.is_hopeless() {
+            break;
+        }
+        if length as u64 == LONGEST_LINE {
+            return Err(fault(file, format!("line {number} is longer than 256 MiB; one record a line is expected")));
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let row = match row(&line, data.kind) {
+            Ok(row) => row,
+            Err(why) => {
+                mistakes.at(number, why);
+                continue;
+            }
+        };
+        let session = row.session_id.as_ref().map(ToString::to_string);
+        let known = session.as_ref().and_then(|session| sessions.get(session).copied());
+        if known.is_none() && data.first.is_some_and(|first| entries.len() as u64 == first) {
+            // Later turns of a session that is taken may still come.
+            if sessions.is_empty() {
+                break;
+            }
+            continue;
+        }
+        let at_ns = match row.timestamp.map(ns) {
+            Some(None) => {
+                mistakes.at(number, "`timestamp` must be ms, 0 or more");
+                continue;
+            }
+            stamp => stamp.flatten(),
+        };
+        match turn(row, data, speech) {
+            Ok(turn) => {
+                room.take(held(&turn))?;
+                if let Some(at) = known {
+                    entries[at].turns.push(turn);
+                } else {
+                    if let Some(session) = session {
+                        sessions.insert(session, entries.len());
+                    }
+                    entries.push(Entry { at_ns, turns: vec![turn] });
+                }
+            }
+            Err(why) => mistakes.at(number, why),
+        }
+    }
+    mistakes.end()?;
+    Ok(entries)
+}
+
+fn row(line: &[u8], kind: DataKind) -> Result<Row, String> {
+    if kind == DataKind::InputIds && line.trim_ascii_start().first() == Some(&b'[') {
+        let ids: Vec<i32> = serde_json::from_slice(line).map_err(|error| plain(&error))?;
+        return Ok(Row {
+            prompt: None,
+            input_ids: Some(ids),
+            input_length: None,
+            output_length: None,
+            hash_ids: None,
+            timestamp: None,
+            delay: None,
+            session_id: None,
+        });
+    }
+    serde_json::from_slice(line).map_err(|error| plain(&error))
+}
+
+/// Without serde's own line, which is always 1.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    format!("column {}: {what}", error.column())
+}
+
+fn ns(ms: f64) -> Option<u64> {
+    (ms.is_finite() && ms >= 0.0).then(|| (ms * 1e6).round() as u64)
+}
+
+fn turn(row: Row, data: &Data, speech: Option<&Speech>) -> Result<Turn, String> {
+    let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
+    if output_length == Some(0) {
+        return Err("the output length must be at least 1".to_owned());
+    }
+    if data.kind == DataKind::Mooncake && (hash_ids.is_none() || timestamp.is_none() || output_length.is_none()) {
+        return Err("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`".to_owned());
+    }
+    let pause_ns = match delay.map(ns) {
+        Some(None) => return Err("`delay` must be ms, 0 or more".to_owned()),
+        pause => pause.flatten(),
+    };
+    let is_whole = hash_ids.is_some();
+    let (parts, tokens): (Vec<Part>, Option<u32>) = match (prompt, input_ids, input_length, hash_ids) {
+        (Some(Given::Text(text)), None, _, None) => {
+            if text.trim().is_empty() {
+                return Err("the prompt is empty".to_owned());
+            }
+            let tokens = match speech {
+                Some(speech) => speech.count(&text).map_err(|error| error.to_string())?,
+                None => words_of(&text),
+            };
+            (vec![Part::Text(text.into())], Some(tokens))
+        }
+        (Some(Given::Ids(ids)), None, _, None) | (None, Some(ids), _, None) => {
+            (vec![ids_part(&ids)?], Some(ids.len() as u32))
+        }
+        (None, None, Some(0), _) => return Err("the input length must be at least 1".to_owned()),
+        (None, None, Some(length), None) => (Vec::new(), Some(length)),
+        (None, None, Some(length), Some(blocks)) => (blocks_of(&blocks, length, data.block_tokens)?, Some(length)),
+        (None, None, None, Some(_)) => return Err("`hash_ids` needs an `input_length`".to_owned()),
+        (None, None, None, None)
+            if data.kind == DataKind::Jsonl && (output_length.is_some() || timestamp.is_some()) =>
+        {
+            (Vec::new(), None)
+        }
+        (None, None, None, None) => {
+            return Err("it has none of `prompt`, `text`, `input_ids`, `input_length`".to_owned());
+        }
+        _ => return Err("it has more than one of `prompt`, `input_ids`, `hash_ids`".to_owned()),
+    };
+    Ok(Turn { parts: parts.into(), tokens, output_tokens: output_length, answer: None, pause_ns, is_whole })
+}
+
+fn ids_part(ids: &[i32]) -> Result<Part, String> {
+    match ids.iter().find(|id| **id < 0) {
+        _ if ids.is_empty() => Err("the prompt is empty".to_owned()),
+        Some(id) => Err(format!("{id} is no token id")),
+        None => Ok(Part::Ids(Arc::from(ids))),
+    }
+}
+
+/// A block each, the last one as long as is left.
+fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<Part>, String> {
+    if blocks.len() as u64 != u64::from(length.div_ceil(block)) {
+        return Err(format!(
+            "{} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
+            blocks.len(),
+            length.div_ceil(block)
+        ));
+    }
+    let mut left = length;
+    let parts = blocks.iter().map(|hash| {
+        let tokens = left.min(block);
+        left -= tokens;
+        Part::Drawn { stream: Stream::Block, number: *hash, tokens }
+    });
+    Ok(parts.collect())
+}
+
+/// About as many bytes as it occupies.
+fn held(turn: &Turn) -> usize {
+    let parts = turn.parts.iter().map(|part| match part {
+        Part::Ids(ids) => ids.len() * 4,
+        Part::Text(text) => text.len(),
+        Part::Drawn { .. } | Part::Heard { .. } => 0,
+    });
+    size_of::<Turn>() + turn.parts.len() * size_of::<Part>() + parts.sum::<usize>()
+}

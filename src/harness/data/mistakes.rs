@@ -1,0 +1,53 @@
+//! All mistakes of a file at once, each with its line.
+
+use std::path::Path;
+
+use crate::harness::HarnessError;
+
+/// How many are told; the rest is counted.
+const SHOWN: usize = 20;
+
+/// What is wrong with a file so far.
+pub(in crate::harness) struct Mistakes<'a> {
+    file: &'a Path,
+    found: Vec<String>,
+    more: usize,
+}
+
+impl<'a> Mistakes<'a> {
+    pub const fn of(file: &'a Path) -> Self {
+        Self { file, found: Vec::new(), more: 0 }
+    }
+
+    pub fn at(&mut self, line: usize, what: impl std::fmt::Display) {
+        self.say(format!("line {line}: {what}"));
+    }
+
+    pub fn say(&mut self, what: String) {
+        if self.found.len() < SHOWN {
+            self.found.push(what);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Whether reading on is worth it: after a thousand mistakes the file is of another kind.
+    pub const fn is_hopeless(&self) -> bool {
+        self.more > 1_000
+    }
+
+    pub fn end(mut self) -> Result<(), HarnessError> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        if self.more > 0 {
+            self.found.push(format!("… and {} more", self.more));
+        }
+        Err(fault(self.file, self.found.join("\n  ")))
+    }
+}
+
+/// One mistake that makes all of a file unusable.
+pub(in crate::harness) fn fault(file: &Path, why: impl Into<String>) -> HarnessError {
+    HarnessError::Data { file: file.display().to_string(), why: why.into() }
+}

@@ -1,0 +1,102 @@
+//! What a closed loop sends next. Users take sessions in the plan's order, so that who is faster takes more.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::draw::Drawer;
+use super::{Planned, Schedule, ink};
+use crate::harness::{HarnessError, Spec};
+
+/// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
+pub(super) const AHEAD: u64 = 4_096;
+
+pub(in crate::harness) struct Queue {
+    state: Mutex<State>,
+    /// As many requests at least.
+    requests: u64,
+    /// Sessions begin before it, ns from the start.
+    until_ns: u64,
+    is_all: bool,
+    batch: usize,
+}
+
+struct State {
+    /// Taken and still to take, in order.
+    drawn: Vec<Planned>,
+    next: usize,
+    /// Goes on where `drawn` ends; None when nothing more can come.
+    more: Option<Drawer>,
+    /// What went wrong with it.
+    failed: Option<HarnessError>,
+}
+
+impl Queue {
+    pub fn new(schedule: &Schedule, spec: &Spec) -> Result<Self, HarnessError> {
+        let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == super::DataKind::Plan);
+        let more = match spec.stop.duration {
+            Some(_) if !is_replay => {
+                let mut drawer = Drawer::new(spec, &ink(spec)?)?;
+                for _ in 0..schedule.requests.last().map_or(0, |last| last.session + 1) {
+                    drawer.next()?;
+                }
+                Some(drawer)
+            }
+            _ => None,
+        };
+        let until_ns = spec.stop.duration.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Ok(Self {
+            state: Mutex::new(State { drawn: schedule.requests.clone(), next: 0, more, failed: None }),
+            requests: spec.stop.requests.unwrap_or(0),
+            until_ns,
+            is_all: is_replay || spec.stop.duration.is_none(),
+            batch: spec.request.batch(),
+        })
+    }
+
+    /// The next session and the index of its first request, for a user who is free at `now_ns`. None: there is no more to do.
+    pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<Planned>)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = state.next;
+        if !self.is_all && first as u64 >= self.requests && now_ns >= self.until_ns {
+            return None;
+        }
+        while state.drawn.len() < first + self.batch {
+            let Some(more) = state.more.as_mut() else { break };
+            match more.next() {
+                Ok(Some(session)) => state.drawn.extend(session),
+                Ok(None) => break,
+                Err(error) => {
+                    state.failed = Some(error);
+                    state.more = None;
+                    return None;
+                }
+            }
+        }
+        let length = super::length(&state.drawn[first..], self.batch);
+        if length == 0 {
+            return None;
+        }
+        state.next = first + length;
+        Some((first as u64, state.drawn[first..first + length].to_vec()))
+    }
+
+    /// The plan as it was carried out. Where only a duration ended it, what nobody took was never planned.
+    pub fn close(&self, schedule: &Schedule) -> Result<Schedule, HarnessError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = state.failed.take() {
+            return Err(error);
+        }
+        if self.is_all {
+            return Ok(schedule.clone());
+        }
+        let next = state.next.max((self.requests as usize).min(state.drawn.len()));
+        let mut requests = std::mem::take(&mut state.drawn);
+        requests.truncate(next);
+        let mut closed = Schedule { requests, ..schedule.clone() };
+        if let Some(data) = &mut closed.data {
+            data.taken = closed.requests.last().map_or(0, |last| last.session + 1);
+            data.repeated = data.taken > data.records;
+        }
+        closed.digest = closed.digested();
+        Ok(closed)
+    }
+}

@@ -1,0 +1,168 @@
+//! The parts of `bench:` that say when requests come and where their prompts come from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Length;
+
+/// A rate, or a number of users, that changes. After the last step it stays.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ramp {
+    Steps(Vec<RampStep>),
+    /// A straight line from one level to the other.
+    Linear {
+        from: f64,
+        to: f64,
+        over: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RampStep {
+    /// Requests per second, or users.
+    pub level: f64,
+    /// How long: `30s`.
+    pub lasts: String,
+}
+
+/// A pause of a user.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ThinkTime {
+    Fixed(String),
+    /// Exponential with this mean.
+    Exponential(String),
+    Uniform {
+        min: String,
+        max: String,
+    },
+}
+
+/// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current folder.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// One JSON object a line: `prompt` or `text` or `input_ids` (or only `input_length`); if there are, `output_length`, `timestamp` (ms), `session_id`, `delay` (ms).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jsonl: Option<String>,
+    /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharegpt: Option<String>,
+    /// A trace with `timestamp, input_length, output_length, hash_ids`: equal hash ids are equal tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mooncake: Option<String>,
+    /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_ids: Option<String>,
+    /// The `plan.jsonl` of another run: the same requests again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// `.npy` with the length of each row of `input_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<String>,
+    /// `.npy` with the output length of each row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_lengths: Option<String>,
+    /// Only so many records from the top.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub first: Option<u64>,
+    #[serde(default)]
+    pub order: DataOrder,
+    /// Begin again at the end of the data. Not given, data that end before `stop` is reached are a mistake.
+    #[serde(default)]
+    pub repeat: bool,
+    /// Tokens that each hash id stands for.
+    #[serde(default = "mooncake_block")]
+    #[schemars(range(min = 1))]
+    pub block_tokens: u32,
+}
+
+const fn mooncake_block() -> u32 {
+    512
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DataOrder {
+    /// As in the file.
+    #[default]
+    Given,
+    /// Each once, in an order of the seed.
+    Shuffled,
+    /// Any of them, drawn by the seed each time.
+    Random,
+}
+
+impl Data {
+    /// The files with the keys that name them: those of prompts first.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let Self { jsonl, sharegpt, mooncake, input_ids, plan, lengths, output_lengths, .. } = self;
+        let files = [
+            ("jsonl", jsonl),
+            ("sharegpt", sharegpt),
+            ("mooncake", mooncake),
+            ("input_ids", input_ids),
+            ("plan", plan),
+            ("lengths", lengths),
+            ("output_lengths", output_lengths),
+        ];
+        files.into_iter().filter_map(|(key, file)| Some((key, file.as_deref()?)))
+    }
+
+    /// The same, with the whole key.
+    pub fn inputs(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.files().map(|(key, file)| {
+            let key = match key {
+                "jsonl" => "bench.data.jsonl",
+                "sharegpt" => "bench.data.sharegpt",
+                "mooncake" => "bench.data.mooncake",
+                "input_ids" => "bench.data.input_ids",
+                "plan" => "bench.data.plan",
+                "lengths" => "bench.data.lengths",
+                _ => "bench.data.output_lengths",
+            };
+            (key, file)
+        })
+    }
+}
+
+/// Beginnings that prompts share, in front of each and on top of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prefixes {
+    /// How many different ones.
+    #[schemars(range(min = 1))]
+    pub count: u32,
+    /// Tokens of each.
+    #[schemars(range(min = 1))]
+    pub tokens: u32,
+    /// Exponent of a Zipf law, which makes the first ones more frequent. Not given: all equally often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zipf: Option<f64>,
+}
+
+/// Conversations: the next turn is sent after the answer to the one before, and a pause (`think_time`).
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    /// Turns of each; of data with conversations, at most so many.
+    pub turns: Length,
+    #[serde(default)]
+    pub history: History,
+}
+
+/// What stands in front of a later turn's own prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum History {
+    /// Nothing.
+    None,
+    /// The turns before with answers as planned: those in the data, or made-up ones of the length that was asked for.
+    #[default]
+    Planned,
+    /// The turns before with the answers that came.
+    Answers,
+}

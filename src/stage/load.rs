@@ -1,0 +1,126 @@
+//! What a manifest says of arrivals and data, in the harness's own types.
+
+use std::path::{Path, PathBuf};
+
+use crate::harness::{self};
+use crate::harness::{
+    Arrivals, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Scenario, Weighted,
+};
+use crate::manifest::duration;
+use crate::manifest::model::{self, Bench, Data, Ramp, ThinkTime};
+
+pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
+    let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {
+        (Some(ramp), None) => ramp_level(ramp),
+        (None, Some(level)) => Ok(Level::Fixed(level)),
+        (Some(_), Some(_)) => Err(format!("`ramp` stands in place of `{what}`, and both are given")),
+        (None, None) => Err(format!("this scenario needs a `{what}` or a `ramp`")),
+    };
+    Ok(match bench.scenario {
+        model::Scenario::Offline => Scenario::Offline,
+        // Each probe of a search sets its own.
+        model::Scenario::Server if bench.search.is_some() => Scenario::Server { rate: Level::Fixed(1.0) },
+        model::Scenario::Server => Scenario::Server { rate: level(bench.rate, "rate")? },
+        model::Scenario::Trace => Scenario::Trace { speed: bench.speed.unwrap_or(1.0) },
+        model::Scenario::Concurrency => {
+            Scenario::Concurrency { users: level(bench.concurrency.map(f64::from), "concurrency")? }
+        }
+    })
+}
+
+fn ramp_level(ramp: &Ramp) -> Result<Level, String> {
+    let seconds = |text: &str| Ok::<_, String>(duration(text)?.as_secs_f64());
+    Ok(Level::Ramp(match ramp {
+        Ramp::Linear { from, to, over } => vec![Piece { from: *from, to: *to, seconds: seconds(over)? }],
+        Ramp::Steps(steps) => steps
+            .iter()
+            .map(|step| Ok(Piece { from: step.level, to: step.level, seconds: seconds(&step.lasts)? }))
+            .collect::<Result<_, String>>()?,
+    }))
+}
+
+pub const fn arrivals(arrivals: model::Arrivals) -> Arrivals {
+    match arrivals {
+        model::Arrivals::Poisson => Arrivals::Poisson,
+        model::Arrivals::Constant => Arrivals::Constant,
+        model::Arrivals::Gamma { cv } => Arrivals::Gamma { cv },
+    }
+}
+
+pub fn length(length: &model::Length) -> Length {
+    match length {
+        model::Length::Data => Length::Given,
+        model::Length::Fixed(tokens) => Length::Fixed(*tokens),
+        model::Length::Uniform { min, max } => Length::Uniform { min: *min, max: *max },
+        model::Length::Normal { mean, stddev, min, max } => {
+            Length::Normal { mean: *mean, stddev: *stddev, min: *min, max: *max }
+        }
+        model::Length::Lognormal { mean, stddev, min, max } => {
+            Length::Lognormal { mean: *mean, stddev: *stddev, min: *min, max: *max }
+        }
+        model::Length::Empirical(values) => {
+            let values = values.iter().map(|value| Weighted { tokens: value.tokens, weight: value.weight });
+            Length::Empirical(values.collect())
+        }
+    }
+}
+
+pub fn pace(bench: &Bench) -> Result<Pace, String> {
+    let ms = |text: &str| Ok::<_, String>(duration(text)?.as_secs_f64() * 1e3);
+    let think = match &bench.think_time {
+        None => Pause::default(),
+        Some(ThinkTime::Fixed(time)) => Pause::Fixed(ms(time)?),
+        Some(ThinkTime::Exponential(mean)) => Pause::Exponential(ms(mean)?),
+        Some(ThinkTime::Uniform { min, max }) => Pause::Uniform { min: ms(min)?, max: ms(max)? },
+    };
+    let warmup_for = bench.warmup_time.as_deref().map(duration).transpose()?;
+    Ok(Pace { think, max_in_flight: bench.max_in_flight, warmup_for })
+}
+
+/// Paths are relative to `project`.
+pub fn content(bench: &Bench, project: &Path) -> Content {
+    Content {
+        data: bench.data.as_ref().and_then(|given| data(given, project)),
+        prefixes: bench.prefixes.map(|model::Prefixes { count, tokens, zipf }| harness::Prefixes {
+            count,
+            tokens,
+            zipf,
+        }),
+        distinct: bench.distinct_prompts,
+        tokenizer: bench.tokenizer.as_ref().map(|file| project.join(file)),
+        sessions: bench.sessions.as_ref().map(|sessions| harness::Sessions {
+            turns: length(&sessions.turns),
+            history: match sessions.history {
+                model::History::None => History::None,
+                model::History::Planned => History::Planned,
+                model::History::Answers => History::Answers,
+            },
+        }),
+    }
+}
+
+fn data(given: &Data, project: &Path) -> Option<harness::Data> {
+    let (key, file) = given.files().next()?;
+    let kind = match key {
+        "jsonl" => DataKind::Jsonl,
+        "sharegpt" => DataKind::Sharegpt,
+        "mooncake" => DataKind::Mooncake,
+        "input_ids" => DataKind::InputIds,
+        _ => DataKind::Plan,
+    };
+    let path = |file: &Option<String>| file.as_ref().map(|file| -> PathBuf { project.join(file) });
+    Some(harness::Data {
+        kind,
+        file: project.join(file),
+        lengths: path(&given.lengths),
+        output_lengths: path(&given.output_lengths),
+        first: given.first,
+        order: match given.order {
+            model::DataOrder::Given => Picking::Given,
+            model::DataOrder::Shuffled => Picking::Shuffled,
+            model::DataOrder::Random => Picking::Random,
+        },
+        repeat: given.repeat,
+        block_tokens: given.block_tokens,
+    })
+}
