@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::bench_args::{ArrivalsWord, BackendWord, BenchArgs, EndpointWord, ProtocolWord, ServiceWord};
+use super::bench_args::{ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +24,13 @@ pub struct Bench {
     pub requests: Option<u64>,
     pub duration: Option<String>,
     pub warmup: u32,
-    pub input: Tokens,
-    pub output: Tokens,
+    /// A key of the manifest's `bench.data`, and the file.
+    pub data: Option<(&'static str, PathBuf)>,
+    /// A path, or the name of one that is elsewhere.
+    pub tokenizer: Option<String>,
+    /// `None`: as the data are.
+    pub input: Option<Tokens>,
+    pub output: Option<Tokens>,
     pub ignore_eos: bool,
     pub min_tokens: Option<u32>,
     pub temperature: Option<f64>,
@@ -97,14 +102,21 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         _ => Load::Concurrency(1),
     };
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
-    let needs_count = duration.is_none() || load == Load::Offline;
+    let data = data(&args)?;
+    let needs_count = data.is_none() && (duration.is_none() || load == Load::Offline);
+    let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
+        let mean = mean.or_else(|| data.is_none().then_some(usual))?;
+        Some(Tokens { mean, stddev, max })
+    };
+    let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
+    let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
     let requests = args.requests.or_else(|| needs_count.then_some(100));
     for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
         if !(stddev.is_finite() && stddev >= 0.0) {
             return mistake(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
         }
     }
-    if args.max_input_len.is_some_and(|most| most < args.input_tokens) {
+    if input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
         return mistake("`--max-input-len` is below the mean `--input-tokens`");
     }
     Ok(Bench {
@@ -119,8 +131,10 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         requests,
         duration,
         warmup: args.warmup,
-        input: Tokens { mean: args.input_tokens, stddev: args.input_tokens_stddev, max: args.max_input_len },
-        output: Tokens { mean: args.output_tokens, stddev: args.output_tokens_stddev, max: None },
+        data,
+        tokenizer: args.tokenizer.clone(),
+        input,
+        output,
         ignore_eos: args.ignore_eos,
         min_tokens: args.min_tokens,
         temperature: args.temperature,
@@ -143,6 +157,22 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         json: args.json,
         dry_run: args.dry_run,
     })
+}
+
+/// What the file is, by its kind or by its name.
+fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, Mistake> {
+    let Some(file) = &args.data else { return Ok(None) };
+    let kind = match (args.data_kind, file.extension().and_then(|suffix| suffix.to_str())) {
+        (Some(DataWord::Jsonl), _) | (None, Some("jsonl")) => "jsonl",
+        (Some(DataWord::Sharegpt), _) | (None, Some("json")) => "sharegpt",
+        (Some(DataWord::InputIds), _) | (None, Some("npy")) => "input_ids",
+        (Some(DataWord::Mooncake), _) => "mooncake",
+        (Some(DataWord::Plan), _) => "plan",
+        (None, _) => {
+            return mistake(format!("`--data {}`: its name does not say what it is; add --data-kind", file.display()));
+        }
+    };
+    Ok(Some((kind, file.clone())))
 }
 
 /// Our own word, or what GenAI-Perf's words come to.
@@ -221,11 +251,6 @@ fn notices(args: &BenchArgs) -> Vec<String> {
     };
     say(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
     say(
-        args.tokenizer.is_some(),
-        "--tokenizer is not used: answers are counted by the server (usage or token ids), prompts are of words that \
-         are one token each in English vocabularies",
-    );
-    say(
         args.stability_percentage.is_some(),
         "--stability-percentage is not used: the run ends with its requests or its duration, and the result says \
          whether it was steady",
@@ -273,8 +298,11 @@ mod tests {
             (bench.load, bench.duration.as_deref(), bench.requests),
             (Load::Concurrency(1), Some("4000ms"), None)
         );
-        assert_eq!((bench.input.mean, bench.output.mean, bench.seed, bench.ignore_eos), (200, 100, 123, true));
-        assert_eq!(bench.notices.len(), 2, "{:?}", bench.notices);
+        assert_eq!(
+            (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.seed, bench.ignore_eos),
+            (200, 100, 123, true)
+        );
+        assert_eq!(bench.notices.len(), 1, "{:?}", bench.notices);
     }
 
     #[test]
@@ -289,8 +317,17 @@ mod tests {
     fn benchmark_core_models_words_are_understood() {
         let bench = read("h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 --output-stdev 2 --max-input-len 300 --decoupled").unwrap();
         assert_eq!((bench.load, bench.requests), (Load::Offline, Some(30)));
-        assert_eq!((bench.input.stddev, bench.input.max), (5.0, Some(300)));
+        let input = bench.input.unwrap();
+        assert_eq!((input.stddev, input.max), (5.0, Some(300)));
         assert!(read("h:1 --time-delay-dist exponential_dist --request-rate 2").is_ok_and(|bench| !bench.is_constant));
+    }
+
+    #[test]
+    fn data_bring_their_own_lengths_and_number() {
+        let bench = read("h:1 --input-file prompts.jsonl").unwrap();
+        assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
+        assert!(read("h:1 --data x.txt").unwrap_err().contains("--data-kind"));
+        assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, 5);
     }
 
     #[test]

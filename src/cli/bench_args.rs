@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     /// The law of arrivals at a rate.
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW", default_value = "poisson")]
     pub arrivals: ArrivalsWord,
-    /// How many requests [default: 100, unless there is a duration].
+    /// How many requests [default: 100, unless there are a duration or data].
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
     /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer.
@@ -61,18 +61,27 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value_t = 1)]
     pub warmup: u32,
 
-    /// Tokens of a prompt: their mean.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", default_value_t = 550, value_parser = clap::value_parser!(u32).range(1..))]
-    pub input_tokens: u32,
+    /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
+    #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub data: Option<PathBuf>,
+    /// What the file is, where its name does not say.
+    #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
+    pub data_kind: Option<DataWord>,
+    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server.
+    #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub tokenizer: Option<String>,
+    /// Tokens of a prompt: their mean [default: 550, or as the data are].
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub input_tokens: Option<u32>,
     /// Their standard deviation; 0 makes all prompts equally long.
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value_t = 0.0)]
     pub input_tokens_stddev: f64,
     /// No prompt is longer than this.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_input_len: Option<u32>,
-    /// Tokens of an answer: their mean.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
-    pub output_tokens: u32,
+    /// Tokens of an answer: their mean [default: 128, or as the data are].
+    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub output_tokens: Option<u32>,
     /// Their standard deviation.
     #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value_t = 0.0)]
     pub output_tokens_stddev: f64,
@@ -141,9 +150,6 @@ pub(crate) struct BenchArgs {
     /// Each request has a prompt of its own here, so this is not needed.
     #[arg(help_heading = OTHERS, long, alias = "num-dataset-entries", value_name = "N")]
     pub num_prompts: Option<u64>,
-    /// Tokens are counted by the server here, so this is not needed.
-    #[arg(help_heading = OTHERS, long, alias = "tokenizer-dir", value_name = "NAME")]
-    pub tokenizer: Option<String>,
     /// The run ends with its requests or its duration here, so this is not needed.
     #[arg(help_heading = OTHERS, short = 's', long, value_name = "PERCENT", action = ArgAction::Set)]
     pub stability_percentage: Option<f64>,
@@ -191,6 +197,16 @@ pub(crate) enum EndpointWord {
     Generate,
     Chat,
     Completions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataWord {
+    Jsonl,
+    Sharegpt,
+    Mooncake,
+    InputIds,
+    /// The plan.jsonl of another run.
+    Plan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

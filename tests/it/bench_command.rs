@@ -110,10 +110,26 @@ fn genai_perfs_words_mean_what_they_mean_there() {
     let result = json(&ended);
     assert_eq!((&result["counts"]["ok"], &result["asked"]["seed"]), (&12.into(), &123.into()));
     assert_eq!(result["asked"]["protocol"]["http"]["extra"]["ignore_eos"], true);
-    ended.says("--tokenizer is not used: answers are counted by the server");
+    ended.says("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
     assert_eq!(world.read("my_export.json").lines().count(), 12);
     for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {
         assert!(world.path("kept").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn users_and_prompts_from_a_file_go_over_every_protocol() {
+    let world = World::new();
+    let server = Simulator::start(&world);
+    world.file("prompts.jsonl", &"{\"prompt\": \"one two three four\", \"output_length\": 6}\n".repeat(9));
+    for target in [format!("grpc://127.0.0.1:{}", server.grpc), format!("openai://127.0.0.1:{}", server.http)] {
+        let words = ["bench", &target, "-m", "ensemble", "-c", "3", "--input-file", "prompts.jsonl", "--json"];
+        let ended = world.regatta(&words);
+        measured(&ended);
+        let result = json(&ended);
+        assert_eq!(result["counts"]["ok"], 9, "{result:#}");
+        assert_eq!(result["tokens"]["output"], 54);
+        assert!(result["little"]["in_flight_mean"].as_f64().unwrap() <= 3.0, "{}", result["little"]);
     }
 }
 

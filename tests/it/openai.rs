@@ -7,8 +7,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Level, Limits, Measured, Protocol, Request, Scenario, Slo, Spec,
-    Until, run,
+    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Level, Limits, Measured, Protocol, Request, Scenario, Slo,
+    Spec, Until, run,
 };
 use serde_json::{Value, json};
 
@@ -150,8 +150,11 @@ fn connections_are_kept_and_used_again() {
 fn a_kept_connection_that_the_server_closed_is_replaced_and_counted() {
     // Every answer is followed by a goodbye that its head does not announce.
     let server = Scripted::start(|_| vec![Do::Send(good()), Do::Close]);
-    let one_by_one =
-        Spec { scenario: Scenario::Server { rate: Level::Fixed(50.0) }, arrivals: Arrivals::Constant, ..chat(&server, 5) };
+    let one_by_one = Spec {
+        scenario: Scenario::Server { rate: Level::Fixed(50.0) },
+        arrivals: Arrivals::Constant,
+        ..chat(&server, 5)
+    };
     let measured = measure(&one_by_one);
     all_ok(&measured);
     assert!(measured.result.connections.reconnects > 0);

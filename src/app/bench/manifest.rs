@@ -1,5 +1,7 @@
 //! The manifest that a line of options means. `--dry-run` prints it, and `regatta run` takes it.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Map, Value, json};
 
 use super::super::Trouble;
@@ -110,9 +112,20 @@ fn measurement(request: &Bench, target: String) -> Result<Value, Trouble> {
     if let Some(duration) = request.duration.as_ref().filter(|_| request.load != Load::Offline) {
         stop.insert("duration".to_owned(), json!(duration));
     }
-    put("stop", Value::Object(stop));
-    put("input_tokens", length(&request.input));
-    put("output_tokens", length(&request.output));
+    if !stop.is_empty() {
+        put("stop", Value::Object(stop));
+    }
+    for (key, tokens) in [("input_tokens", &request.input), ("output_tokens", &request.output)] {
+        if let Some(tokens) = tokens {
+            put(key, length(tokens));
+        }
+    }
+    if let Some((kind, file)) = &request.data {
+        put("data", json!({*kind: file}));
+    }
+    if let Some(path) = request.tokenizer.as_deref().and_then(tokenizer) {
+        put("tokenizer", json!(path));
+    }
     put("seed", json!(request.seed));
     put("warmup", json!(request.warmup));
     if request.connections > 1 {
@@ -161,6 +174,12 @@ fn asks(request: &Bench, is_openai: bool) -> Map<String, Value> {
     asks
 }
 
+/// A tokenizer.json, or the one in a folder; names of other places' tokenizers are none.
+pub fn tokenizer(path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())
+}
+
 /// Within four deviations: beyond lies one request in sixteen thousand.
 fn length(tokens: &Tokens) -> Value {
     let Tokens { mean, stddev, max } = *tokens;
@@ -205,7 +224,7 @@ fn simulator(
             vars.extend(found.clone());
         }
     }
-    let (input, output) = (longest(&request.input), longest(&request.output));
+    let [input, output] = [&request.input, &request.output].map(|tokens| tokens.as_ref().map_or(0, longest));
     if let Some(tuning) = vars.get_mut("tuning").and_then(Value::as_object_mut) {
         let mut widen = |key: &str, least: u64| {
             let now = tuning.get(key).and_then(Value::as_u64).unwrap_or(0);

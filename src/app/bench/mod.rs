@@ -18,6 +18,12 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
     for notice in &request.notices {
         say_error(&format!("note: {notice}\n"));
     }
+    if let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) {
+        say_error(&format!(
+            "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are counted by the \
+             server, and prompts are of words that are one token each in English vocabularies\n"
+        ));
+    }
     let text = manifest::text(request)?;
     if request.dry_run {
         say(&text);
