@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".inference.ModelInferResponse.raw_output_contents")
         // The same file gives the same bytes: maps are ordered.
         .btree_map(".inference")
+        // A server answers Unimplemented to what it does not have, as Triton does without an extension.
+        .generate_default_stubs(true)
         .build_client(true)
         .build_server(true)
         .compile_fds(descriptors)?;

@@ -35,8 +35,8 @@
 //! | `app` | the only place that knows every room | all |
 //!
 //! Doors of their own: `manifest::model`, `report::decisions`, `report::graph`, `report::html`, `report::launch`,
-//! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with
-//! their room in front, so that a reader knows where a word comes from.
+//! `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They
+//! are named with their room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;

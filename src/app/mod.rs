@@ -9,6 +9,7 @@ mod project;
 mod run;
 mod selftest;
 mod simulate;
+mod triton;
 
 use std::io::{Write as _, stdin, stdout};
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Triton(request) => triton::ask(&global, request),
         Job::Selftest(request) => selftest::selftest(&request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Trouble, say};
 use crate::cli::{Exit, Selftest};
 use crate::event::{Endpoint, Stop};
-use crate::harness::{self, Arrivals, Ended, Length, Level, Limits, Measured, Scenario, Slo, Spec, Until};
+use crate::harness::{self, Arrivals, Ended, Length, Limits, Measured, Scenario, Slo, Spec, Until};
 use crate::sim::{Manner, Proof, Script, Truth};
 
 /// Tokens of an answer that follows the script.
@@ -93,7 +93,7 @@ async fn prove(effort: &Effort) -> Result<Proven, Trouble> {
     for rate in &effort.rates {
         server.forget();
         let until = Until { requests: None, duration: Some(effort.duration) };
-        let measured = race(&server, Scenario::Server { rate: Level::Fixed(*rate) }, until, TOKENS, 4).await?;
+        let measured = race(&server, Scenario::Server { rate: (*rate).into() }, until, TOKENS, 4).await?;
         scripted.push(compare(*rate, &measured, &server.truths()));
     }
     let mut ceilings = Vec::new();
@@ -114,11 +114,11 @@ async fn prove(effort: &Effort) -> Result<Proven, Trouble> {
 
 async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clients: u32) -> Result<Measured, Trouble> {
     let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
-    let timelines = matches!(scenario, Scenario::Server { .. });
     let spec = Spec {
         endpoints: vec![endpoint],
         protocol: harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
+        timelines: scenario.is_open_loop(),
         scenario,
         arrivals: Arrivals::Poisson,
         stop,
@@ -133,7 +133,6 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
         stall_timeout: Duration::from_mins(1),
         limits: Limits::default(),
         slo: Slo::default(),
-        timelines,
         vocab_size: 32_000,
         end_id: 2,
         request: harness::Request::default(),

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use super::bench_args::BenchArgs;
 use super::help;
 use super::setting::Setting;
+use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const CHOICE: &str = "Which stages";
@@ -91,6 +92,9 @@ pub(super) enum Command {
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
+    /// Ask a Triton server: is it ready, what does it serve, what does it answer.
+    #[command(after_long_help = help::TRITON)]
+    Triton(TritonArgs),
     /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestArgs),

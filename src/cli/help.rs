@@ -101,6 +101,22 @@ pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 
+pub(super) const TRITON: &str = with_codes!(examples![
+    "regatta triton status localhost:8001",
+    "regatta triton models localhost:8001 tensorrt_llm",
+    "regatta triton infer localhost:8001 ensemble --text \"Once upon a time\" --max-tokens 20 --stream",
+    "regatta triton infer localhost:8001 tensorrt_llm --input-ids 1,2,3 --output-len 16 --stream",
+    "regatta triton infer http://localhost:8000 ensemble --text hello --max-tokens 5",
+    "regatta triton metrics localhost:8002 --grep kv_cache --watch",
+    "regatta triton load localhost:8001 tensorrt_llm",
+    "regatta triton log localhost:8001 log_verbose_level=1",
+]);
+
+pub(super) const TRITON_STATUS: &str = with_codes!(examples![
+    "regatta triton status localhost:8001",
+    "regatta triton status http://localhost:8000 tensorrt_llm && echo ready",
+]);
+
 pub(super) const SELFTEST: &str = with_codes!(examples![
     "regatta selftest                          20 seconds, on an otherwise idle machine",
     "regatta selftest --rates 100,2000 --json",

@@ -13,6 +13,7 @@ mod help;
 mod parse;
 mod request;
 mod setting;
+mod triton;
 
 pub use bench::{Bench, Load, Tokens};
 pub use exit::Exit;
@@ -22,3 +23,4 @@ pub use request::{
     Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
+pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

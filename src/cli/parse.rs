@@ -16,6 +16,7 @@ use super::request::{
     Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
+use super::triton;
 
 /// There is nothing to do: help was asked for, or the words make no sense.
 #[derive(Debug)]
@@ -177,6 +178,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
+        Command::Triton(args) => Job::Triton(triton::meaning(args)?),
         Command::Report(args) => Job::Report(Report { run: args.run }),
         Command::Selftest(args) => {
             Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })

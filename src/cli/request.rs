@@ -7,6 +7,7 @@ pub use clap_complete::Shell;
 
 use super::bench::Bench;
 use super::setting::Setting;
+use super::triton::Triton;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,7 @@ pub enum Job {
     },
     Gc(Gc),
     Simulate(Simulate),
+    Triton(Triton),
     Selftest(Selftest),
     Report(Report),
     Completions(Shell),

@@ -11,6 +11,7 @@ use super::clock::Clock;
 use super::flight::Live;
 use super::plan::Queue;
 use super::result::Measured;
+use super::summary::Start;
 use super::worker::{Bodies, Job, Share};
 use super::{HarnessError, Planned, Scenario, Spec, plan, summary};
 use crate::event::Stop;
@@ -113,7 +114,8 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
     };
     progress(look(&lives, scheduled));
     let schedule = if users(&spec) > 0 { Arc::new(queue.close(&schedule)?) } else { schedule };
-    Ok(summary::summarise(&spec, &schedule, shares, started))
+    let start = Start { wall: started, zero: clock.instant(t0) };
+    Ok(summary::summarise(&spec, &schedule, shares, &start))
 }
 
 /// Of a closed loop, at its highest; 0: there is none.

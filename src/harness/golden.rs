@@ -92,7 +92,8 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         call: Call::Stream,
         count: Count::Ids { beams: 1, has_prompt: false },
     };
-    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], String::new())
+    let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
+    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], &start)
 }
 
 fn close(found: Option<f64>, expected: f64) {

@@ -117,9 +117,8 @@ impl Lane {
             // A user who leaves with the level comes back with it.
             let now = free.saturating_sub(self.t0) as f64 / 1e9;
             let Some(at) = users.reaches(level, now) else { return };
-            let comes = self.t0 + (at * 1e9).ceil() as u64;
-            if comes > free {
-                free = comes;
+            if at > now {
+                free = self.t0 + (at * 1e9).ceil() as u64;
                 if !self.until(free).await {
                     return;
                 }

@@ -13,18 +13,23 @@ use super::{
     Schedule, Slo, Spec, Steady,
 };
 use crate::event::Verdict;
+use crate::triton::{Scrape, ServerMetrics};
 
 /// The version of `result.json`.
 pub(super) const SCHEMA: u32 = 1;
 
 /// A run's result and the requests it was computed from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
     pub requests: Vec<Record>,
     /// The plan as it was carried out.
     pub schedule: Arc<Schedule>,
+    /// The start: what all stamps count from.
+    pub zero: std::time::Instant,
+    /// All that the servers' own metrics said, where somebody asked them.
+    pub scrape: Option<Scrape>,
 }
 
 /// The result of one benchmark run.
@@ -70,6 +75,9 @@ pub struct RunResult {
     /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     pub versions: Versions,
+    /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_metrics: Option<ServerMetrics>,
 }
 
 /// One finding of the verdict.

@@ -23,7 +23,15 @@ const SECOND: u64 = 1_000_000_000;
 const POINTS: usize = 200;
 const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
-pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share>, started: String) -> Measured {
+/// When the run began.
+pub(super) struct Start {
+    /// Start of set-up, RFC 3339.
+    pub wall: String,
+    /// The first possible arrival.
+    pub zero: std::time::Instant,
+}
+
+pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share>, start: &Start) -> Measured {
     let client = client(&shares);
     let count = shares.first().map_or(Count::Ids { beams: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
@@ -55,7 +63,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         asked: Asked::of(spec),
         schedule_digest: schedule.digest.to_string(),
         generator: payload::GENERATOR.to_owned(),
-        started,
+        started: start.wall.clone(),
         load: Load::of(spec, schedule, &shares, records),
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
         tokens: tokens(&all, count),
@@ -76,6 +84,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
         },
+        server_metrics: None,
     };
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
         // Kept as a sum until here.
@@ -94,7 +103,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
     }
     result.reasons = judge::reasons(spec, &result);
     result.verdict = judge::verdict(&result.reasons);
-    Measured { result, requests: all.records, schedule: Arc::clone(schedule) }
+    Measured { result, requests: all.records, schedule: Arc::clone(schedule), zero: start.zero, scrape: None }
 }
 
 pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {

@@ -11,6 +11,7 @@ pub mod launch;
 mod paint;
 #[cfg(test)]
 mod sample;
+pub mod server;
 mod story;
 mod summary;
 pub mod tables;
@@ -19,6 +20,7 @@ mod terminal;
 pub use decisions::{Choice, Decision};
 pub use launch::{Launch, Starts};
 pub use paint::{Paint, duration};
+pub use server::{MetricTold, ModelFacts, ModelTold, ServerTold, TensorFacts};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};
 pub use summary::{Places, summary};
 pub use tables::{Listed, Shown};

@@ -138,7 +138,12 @@ impl Try {
             .iter()
             .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.shelf, &inputs, &made)?)))
             .collect::<Result<_, Failure>>()?;
-        Ok(Assignment { action, inputs, env })
+        let services = self.made.iter().filter_map(|made| match made {
+            Made::Service { endpoints, .. } => Some(endpoints.clone()),
+            _ => None,
+        });
+        let endpoints = services.flatten().collect();
+        Ok(Assignment { action, inputs, env, endpoints })
     }
 
     fn id_of(&self, need: Need) -> &TaskId {

@@ -55,6 +55,8 @@ pub struct Assignment {
     pub inputs: BTreeMap<String, Vec<PathBuf>>,
     /// The task's declared environment, references replaced.
     pub env: BTreeMap<String, String>,
+    /// Where the services that it needs listen, with all their ports.
+    pub endpoints: Vec<Endpoint>,
 }
 
 impl Lease {

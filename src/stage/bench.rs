@@ -6,16 +6,22 @@ use std::time::Duration;
 use super::errand::Errand;
 use super::load;
 use super::request::request;
-use super::search;
-use crate::event::{Done, Failure, FailureKind};
+use super::serve::attach;
+use super::{scrape, search};
+use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, Spec};
 use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, duration, targets};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
-    let spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
+    know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
+    match spec.protocol {
+        harness::Protocol::Kserve => greet(errand, bench, &spec).await?,
+        harness::Protocol::Http(_) => have_http(errand, &spec)?,
+    }
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
-        return search::perform(errand, spec, harness::Bounds { low, high, precision }).await;
+        return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
     }
     let measured = measure(errand, &spec, "").await?;
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
@@ -35,16 +41,46 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     })
 }
 
+/// A service of ours that has no HTTP port cannot be asked over HTTP.
+fn have_http(errand: &Errand, spec: &Spec) -> Result<(), Failure> {
+    let ours = &errand.lease.assignment.endpoints;
+    match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
+        None => Ok(()),
+        Some(endpoint) => {
+            let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
+            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` asks over gRPC"))
+        }
+    }
+}
+
+/// Asks the servers whether they are what the benchmark needs, before anything is sent.
+async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failure> {
+    let expected = attach::Expected::of_bench(bench);
+    let notices = tokio::select! {
+        checked = attach::check(&spec.endpoints, &expected) => checked?,
+        () = errand.lease.stop.asked() => {
+            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were asked"));
+        }
+    };
+    // Ours were started from a configuration that is known; of others a person wants to know what they are.
+    if errand.lease.assignment.endpoints.is_empty() {
+        for notice in notices {
+            errand.lease.notice(notice);
+        }
+    }
+    Ok(())
+}
+
 /// One measurement, with its progress told under a name, and ended at the task's own time limit.
 pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
-    let measuring = harness::run(spec, &stop, |progress| {
+    let scraper = scrape::start(&spec.endpoints)?;
+    let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         errand.lease.say(text, progress.ended, Some(progress.scheduled));
-    });
-    tokio::pin!(measuring);
+    }));
     let late = async {
         match errand.lease.task.timeout {
             Some(limit) => {
@@ -62,7 +98,11 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
     };
-    measured.map_err(|error| failure(&error))
+    let mut measured = measured.map_err(|error| failure(&error))?;
+    if let Some(scraper) = scraper {
+        scrape::finish(scraper, &mut measured).await;
+    }
+    Ok(measured)
 }
 
 pub fn failure(error: &HarnessError) -> Failure {
@@ -134,4 +174,13 @@ fn protocol(bench: &Bench, targets: &Targets) -> Result<harness::Protocol, Strin
         prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
         ..harness::Http::new(api)
     }))
+}
+
+/// A target names gRPC ports only; of services that were started for it the others are known too.
+fn know_all_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
+    for endpoint in endpoints {
+        if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
+            endpoint.clone_from(known);
+        }
+    }
 }

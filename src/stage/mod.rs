@@ -10,6 +10,7 @@ mod git;
 mod load;
 mod repository;
 mod request;
+mod scrape;
 mod search;
 mod serve;
 mod shell;
@@ -55,9 +56,9 @@ impl Stages {
 /// writes: then what older programs wrote is made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
-        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Bench => {
-            Some(1)
-        }
+        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository => Some(1),
+        // 2: with what the servers' own metrics said.
+        ActionKind::Bench => Some(2),
         ActionKind::Shell | ActionKind::Serve => None,
     }
 }

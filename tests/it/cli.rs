@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 27] = [
     "",
     "run",
     "bench",
@@ -22,6 +22,16 @@ const COMMANDS: [&str; 17] = [
     "gc",
     "clean",
     "sim serve",
+    "triton status",
+    "triton models",
+    "triton infer",
+    "triton metrics",
+    "triton config",
+    "triton statistics",
+    "triton load",
+    "triton unload",
+    "triton log",
+    "triton trace",
     "selftest",
     "completions",
 ];

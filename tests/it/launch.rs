@@ -456,7 +456,7 @@ fn servers_that_are_there_are_attached_to_and_left_alone() {
     world.manifest("wrong", &body(&format!("{{ attach: {{ endpoints: \"127.0.0.1:{port}\", models: [gpt] }} }}")));
     let ended = world.regatta(&["run", "wrong"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("is ready, but not its model gpt").says("Names are those of its model repository");
+    ended.says("it has no model `gpt`").says("it has `");
     let [nobody] = free_ports::<1>();
     world.manifest(
         "nobody",

@@ -3,11 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to see what becomes of them")]
 
 mod architecture;
+mod arrivals;
+mod asking;
+mod attach;
 mod bench_command;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
 mod crash;
+mod data;
 mod diagnostics;
 mod faults;
 mod git;
@@ -16,6 +20,7 @@ mod language;
 mod launch;
 mod lifecycle;
 mod manual;
+mod metrics;
 mod openai;
 mod processes;
 mod real;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regatta::triton::proto::inference::grpc_inference_service_server::{
@@ -45,6 +45,8 @@ pub type Script = Arc<dyn Fn(u64) -> Act + Send + Sync>;
 /// A running server. Dropping it closes every socket at once.
 pub struct Scripted {
     pub address: SocketAddr,
+    /// Prompts as they arrived, by request id.
+    pub prompts: Arc<Mutex<Vec<(u64, Vec<i32>)>>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -53,13 +55,15 @@ impl Scripted {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
+        let prompts = Arc::default();
+        let service = Service { decoupled, script, prompts: Arc::clone(&prompts) };
         runtime.spawn(
             tonic::transport::Server::builder()
                 .max_concurrent_streams(streams)
-                .add_service(GrpcInferenceServiceServer::new(Service { decoupled, script }))
+                .add_service(GrpcInferenceServiceServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
-        Self { address, runtime: Some(runtime) }
+        Self { address, prompts, runtime: Some(runtime) }
     }
 }
 
@@ -74,6 +78,15 @@ impl Drop for Scripted {
 struct Service {
     decoupled: bool,
     script: Script,
+    prompts: Arc<Mutex<Vec<(u64, Vec<i32>)>>>,
+}
+
+impl Service {
+    fn note(&self, request: &ModelInferRequest) {
+        let at = request.inputs.iter().position(|input| input.name == "input_ids").unwrap();
+        let ids = request.raw_input_contents[at].as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id)).collect();
+        self.prompts.lock().unwrap().push((request.id.parse().unwrap(), ids));
+    }
 }
 
 fn asked(request: &ModelInferRequest) -> u32 {
@@ -103,6 +116,7 @@ fn response(id: &str, tokens: u32, is_final: bool) -> ModelInferResponse {
     response
 }
 
+type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 type Messages = mpsc::Sender<Result<ModelStreamInferResponse, Status>>;
 
 async fn play(act: Act, request: ModelInferRequest, messages: Messages) {
@@ -158,15 +172,14 @@ fn nothing<T>() -> Result<Response<T>, Status> {
 
 #[tonic::async_trait]
 impl GrpcInferenceService for Service {
-    type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
-
     /// Like Triton's: response headers come with the first response only.
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<ModelInferRequest>>,
-    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+    ) -> Result<Response<Answers>, Status> {
         let mut requests = request.into_inner();
         let request = requests.message().await?.ok_or_else(|| Status::invalid_argument("no request"))?;
+        self.note(&request);
         let act = (self.script)(request.id.parse().unwrap());
         let (messages, answers) = mpsc::channel(16);
         if matches!(act, Act::Refuse) {

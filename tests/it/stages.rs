@@ -60,7 +60,12 @@ impl Bench {
         Lease {
             task: Arc::new(task),
             attempt: 1,
-            assignment: Assignment { action: action.to_string(), inputs: BTreeMap::new(), env: BTreeMap::new() },
+            assignment: Assignment {
+                action: action.to_string(),
+                inputs: BTreeMap::new(),
+                env: BTreeMap::new(),
+                endpoints: Vec::new(),
+            },
             out: self.path("out"),
             log: self.path("log"),
             project: self.dir.path().to_owned(),

@@ -1,34 +1,157 @@
-//! The client, against the simulator.
+//! The client: every question, against the simulator and against a real server; what goes wrong says what and where.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::sim::{Faults, SimOptions};
-use regatta::triton::{AwaitError, ClientError, TritonClient, await_ready};
+use regatta::triton::{
+    Answer, AwaitError, ClientError, Data, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
+    LoadOptions, LogSetting, Tensor, TritonClient, Why, await_ready, probe, tensors_of,
+};
 use serde_json::json;
+use tempfile::TempDir;
+use tonic::Code;
 
+use crate::real::RealTriton;
 use crate::simulator::ground::{Files, Running, request};
+use crate::world::signal_pid;
 
 fn endpoint(server: &Running) -> Endpoint {
     server.address.to_string().parse().unwrap()
+}
+
+/// A repository with some of the models in `tests/parts/models`.
+pub fn repository(models: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/models");
+    for model in models {
+        for file in ["config.pbtxt", "1/model.py"] {
+            let to = folder.path().join("models").join(model).join(file);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(parts.join(model).join(file), to).unwrap();
+        }
+    }
+    folder
+}
+
+fn models(folder: &TempDir) -> PathBuf {
+    folder.path().join("models")
+}
+
+/// Triton opens its HTTP port a little after it is ready over gRPC, and its metrics port last.
+pub async fn all_up(server: RealTriton) -> RealTriton {
+    let (host, port) = (&server.endpoint.host, server.endpoint.metrics.unwrap());
+    let up = async {
+        while probe(host, port).await != Listens::Metrics {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), up).await.expect("its metrics port");
+    server
+}
+
+fn http(server: &RealTriton) -> HttpClient {
+    HttpClient::new(HttpAddress { host: server.endpoint.host.clone(), port: server.endpoint.http.unwrap() })
+}
+
+fn number(name: &str, value: i32) -> Tensor {
+    Tensor::new(name, [1], Data::Int32(vec![value])).unwrap()
+}
+
+fn count(model: &str, id: &str, n: i32) -> InferRequest {
+    InferRequest::new(model, id).input(number("n", n))
+}
+
+async fn next(stream: &mut InferStream) -> Answer {
+    stream.next().await.expect("an answer").expect("no failure")
+}
+
+/// What a stream still says until it is over.
+async fn rest(stream: &mut InferStream) -> Vec<Answer> {
+    stream.close();
+    let mut answers = Vec::new();
+    while let Some(answer) = stream.next().await {
+        answers.push(answer.expect("no failure"));
+    }
+    answers
+}
+
+fn numbers(answers: &[Answer]) -> Vec<i32> {
+    let of = |answer: &Answer| tensors_of(&answer.response).unwrap();
+    let tensors = answers.iter().flat_map(of);
+    tensors
+        .flat_map(|tensor| match tensor.data {
+            Data::Int32(values) => values,
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
 #[tokio::test]
 async fn a_server_is_asked_who_it_is() {
     let files = Files::new(false, &json!({}));
     let server = Running::start(files.options());
-    let mut client = TritonClient::connect(&endpoint(&server)).await.unwrap();
-    assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
-    assert!(client.is_model_ready("ensemble").await.unwrap());
-    assert!(!client.is_model_ready("nobody").await.unwrap());
+    let client = TritonClient::connect(&endpoint(&server)).await.unwrap();
+    assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap() && client.is_serving().await.unwrap());
+    assert!(client.is_model_ready("ensemble", "").await.unwrap());
+    assert!(!client.is_model_ready("nobody", "").await.unwrap());
     assert_eq!(client.server_metadata().await.unwrap().name, "triton");
-    assert_eq!(client.model_metadata("ensemble").await.unwrap().platform, "ensemble");
-    assert_eq!(client.model_config("tensorrt_llm").await.unwrap().backend, "tensorrtllm");
-    assert_eq!(client.repository_index().await.unwrap().len(), 5);
+    assert_eq!(client.model_metadata("ensemble", "1").await.unwrap().platform, "ensemble");
+    assert_eq!(client.model_config("tensorrt_llm", "").await.unwrap().backend, "tensorrtllm");
+    assert_eq!(client.repository_index(false).await.unwrap().len(), 5);
     assert_eq!(client.infer(request("1", 5, 5, false)).await.unwrap().id, "1");
-    let error = client.model_config("nobody").await.unwrap_err();
-    assert_eq!(error.to_string(), "the server refused: Request for unknown model: 'nobody' is not found (NotFound)");
+    let counted = client.statistics("tensorrt_llm", "").await.unwrap();
+    assert_eq!(counted[0].inference_stats.as_ref().unwrap().success.as_ref().unwrap().count, 1);
+
+    let error = client.model_config("nobody", "").await.unwrap_err();
+    let address = server.address;
+    let expected =
+        format!("ModelConfig of `nobody` at {address}: Request for unknown model: 'nobody' is not found (NotFound)");
+    assert_eq!((error.to_string(), error.code()), (expected, Some(Code::NotFound)));
+    // What a server does not have, it says.
+    let error = client.log_settings(BTreeMap::new()).await.unwrap_err();
+    assert_eq!((error.code(), error.asked.as_str()), (Some(Code::Unimplemented), "LogSettings"));
+}
+
+#[tokio::test]
+async fn a_stream_can_be_asked_before_it_has_answered() {
+    // The response headers come with the first response only: whoever waits for them before asking waits for ever.
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let client = TritonClient::connect(&endpoint(&server)).await.unwrap();
+    let mut stream = client.stream();
+    stream.send(request("a", 5, 4, true));
+    stream.send(request("b", 5, 2, true));
+    let answers = rest(&mut stream).await;
+    let of = |id: &str| answers.iter().filter(|answer| answer.response.id == id).collect::<Vec<_>>();
+    assert_eq!((of("a").len(), of("b").len()), (4, 2));
+    assert!(of("a").last().unwrap().ends() && !of("a")[0].ends());
+    assert!(answers.windows(2).all(|pair| pair[0].at <= pair[1].at));
+}
+
+#[tokio::test]
+async fn a_late_answer_is_not_waited_for() {
+    let files = Files::new(true, &json!({}));
+    let faults = Faults { stall_after_tokens: Some(2), ..Faults::default() };
+    let server = Running::start(SimOptions { faults, ..files.options() });
+    let client = TritonClient::connect(&endpoint(&server)).await.unwrap().deadline(Duration::from_millis(300));
+    let mut stream = client.stream();
+    stream.send(request("a", 5, 9, true));
+    let (mut tokens, mut late) = (0, None);
+    while late.is_none() {
+        match stream.next().await.expect("an answer or a deadline") {
+            Ok(_) => tokens += 1,
+            Err(error) => late = Some(error),
+        }
+    }
+    let late = late.unwrap();
+    assert_eq!(tokens, 2);
+    assert!(late.to_string().ends_with("no answer within 0.3 s"), "{late}");
+    assert!(late.hint().unwrap().contains("ready while what is behind it is dead"));
 }
 
 #[tokio::test]
@@ -65,5 +188,226 @@ async fn waiting_ends_when_asked_to() {
     };
     let error = await_ready(&endpoint, Duration::from_mins(1), progress, stopped).await.unwrap_err();
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
-    assert!(matches!(TritonClient::connect(&endpoint).await, Err(ClientError::Connect { .. })));
+    let error = TritonClient::connect(&endpoint).await.unwrap_err();
+    assert!(matches!(error.why, Why::Connect(_)) && error.hint().unwrap().contains("is the server up"), "{error}");
+}
+
+#[tokio::test]
+async fn a_real_server_answers_every_question() {
+    let folder = repository(&["echo", "counter"]);
+    let server = RealTriton::ready(&models(&folder), &["--model-control-mode=explicit", "--load-model=*"]).await;
+    let client = TritonClient::connect(&server.endpoint).await.unwrap();
+    assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap() && client.is_serving().await.unwrap());
+    let about = client.server_metadata().await.unwrap();
+    assert!(about.extensions.iter().any(|extension| extension == "statistics"), "{about:?}");
+    assert_eq!(client.model_metadata("counter", "1").await.unwrap().inputs[0].datatype, "INT32");
+    let config = client.model_config("counter", "").await.unwrap();
+    assert!(config.model_transaction_policy.unwrap().decoupled);
+    assert_eq!(client.repository_index(true).await.unwrap().len(), 2);
+
+    // Every data type there and back. BF16 has no numpy type, so a Python model cannot have it.
+    for datatype in DataType::ALL.into_iter().filter(|datatype| *datatype != DataType::Bf16) {
+        let name = if datatype == DataType::Bytes { "STRING" } else { datatype.name() };
+        let values = match datatype {
+            DataType::Bool => json!([true, false, true]),
+            DataType::Bytes => json!(["", "é", "three"]),
+            DataType::Fp16 | DataType::Fp32 | DataType::Fp64 => json!([0.5, -2.0, 1024.0]),
+            _ => json!([0, 1, 127]),
+        };
+        let tensor = Tensor::from_json(name, datatype, &values).unwrap();
+        let request = InferRequest::new("echo", name).input(tensor.clone()).output(name).build();
+        assert_eq!(tensors_of(&client.infer(request).await.unwrap()).unwrap(), [tensor]);
+    }
+
+    // Unloading is heard of at once; loading with another config changes what is in effect.
+    client.unload("echo", false).await.unwrap();
+    let error = client.model_metadata("echo", "").await.unwrap_err();
+    assert!(error.hint().unwrap().contains("unloaded"), "{error}");
+    let config = json!({
+        "backend": "python", "max_batch_size": 4,
+        "input": [{ "name": "INT32", "data_type": "TYPE_INT32", "dims": [-1] }],
+        "output": [{ "name": "INT32", "data_type": "TYPE_INT32", "dims": [-1] }],
+    });
+    let options = LoadOptions { config: Some(config.to_string()), files: Vec::new() };
+    client.load("echo", options).await.unwrap();
+    assert_eq!(client.model_config("echo", "").await.unwrap().max_batch_size, 4);
+    // A model of which the server has no folder, out of the request alone.
+    let program = std::fs::read(models(&folder).join("echo/1/model.py")).unwrap();
+    let files = vec![("1/model.py".to_owned(), Bytes::from(program))];
+    client.load("sent", LoadOptions { config: Some(config.to_string()), files }).await.unwrap();
+    assert!(client.is_model_ready("sent", "1").await.unwrap());
+    let error = client.load("nobody", LoadOptions::default()).await.unwrap_err();
+    assert!(error.said().unwrap().contains("failed to poll"), "{error}");
+
+    let counted = client.statistics("", "").await.unwrap();
+    assert!(counted.iter().any(|model| model.name == "counter"));
+    let set = BTreeMap::from([("log_verbose_level".to_owned(), LogSetting::Number(1))]);
+    assert_eq!(client.log_settings(set).await.unwrap()["log_verbose_level"], LogSetting::Number(1));
+    let set = BTreeMap::from([("trace_rate".to_owned(), vec!["7".to_owned()])]);
+    assert_eq!(client.trace_settings("", set).await.unwrap()["trace_rate"], ["7"]);
+    assert_eq!(client.system_shared_memory().await.unwrap().regions.len(), 0);
+    assert_eq!(client.cuda_shared_memory().await.unwrap().regions.len(), 0);
+}
+
+#[tokio::test]
+async fn a_real_stream_stays_usable_after_every_error() {
+    let folder = repository(&["echo", "counter", "apart"]);
+    let server = RealTriton::ready(&models(&folder), &[]).await;
+    let client = TritonClient::connect(&server.endpoint).await.unwrap();
+
+    // Decoupled and unary do not go together.
+    let error = client.infer(count("counter", "1", 1).build()).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Unimplemented));
+    assert!(error.hint().unwrap().contains("only in a stream"));
+
+    let wrong = |id: &str| -> InferRequest {
+        match id {
+            "unknown model" => count("nobody", id, 1),
+            "unknown input" => count("counter", id, 1).input(number("m", 1)),
+            "missing input" => InferRequest::new("counter", id),
+            "wrong type" => {
+                InferRequest::new("counter", id).input(Tensor::new("n", [1], Data::Fp32(vec![1.0])).unwrap())
+            }
+            "wrong shape" => {
+                InferRequest::new("counter", id).input(Tensor::new("n", [2], Data::Int32(vec![1, 2])).unwrap())
+            }
+            "unknown output" => count("counter", id, 1).output("j"),
+            "the model's own" => count("counter", id, -1),
+            other => panic!("{other}"),
+        }
+    };
+    let mut stream = client.stream();
+    let mut said = BTreeMap::new();
+    for id in [
+        "unknown model",
+        "unknown input",
+        "missing input",
+        "wrong type",
+        "wrong shape",
+        "unknown output",
+        "the model's own",
+    ] {
+        stream.send(wrong(id).build());
+        let answer = next(&mut stream).await;
+        assert!(answer.ends(), "{id}: {answer:?}");
+        // Errors of the server itself are not marked as the last word; those of the model are.
+        assert_eq!(answer.is_final == Some(true), id == "the model's own", "{id}");
+        said.insert(id, answer.error.expect(id));
+        // And the stream goes on.
+        stream.send(count("counter", "fine", 2).build());
+        let fine = [next(&mut stream).await, next(&mut stream).await];
+        assert_eq!((numbers(&fine), fine[1].is_final), (vec![1, 2], Some(true)), "after {id}");
+    }
+    assert!(said["unknown model"].contains("'nobody' is not found"), "{said:?}");
+    assert!(said["wrong type"].contains("'n'") && said["wrong shape"].contains("'n'"), "{said:?}");
+    assert!(said["unknown output"].contains("'j'"), "{said:?}");
+    assert_eq!(said["the model's own"], "cannot count to -1");
+    assert_eq!(rest(&mut stream).await.len(), 0);
+
+    // Answers of two requests come mixed, and are told apart by their ids.
+    let mut stream = client.stream();
+    for id in ["a", "b"] {
+        stream.send(count("counter", id, 3).input(number("pause_ms", 20)).build());
+    }
+    let answers = rest(&mut stream).await;
+    for id in ["a", "b"] {
+        let own: Vec<Answer> = answers.iter().filter(|answer| answer.response.id == id).cloned().collect();
+        assert_eq!(numbers(&own), [1, 2, 3]);
+    }
+
+    // Without asking for it, a model that tells its end apart has none that can be seen.
+    let mut stream = client.stream();
+    stream.send(count("apart", "1", 2).build());
+    let unmarked = rest(&mut stream).await;
+    assert!(unmarked.len() == 2 && unmarked.iter().all(|answer| answer.is_final != Some(true)));
+    let mut stream = client.stream();
+    stream.send(count("apart", "1", 2).with_final_response().build());
+    let marked = rest(&mut stream).await;
+    assert!(marked.len() == 3 && marked[2].is_final == Some(true) && marked[2].response.outputs.is_empty());
+}
+
+#[tokio::test]
+async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
+    let folder = repository(&["counter"]);
+    let server = RealTriton::ready(&models(&folder), &[]).await;
+    let client = TritonClient::connect(&server.endpoint).await.unwrap().deadline(Duration::from_secs(2));
+    let mut stream = client.stream();
+    stream.send(count("counter", "1", 1000).input(number("pause_ms", 20)).build());
+    next(&mut stream).await;
+    for stub in server.stubs() {
+        signal_pid(stub, "KILL");
+    }
+    // In flight: nothing more, and no word of it.
+    let late = loop {
+        match stream.next().await.expect("an answer or a deadline") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(late.why, Why::Late(_)), "{late}");
+    assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
+    assert!(client.is_model_ready("counter", "").await.unwrap());
+    let mut stream = client.stream();
+    stream.send(count("counter", "2", 1).build());
+    let error = next(&mut stream).await.error.expect("an error");
+    assert!(error.contains("is not healthy"), "{error}");
+}
+
+#[tokio::test]
+async fn a_real_server_over_http() {
+    let folder = repository(&["echo", "counter"]);
+    let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
+    let mut client = http(&server);
+    assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
+    assert!(client.is_model_ready("echo", "1").await.unwrap() && !client.is_model_ready("nobody", "").await.unwrap());
+    assert_eq!(client.server_metadata().await.unwrap()["name"], "triton");
+    assert_eq!(client.model_metadata("echo", "").await.unwrap()["platform"], "python");
+    assert_eq!(client.model_config("counter", "").await.unwrap()["model_transaction_policy"]["decoupled"], true);
+    assert_eq!(client.repository_index().await.unwrap().as_array().unwrap().len(), 2);
+    let body = json!({ "inputs": [{ "name": "INT32", "datatype": "INT32", "shape": [2], "data": [4, 5] }] });
+    assert_eq!(client.infer("echo", &body).await.unwrap()["outputs"][0]["data"], json!([4, 5]));
+    assert_eq!(client.generate("echo", &json!({ "INT32": [7] })).await.unwrap()["INT32"], 7);
+
+    // The trap: status 200, and an error in the body.
+    let error = client.generate("counter", &json!({ "n": 3 })).await.unwrap_err();
+    assert!(matches!(error.why, Why::Http { status: 200, .. }), "{error}");
+    assert!(error.hint().unwrap().contains("generate_stream"));
+    let error = client.generate("nobody", &json!({ "n": 3 })).await.unwrap_err();
+    assert!(error.to_string().ends_with("Request for unknown model: 'nobody' is not found (HTTP 404)"), "{error}");
+    let error = client.generate("echo", &json!({ "INT32": ["x"] })).await.unwrap_err();
+    assert!(matches!(error.why, Why::Http { status: 400.., .. }), "{error}");
+
+    let mut events = client.generate_stream("counter", &json!({ "n": 3 })).await.unwrap();
+    let mut counted = Vec::new();
+    while let Some(event) = events.next().await {
+        counted.push(event.unwrap().0["i"].as_i64().unwrap());
+    }
+    assert_eq!(counted, [1, 2, 3]);
+    let refused = client.generate_stream("counter", &json!({ "n": -1 })).await;
+    let error = match refused {
+        Ok(mut events) => events.next().await.expect("an event").unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.said(), Some("cannot count to -1"));
+    // The connection is good for the next question.
+    assert!(client.is_live().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_listens_on_a_port_is_told() {
+    let folder = repository(&["echo"]);
+    let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
+    let Endpoint { host, grpc, http, metrics } = server.endpoint.clone();
+    assert_eq!(probe(&host, grpc).await, Listens::Grpc);
+    assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
+    assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert_eq!(probe(&host, free).await, Listens::Nothing);
+    // gRPC spoken to the HTTP port is an error, not a wait.
+    let mistaken = Endpoint { grpc: http.unwrap(), ..server.endpoint.clone() };
+    let error: ClientError = match TritonClient::connect(&mistaken).await {
+        Ok(client) => client.is_live().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(!matches!(error.why, Why::Late(_)), "{error}");
 }

@@ -183,6 +183,12 @@ pub fn signal(child: &Child, name: &str) {
     assert!(done.success());
 }
 
+/// Signals a process that is no child.
+pub fn signal_pid(pid: i32, name: &str) {
+    let done = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().expect("kill");
+    assert!(done.success());
+}
+
 /// Living processes whose environment holds this text (a world's folder is in the environment of all its processes).
 pub fn alive_with(text: impl AsRef<OsStr>) -> Vec<(i32, String)> {
     let text = text.as_ref().as_encoded_bytes().to_vec();

@@ -24,9 +24,9 @@ fn spec(request: Request) -> Spec {
         stall_timeout: std::time::Duration::from_secs(1),
         limits: Limits::default(),
         slo: Slo::default(),
-        timelines: false,
         vocab_size: 100,
         end_id: 2,
+        timelines: false,
         request,
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::plot::Plot;
+use super::server::{self, Server};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 
@@ -29,6 +30,8 @@ pub(super) struct Bench {
     /// SVG; the page marks it as safe.
     #[serde(skip)]
     pub plots: Vec<String>,
+    /// What the servers' own metrics said.
+    pub server: Option<Server>,
 }
 
 /// A row of the table, numbers as they are shown.
@@ -74,6 +77,7 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
         facts,
         metrics,
         plots,
+        server: server::read(result),
     }
 }
 
@@ -147,7 +151,7 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts:
         return;
     }
     for (key, value) in fields {
-        if matches!(key.as_str(), "verdict" | "reasons" | "headline") && path.is_empty() {
+        if matches!(key.as_str(), "verdict" | "reasons" | "headline" | "server_metrics") && path.is_empty() {
             continue;
         }
         // That a metric is a latency adds nothing to its name.

@@ -5,6 +5,7 @@ mod bench;
 mod network;
 mod page;
 mod plot;
+mod server;
 mod svg;
 mod timeline;
 

@@ -92,7 +92,8 @@ pub fn render(
         total => counted(total, "task"),
         not_needed,
         benches => benches.iter().map(|bench| context! {
-            plots => bench.plots.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
+            plots => safe(&bench.plots),
+            server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
             ..Safe::from(Serde(bench))
         }).collect::<Vec<_>>(),
         columns => bench::COLUMNS,
@@ -117,6 +118,11 @@ pub fn render(
     })?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+/// Pictures that were drawn here.
+fn safe(pictures: &[String]) -> Vec<Safe> {
+    pictures.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect()
 }
 
 fn verdict(story: &Story) -> (&'static str, &'static str) {

@@ -254,13 +254,11 @@ impl GrpcInferenceService for Service {
         }
     }
 
-    type ModelStreamInferStream = Answers;
-
     /// As with the real server, the response headers come only with the first response.
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<ModelInferRequest>>,
-    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+    ) -> Result<Response<Answers>, Status> {
         let wants_status = request.metadata().get("triton_grpc_error").is_some_and(|value| value == "true");
         let (sender, receiver) = mpsc::unbounded_channel();
         let call = self.0.call();

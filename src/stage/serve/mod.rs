@@ -1,5 +1,6 @@
 //! `serve:` — servers with a lifetime: started, waited for, watched, and stopped for certain.
 
+pub mod attach;
 mod attached;
 mod facts;
 mod launch;

@@ -1,0 +1,300 @@
+//! `regatta triton infer`: one request, its answer as it comes, and how long that took.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use serde_json::{Value, json};
+
+use super::{To, Trouble, facts, say};
+use crate::app::say_error;
+use crate::cli::{Exit, Face, Infer};
+use crate::diag::{did_you_mean, list_of};
+use crate::report::{ModelFacts, Paint, TensorFacts};
+use crate::triton::{Data, InferRequest, Tensor, TritonClient, tensors_of};
+
+pub(super) async fn infer(to: &To, request: &Infer, _paint: Paint) -> Result<Exit, Trouble> {
+    let names = std::slice::from_ref(&request.model);
+    let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server told nothing"))?;
+    let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
+    if request.stream && !decoupled {
+        return Err(Trouble::Other(anyhow!(
+            "`{}` is not decoupled: it cannot stream\n  hint: leave `--stream` out, or set `decoupled: true` in its config.pbtxt",
+            model.name
+        )));
+    }
+    let inputs = inputs(&model, request)?;
+    let mut told = Told::new(request.json);
+    match to.url.face {
+        Face::Grpc => {
+            let client = to.grpc().await?;
+            by_grpc(to, &client, &model, &inputs, decoupled, &mut told).await?;
+        }
+        Face::Http => by_http(to, &model, &inputs, decoupled, &mut told).await?,
+    }
+    told.end();
+    Ok(Exit::Done)
+}
+
+/// What will be sent: named tensors, in the shape that was written.
+fn inputs(model: &ModelFacts, request: &Infer) -> Result<Vec<(TensorFacts, Value)>, Trouble> {
+    let mut given: Vec<(String, Value)> = request.inputs.clone();
+    let has = |name: &str| model.inputs.iter().any(|input| input.name == name);
+    let first_of = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
+    let lacks = |option: &str, names: &[&str]| {
+        let wanted = list_of(names.iter().copied());
+        let there = list_of(model.inputs.iter().map(|input| input.name.as_str()));
+        Trouble::Usage(format!(
+            "`{}` takes no {option}: it has none of {wanted}\n  hint: it takes {there}; give them with `--input NAME=JSON`",
+            model.name
+        ))
+    };
+    let texts = ["text_input", "QUERY"];
+    if let Some(text) = &request.text {
+        let name = first_of(&texts).ok_or_else(|| lacks("--text", &texts))?;
+        given.push((name.to_owned(), json!(text)));
+    }
+    if !request.input_ids.is_empty() {
+        let name = first_of(&["input_ids"]).ok_or_else(|| lacks("--input-ids", &["input_ids"]))?;
+        given.push((name.to_owned(), json!(request.input_ids)));
+        if has("input_lengths") {
+            given.push(("input_lengths".to_owned(), json!(request.input_ids.len())));
+        }
+    }
+    if let Some(tokens) = request.max_tokens {
+        let counts = ["max_tokens", "request_output_len", "REQUEST_OUTPUT_LEN"];
+        let name = first_of(&counts).ok_or_else(|| lacks("--max-tokens", &counts))?;
+        given.push((name.to_owned(), json!(tokens)));
+    }
+    if request.stream
+        && let Some(name) = first_of(&["streaming", "stream"])
+    {
+        given.push((name.to_owned(), json!(true)));
+    }
+    let mut wrong = Vec::new();
+    let mut inputs: Vec<(TensorFacts, Value)> = Vec::new();
+    for (name, value) in given {
+        match model.inputs.iter().find(|input| input.name == name) {
+            Some(_) if inputs.iter().any(|(input, _)| input.name == name) => {
+                wrong.push(format!("input `{name}` is given twice"));
+            }
+            Some(input) => inputs.push((input.clone(), value)),
+            None => {
+                let hint = did_you_mean(&name, model.inputs.iter().map(|input| input.name.as_str()));
+                wrong.push(format!("there is no input `{name}`; {}", hint.unwrap_or_default()));
+            }
+        }
+    }
+    // Triton notices a missing input only by their number.
+    for input in model.inputs.iter().filter(|input| !input.optional) {
+        if !inputs.iter().any(|(given, _)| given.name == input.name) {
+            wrong.push(format!("input `{}` ({} {:?}) is missing", input.name, input.datatype, input.shape));
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(inputs);
+    }
+    Err(Trouble::Usage(format!("the request to `{}` cannot be sent:\n  {}", model.name, wrong.join("\n  "))))
+}
+
+fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, Trouble> {
+    let datatype = facts::datatype(input)
+        .ok_or_else(|| Trouble::Other(anyhow!("input `{}` has the unknown type {}", input.name, input.datatype)))?;
+    let mut tensor = Tensor::from_json(&input.name, datatype, value)
+        .map_err(|error| Trouble::Usage(format!("{error}\n  hint: `{}` is {}", input.name, input.datatype)))?;
+    // What is not written in front is a batch of one, and the like.
+    while tensor.shape.len() < input.shape.len() {
+        tensor.shape.insert(0, 1);
+    }
+    Ok(tensor)
+}
+
+async fn by_grpc(
+    to: &To,
+    client: &TritonClient,
+    model: &ModelFacts,
+    inputs: &[(TensorFacts, Value)],
+    decoupled: bool,
+    told: &mut Told,
+) -> Result<(), Trouble> {
+    let mut request = InferRequest::new(&model.name, "1");
+    for (input, value) in inputs {
+        request = request.input(tensor(input, value)?);
+    }
+    told.begin();
+    if !decoupled {
+        let answer = match client.infer(request.build()).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(to.failed(error).await),
+        };
+        told.tensors(Instant::now(), &tensors_of(&answer).map_err(|error| anyhow!("the answer: {error}"))?);
+        return Ok(());
+    }
+    let mut stream = client.stream();
+    stream.send(request.with_final_response().build());
+    stream.close();
+    while let Some(answer) = stream.next().await {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(to.failed(error).await),
+        };
+        if let Some(error) = &answer.error {
+            told.broken_off();
+            return Err(Trouble::Other(anyhow!("the server answered with an error: {error}")));
+        }
+        told.tensors(answer.at, &tensors_of(&answer.response).map_err(|error| anyhow!("an answer: {error}"))?);
+    }
+    Ok(())
+}
+
+/// By `generate`, whose body names tensors as they are.
+async fn by_http(
+    to: &To,
+    model: &ModelFacts,
+    inputs: &[(TensorFacts, Value)],
+    decoupled: bool,
+    told: &mut Told,
+) -> Result<(), Trouble> {
+    let body: Value = inputs.iter().map(|(input, value)| (input.name.clone(), value.clone())).collect();
+    let mut client = to.http();
+    told.begin();
+    if !decoupled {
+        match client.generate(&model.name, &body).await {
+            Ok(answer) => told.outputs(Instant::now(), &named(model, &answer)),
+            Err(error) => return Err(to.failed(error).await),
+        }
+        return Ok(());
+    }
+    let mut events = match client.generate_stream(&model.name, &body).await {
+        Ok(events) => events,
+        Err(error) => return Err(to.failed(error).await),
+    };
+    while let Some(event) = events.next().await {
+        match event {
+            Ok((answer, at)) => told.outputs(at, &named(model, &answer)),
+            Err(error) => {
+                told.broken_off();
+                return Err(to.failed(error).await);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The outputs among what else `generate` tells.
+fn named(model: &ModelFacts, answer: &Value) -> Vec<(String, Value)> {
+    let outputs = model.outputs.iter();
+    outputs.filter_map(|output| Some((output.name.clone(), answer.get(&output.name)?.clone()))).collect()
+}
+
+/// The answers so far, and when they came.
+struct Told {
+    json: bool,
+    sent: Instant,
+    /// When responses with something in them came.
+    at: Vec<Instant>,
+    answers: Vec<Value>,
+    tokens: usize,
+    text: bool,
+}
+
+impl Told {
+    fn new(json: bool) -> Self {
+        Self { json, sent: Instant::now(), at: Vec::new(), answers: Vec::new(), tokens: 0, text: false }
+    }
+
+    fn begin(&mut self) {
+        self.sent = Instant::now();
+    }
+
+    fn tensors(&mut self, at: Instant, tensors: &[Tensor]) {
+        self.tokens +=
+            tensors.iter().filter(|tensor| tensor.name == "output_ids").map(|tensor| tensor.data.len()).sum::<usize>();
+        let outputs: Vec<(String, Value)> = tensors
+            .iter()
+            .map(|tensor| {
+                let value = match &tensor.data {
+                    Data::Bytes(texts) if texts.len() == 1 => json!(String::from_utf8_lossy(&texts[0])),
+                    _ => tensor.to_json(),
+                };
+                (tensor.name.clone(), value)
+            })
+            .collect();
+        self.outputs(at, &outputs);
+    }
+
+    fn outputs(&mut self, at: Instant, outputs: &[(String, Value)]) {
+        // The mark of the end has nothing in it.
+        if outputs.is_empty() {
+            return;
+        }
+        self.at.push(at);
+        let value = |name: &str| outputs.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        if self.json {
+            let ms = at.duration_since(self.sent).as_secs_f64() * 1e3;
+            let outputs: Value = outputs.iter().cloned().collect();
+            self.answers.push(json!({ "at_ms": ms, "outputs": outputs }));
+            return;
+        }
+        if let Some(text) = value("text_output").or_else(|| value("OUTPUT")).and_then(Value::as_str) {
+            self.text = true;
+            say(text);
+        } else if let Some(ids) = value("output_ids") {
+            self.text = true;
+            let ids = ids.as_array().cloned().unwrap_or_else(|| vec![ids.clone()]);
+            let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            say(&format!("{}{}", if self.at.len() > 1 { " " } else { "" }, words.join(" ")));
+        } else {
+            let lines: Vec<String> = outputs.iter().map(|(name, value)| format!("{name} = {value}\n")).collect();
+            say(&lines.concat());
+        }
+    }
+
+    /// An error follows; what came before it is told.
+    fn broken_off(&self) {
+        if !self.at.is_empty() {
+            self.end();
+        }
+    }
+
+    /// Times go to stderr: what a script reads is the answer.
+    fn end(&self) {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let first = self.at.first().map(|at| ms(at.duration_since(self.sent)));
+        let last = self.at.last().map(|at| ms(at.duration_since(self.sent)));
+        let gaps: Vec<f64> = self.at.windows(2).map(|pair| ms(pair[1].duration_since(pair[0]))).collect();
+        if self.json {
+            let answer = json!({
+                "answers": self.answers,
+                "ttft_ms": first,
+                "e2e_ms": last,
+                "gaps_ms": gaps,
+                "zero_point": "the request was handed to the connection",
+            });
+            say(&format!("{answer:#}\n"));
+            return;
+        }
+        if self.text {
+            say("\n");
+        }
+        let (Some(first), Some(last)) = (first, last) else {
+            say_error("the answer is empty\n");
+            return;
+        };
+        let tokens = if self.tokens > 0 { format!(", {} tokens (of output_ids)", self.tokens) } else { String::new() };
+        let mut text = format!(
+            "first response after {first:.1} ms, last after {last:.1} ms, both from sending; {} response{}{tokens}\n",
+            self.at.len(),
+            if self.at.len() == 1 { "" } else { "s" }
+        );
+        if !gaps.is_empty() {
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let most = gaps.iter().copied().fold(0.0, f64::max);
+            let least = gaps.iter().copied().fold(f64::INFINITY, f64::min);
+            text = format!(
+                "{text}gaps between responses, n={}: mean {mean:.1} ms, min {least:.1} ms, max {most:.1} ms\n",
+                gaps.len()
+            );
+        }
+        say_error(&text);
+    }
+}

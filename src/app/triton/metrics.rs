@@ -1,0 +1,96 @@
+//! `regatta triton metrics`: `/metrics` in a table, once or again and again.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::{To, Trouble, say};
+use crate::cli::Exit;
+use crate::report::{MetricTold, Paint, server};
+use crate::triton::{Exposition, Kind, Listens, probe};
+use anyhow::anyhow;
+
+pub(super) async fn metrics(
+    to: &To,
+    grep: Option<&str>,
+    watch: Option<Duration>,
+    json: bool,
+    paint: Paint,
+) -> Result<Exit, Trouble> {
+    let mut client = to.http();
+    let mut before: Option<(Instant, HashMap<String, f64>)> = None;
+    loop {
+        let at = Instant::now();
+        let text = match client.text("/metrics").await {
+            Ok(text) => text,
+            Err(error) => return Err(wrong(to, to.failed(error).await).await),
+        };
+        let told = match Exposition::parse(&text) {
+            Ok(told) if !told.families.is_empty() => told,
+            Ok(_) => return Err(wrong(to, Trouble::Other(anyhow!("/metrics is empty"))).await),
+            Err(error) => {
+                return Err(wrong(to, Trouble::Other(anyhow!("/metrics is not in Prometheus' format: {error}"))).await);
+            }
+        };
+        let now: HashMap<String, f64> = told.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
+        let rows = rows(&told, grep, |key, value| {
+            let (then, values) = before.as_ref()?;
+            let time = at.duration_since(*then).as_secs_f64();
+            values.get(key).map(|old| (value - old) / time)
+        });
+        if rows.is_empty() {
+            let what = grep.unwrap_or_default();
+            return Err(Trouble::Other(anyhow!("none of {} numbers has `{what}` in its name or labels", now.len())));
+        }
+        say(&if json {
+            // One line for each look, so that a reader can take them one by one.
+            if watch.is_some() {
+                format!("{}\n", serde_json::json!({ "metrics": rows }))
+            } else {
+                format!("{:#}\n", serde_json::json!({ "metrics": rows }))
+            }
+        } else {
+            server::metrics(&rows, now.len(), paint)
+        });
+        let Some(pause) = watch else { return Ok(Exit::Done) };
+        before = Some((at, now));
+        if !json {
+            say("\n");
+        }
+        tokio::time::sleep(pause.saturating_sub(at.elapsed())).await;
+    }
+}
+
+fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<MetricTold> {
+    let mut rows = Vec::new();
+    for (family, sample) in told.samples() {
+        let key = sample.key();
+        if grep.is_some_and(|text| !key.contains(text)) {
+            continue;
+        }
+        let part = sample.name.strip_prefix(&family.name).unwrap_or_default().trim_start_matches('_');
+        let labels = key.strip_prefix(&sample.name).unwrap_or_default().trim_matches(['{', '}']);
+        let counts = family.kind == Kind::Counter || !part.is_empty();
+        rows.push(MetricTold {
+            family: family.name.clone(),
+            help: family.help.clone(),
+            kind: format!("{:?}", family.kind).to_lowercase(),
+            labels: [part, labels].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+            value: sample.value.to_string(),
+            per_second: if counts { rate(&key, sample.value.0) } else { None },
+        });
+    }
+    rows
+}
+
+/// The wrong port is a likelier mistake than a broken server.
+async fn wrong(to: &To, trouble: Trouble) -> Trouble {
+    let (host, port) = (&to.url.host, to.url.port);
+    let which = match probe(host, port).await {
+        Listens::Grpc => "gRPC",
+        Listens::Http => "HTTP",
+        _ => return trouble,
+    };
+    Trouble::Other(anyhow!(
+        "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by default"
+    ))
+}

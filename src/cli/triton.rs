@@ -1,0 +1,360 @@
+//! `regatta triton …`: what was typed, and what it means.
+
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Subcommand};
+
+use super::help;
+use super::setting::Setting;
+
+const HOW: &str = "How";
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct TritonArgs {
+    #[command(subcommand)]
+    pub command: TritonCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TritonCommand {
+    /// Is it live and ready, which version, which models: exit code 0 when it is ready.
+    #[command(after_long_help = help::TRITON_STATUS)]
+    Status(StatusArgs),
+    /// The models: tensors in and out, and the configuration that is in effect.
+    #[command(after_long_help = help::TRITON)]
+    Models(ModelsArgs),
+    /// Send one request and print the answer as it comes, with its times.
+    #[command(after_long_help = help::TRITON)]
+    Infer(InferArgs),
+    /// What /metrics says, in a table.
+    #[command(after_long_help = help::TRITON)]
+    Metrics(MetricsArgs),
+    /// Print a model's configuration that is in effect, as config.pbtxt.
+    #[command(after_long_help = help::TRITON)]
+    Config(OfModelArgs),
+    /// What the server has counted for its models.
+    #[command(after_long_help = help::TRITON)]
+    Statistics(StatisticsArgs),
+    /// Load a model, or load it again (needs --model-control-mode=explicit).
+    #[command(after_long_help = help::TRITON)]
+    Load(LoadArgs),
+    /// Unload a model (needs --model-control-mode=explicit).
+    #[command(after_long_help = help::TRITON)]
+    Unload(UnloadArgs),
+    /// Print the server's log settings, or change them.
+    #[command(after_long_help = help::TRITON)]
+    Log(LogArgs),
+    /// Print the server's trace settings, or change them.
+    #[command(after_long_help = help::TRITON)]
+    Trace(TraceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServerArgs {
+    /// `host:port` (gRPC), `grpc://host:port` or `http://host:port`.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Give up after so many seconds without an answer.
+    #[arg(help_heading = HOW, long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub deadline: f64,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Models that must be ready, too.
+    #[arg(value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ModelsArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Only these.
+    #[arg(value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct InferArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// The prompt, for models that take text.
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
+    /// Tokens to ask for, for models that take text.
+    #[arg(long, value_name = "N", visible_alias = "output-len")]
+    pub max_tokens: Option<u32>,
+    /// The prompt as token ids, for `tensorrt_llm`.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with = "text", allow_negative_numbers = true)]
+    pub input_ids: Vec<i32>,
+    /// Any input tensor: nested lists in JSON, missing dimensions in front are 1. Repeatable.
+    #[arg(long, value_name = "NAME=JSON")]
+    pub input: Vec<String>,
+    /// Ask for each token as it comes.
+    #[arg(long)]
+    pub stream: bool,
+    /// Print the answers in JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MetricsArgs {
+    /// `host:port` of the metrics (8002 by default), or `http://host:port`.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Give up after so many seconds without an answer.
+    #[arg(help_heading = HOW, long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub deadline: f64,
+    /// Only families and labels that have this in them.
+    #[arg(long, value_name = "TEXT")]
+    pub grep: Option<String>,
+    /// Print them again every so many seconds, with what counters grew per second.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    pub watch: Option<f64>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OfModelArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatisticsArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Only this one.
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoadArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// JSON in the place of its config.pbtxt.
+    #[arg(long, value_name = "JSON")]
+    pub config: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UnloadArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// With what an ensemble is made of.
+    #[arg(long)]
+    pub dependents: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LogArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// `log_verbose_level=1`, `log_info=false`, …
+    #[arg(value_name = "NAME=VALUE")]
+    pub set: Vec<Setting>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// `trace_rate=1`, `trace_level=TIMESTAMPS`, …; several values with commas.
+    #[arg(value_name = "NAME=VALUE")]
+    pub set: Vec<Setting>,
+    /// Of this model only.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+}
+
+/// A question to a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Triton {
+    pub url: TritonUrl,
+    pub deadline: Duration,
+    pub act: TritonAct,
+}
+
+/// Where a server is, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TritonUrl {
+    pub host: String,
+    pub port: u16,
+    pub face: Face,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    Grpc,
+    Http,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TritonAct {
+    Status { models: Vec<String>, json: bool },
+    Models { models: Vec<String>, json: bool },
+    Infer(Infer),
+    Metrics { grep: Option<String>, watch: Option<Duration>, json: bool },
+    Config { model: String },
+    Statistics { model: Option<String>, json: bool },
+    Load { model: String, config: Option<String> },
+    Unload { model: String, dependents: bool },
+    Log { set: Vec<Setting> },
+    Trace { model: Option<String>, set: Vec<Setting> },
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Infer {
+    pub model: String,
+    pub text: Option<String>,
+    pub max_tokens: Option<u32>,
+    pub input_ids: Vec<i32>,
+    /// Name of a tensor and its values in JSON.
+    pub inputs: Vec<(String, serde_json::Value)>,
+    pub stream: bool,
+    pub json: bool,
+}
+
+type Mistake = (ErrorKind, String);
+
+pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
+    let (server, act) = match args.command {
+        TritonCommand::Status(args) => (args.server, TritonAct::Status { models: args.models, json: args.json }),
+        TritonCommand::Models(args) => (args.server, TritonAct::Models { models: args.models, json: args.json }),
+        TritonCommand::Infer(args) => {
+            let inputs = args.input.iter().map(|word| input(word)).collect::<Result<_, _>>()?;
+            let infer = Infer {
+                model: args.model,
+                text: args.text,
+                max_tokens: args.max_tokens,
+                input_ids: args.input_ids,
+                inputs,
+                stream: args.stream,
+                json: args.json,
+            };
+            (args.server, TritonAct::Infer(infer))
+        }
+        TritonCommand::Metrics(args) => {
+            let watch = args.watch.map(seconds).transpose()?;
+            let mut url = url(&args.url, 8002)?;
+            url.face = Face::Http;
+            let act = TritonAct::Metrics { grep: args.grep, watch, json: args.json };
+            return Ok(Triton { url, deadline: seconds(args.deadline)?, act });
+        }
+        TritonCommand::Config(args) => (args.server, TritonAct::Config { model: args.model }),
+        TritonCommand::Statistics(args) => (args.server, TritonAct::Statistics { model: args.model, json: args.json }),
+        TritonCommand::Load(args) => (args.server, TritonAct::Load { model: args.model, config: args.config }),
+        TritonCommand::Unload(args) => {
+            (args.server, TritonAct::Unload { model: args.model, dependents: args.dependents })
+        }
+        TritonCommand::Log(args) => (args.server, TritonAct::Log { set: args.set }),
+        TritonCommand::Trace(args) => (args.server, TritonAct::Trace { model: args.model, set: args.set }),
+    };
+    let url = url(&server.url, 8001)?;
+    let knows_http = matches!(
+        act,
+        TritonAct::Status { .. } | TritonAct::Models { .. } | TritonAct::Infer(_) | TritonAct::Metrics { .. }
+    );
+    if url.face == Face::Http && !knows_http {
+        let text = format!("this is asked over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
+        return Err((ErrorKind::InvalidValue, text));
+    }
+    Ok(Triton { url, deadline: seconds(server.deadline)?, act })
+}
+
+fn url(text: &str, usual: u16) -> Result<TritonUrl, Mistake> {
+    let mistake = |what: &str| {
+        let hint = "write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP";
+        (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
+    };
+    let (face, rest, usual) = match text.split_once("://") {
+        None => (Face::Grpc, text, usual),
+        Some(("grpc", rest)) => (Face::Grpc, rest, usual),
+        Some(("http", rest)) => (Face::Http, rest, if usual == 8001 { 8000 } else { usual }),
+        Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not spoken here")),
+        Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
+    };
+    let rest = rest.split('/').next().unwrap_or_default();
+    // An IPv6 address has colons of its own, and brackets around it.
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+            (host, port.parse().map_err(|_| mistake(&format!("`{port}` is not a port")))?)
+        }
+        _ => (rest, usual),
+    };
+    if host.is_empty() {
+        return Err(mistake("it has no host"));
+    }
+    Ok(TritonUrl { host: host.to_owned(), port, face })
+}
+
+fn seconds(seconds: f64) -> Result<Duration, Mistake> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| (ErrorKind::InvalidValue, format!("`{seconds}` is no time in seconds; it must be above 0")))
+}
+
+fn input(word: &str) -> Result<(String, serde_json::Value), Mistake> {
+    let mistake = |what: String| {
+        let hint = "for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`";
+        (ErrorKind::InvalidValue, format!("`--input {word}`: {what}\n  hint: {hint}"))
+    };
+    let (name, json) = word.split_once('=').ok_or_else(|| mistake("it is not NAME=JSON".to_owned()))?;
+    let value = serde_json::from_str(json).map_err(|error| mistake(format!("`{json}` is not JSON: {error}")))?;
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_how_it_is_spoken_to() {
+        let read = |text: &str| url(text, 8001).map(|url| (url.host, url.port, url.face));
+        let is = |host: &str, port, face| Ok((host.to_owned(), port, face));
+        assert_eq!(read("h:9"), is("h", 9, Face::Grpc));
+        assert_eq!(read("h"), is("h", 8001, Face::Grpc));
+        assert_eq!(read("grpc://h:9/"), is("h", 9, Face::Grpc));
+        assert_eq!(read("http://h"), is("h", 8000, Face::Http));
+        assert_eq!(read("http://[::1]:7/metrics"), is("[::1]", 7, Face::Http));
+        assert_eq!(read("[::1]"), is("[::1]", 8001, Face::Grpc));
+        for wrong in ["h:x", ":8001", "https://h", "ftp://h", ""] {
+            assert!(read(wrong).unwrap_err().1.contains("hint: write"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_input_is_a_name_and_json() {
+        assert_eq!(input("a=[1]").unwrap(), ("a".to_owned(), serde_json::json!([1])));
+        assert!(input("a").unwrap_err().1.contains("NAME=JSON"));
+        assert!(input("a=hello").unwrap_err().1.contains("is not JSON"));
+    }
+}

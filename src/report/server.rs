@@ -1,0 +1,225 @@
+//! What a server told of itself, of its models and of its metrics, in tables.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::paint::{Paint, Tone, clean, counted, cut, table};
+
+/// A server, as it answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerTold {
+    pub address: String,
+    pub live: bool,
+    pub ready: bool,
+    pub name: String,
+    pub version: String,
+    pub extensions: Vec<String>,
+    pub models: Vec<ModelTold>,
+}
+
+/// A model in its repository.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ModelTold {
+    pub name: String,
+    pub version: String,
+    /// `READY`, `UNAVAILABLE`, …; empty where it was never loaded.
+    pub state: String,
+    pub reason: String,
+    pub backend: Option<String>,
+    pub decoupled: Option<bool>,
+    pub max_batch_size: Option<i64>,
+}
+
+/// A model, with its tensors and the configuration that is in effect.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ModelFacts {
+    pub name: String,
+    pub versions: Vec<String>,
+    pub platform: String,
+    pub inputs: Vec<TensorFacts>,
+    pub outputs: Vec<TensorFacts>,
+    /// By the names of config.pbtxt.
+    pub settings: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TensorFacts {
+    pub name: String,
+    pub datatype: String,
+    /// With the batch dimension where there is one; -1 is any size.
+    pub shape: Vec<i64>,
+    pub optional: bool,
+}
+
+/// One number of `/metrics`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MetricTold {
+    pub family: String,
+    pub help: String,
+    pub kind: String,
+    /// `model="m",version="1"`, with the part's name first where a family has parts.
+    pub labels: String,
+    pub value: String,
+    /// Counters, between two looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+}
+
+pub fn status(server: &ServerTold, paint: Paint) -> String {
+    let (tone, word) = match (server.live, server.ready) {
+        (true, true) => (Tone::Good, "ready"),
+        (true, false) => (Tone::Odd, "live, not ready"),
+        (false, _) => (Tone::Bad, "not live"),
+    };
+    let mut out = String::new();
+    let name = paint.tone(Tone::Strong, clean(&format!("{} {}", server.name, server.version)));
+    let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), paint.tone(tone, word));
+    if !server.extensions.is_empty() {
+        let _ = writeln!(out, "  extensions: {}", clean(&server.extensions.join(", ")));
+    }
+    if server.models.is_empty() {
+        out.push_str("  no models\n");
+        return out;
+    }
+    let mut rows = vec![
+        ["model", "version", "state", "backend", "answers", "max batch"]
+            .map(|head| (Tone::Quiet, head.to_owned()))
+            .to_vec(),
+    ];
+    for model in &server.models {
+        let (tone, state) = match model.state.as_str() {
+            "READY" => (Tone::Good, "READY"),
+            "" => (Tone::Quiet, "not loaded"),
+            other => (Tone::Bad, other),
+        };
+        let answers = model.decoupled.map(|decoupled| if decoupled { "decoupled (stream)" } else { "one" });
+        let batch = model.max_batch_size.map(|size| size.to_string());
+        let dash = || "–".to_owned();
+        rows.push(vec![
+            (Tone::Name, clean(&model.name)),
+            (Tone::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
+            (tone, clean(state)),
+            (Tone::Plain, model.backend.as_deref().map_or_else(dash, clean)),
+            (Tone::Plain, answers.map_or_else(dash, str::to_owned)),
+            (Tone::Plain, batch.unwrap_or_else(dash)),
+            (Tone::Bad, clean(&model.reason)),
+        ]);
+    }
+    out.push_str(&table(paint, "  ", &rows));
+    out
+}
+
+pub fn models(models: &[ModelFacts], paint: Paint) -> String {
+    let mut out = String::new();
+    for (index, model) in models.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        let about = format!("{}, versions {}", model.platform, model.versions.join(", "));
+        let _ = writeln!(out, "{}  {}", paint.tone(Tone::Strong, clean(&model.name)), clean(&about));
+        let tensor = |what: &str, tensor: &TensorFacts| {
+            vec![
+                (Tone::Quiet, what.to_owned()),
+                (Tone::Name, clean(&tensor.name)),
+                (Tone::Plain, clean(&tensor.datatype)),
+                (Tone::Plain, format!("{:?}", tensor.shape)),
+                (Tone::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
+            ]
+        };
+        let mut rows: Vec<_> = model.inputs.iter().map(|input| tensor("in", input)).collect();
+        rows.extend(model.outputs.iter().map(|output| tensor("out", output)));
+        out.push_str(&table(paint, "  ", &rows));
+        let setting =
+            |(name, value): &(String, String)| vec![(Tone::Quiet, clean(name)), (Tone::Plain, cut(value, 100))];
+        let rows: Vec<_> = model.settings.iter().map(setting).collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    out
+}
+
+/// Families one after the other; `all` is how many numbers there are with those that were not asked for.
+pub fn metrics(told: &[MetricTold], all: usize, paint: Paint) -> String {
+    let mut out = String::new();
+    for family in told.chunk_by(|a, b| a.family == b.family) {
+        let head = &family[0];
+        let name = paint.tone(Tone::Strong, clean(&head.family));
+        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(Tone::Quiet, clean(&head.help)));
+        let row = |metric: &MetricTold| {
+            let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
+            vec![(Tone::Name, clean(&metric.labels)), (Tone::Plain, clean(&metric.value)), (Tone::Odd, rate)]
+        };
+        let rows: Vec<_> = family.iter().map(row).collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    if told.len() < all {
+        let _ = writeln!(out, "{} of {}, as the server counts", told.len(), counted(all, "number"));
+    } else {
+        let _ = writeln!(out, "{}, as the server counts", counted(all, "number"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_with_what_is_wrong_with_its_models() {
+        let model = |name: &str, state: &str, reason: &str, decoupled: Option<bool>| ModelTold {
+            name: name.to_owned(),
+            version: if decoupled == Some(true) { "1".to_owned() } else { String::new() },
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+            backend: decoupled.map(|_| "tensorrtllm".to_owned()),
+            decoupled,
+            max_batch_size: decoupled.map(|_| 64),
+        };
+        let server = ServerTold {
+            address: "h:8001".to_owned(),
+            live: true,
+            ready: true,
+            name: "triton".to_owned(),
+            version: "2.51.0".to_owned(),
+            extensions: vec!["statistics".to_owned(), "trace".to_owned()],
+            models: vec![
+                model("tensorrt_llm", "READY", "", Some(true)),
+                model("ensemble", "UNAVAILABLE", "no version is available", None),
+                model("other", "", "", None),
+            ],
+        };
+        insta::assert_snapshot!(status(&server, Paint::OFF), @r"
+        triton 2.51.0  h:8001: ready
+          extensions: statistics, trace
+          model         version  state        backend      answers             max batch
+          tensorrt_llm  1        READY        tensorrtllm  decoupled (stream)  64
+          ensemble      –        UNAVAILABLE  –            –                   –          no version is available
+          other         –        not loaded   –            –                   –
+        ");
+    }
+
+    #[test]
+    fn numbers_stand_below_their_family() {
+        let told = |family: &str, labels: &str, value: &str, per_second| MetricTold {
+            family: family.to_owned(),
+            help: "What it is".to_owned(),
+            kind: "counter".to_owned(),
+            labels: labels.to_owned(),
+            value: value.to_owned(),
+            per_second,
+        };
+        let all = [
+            told("a", "model=\"m\"", "12", Some(3.0)),
+            told("a", "model=\"long\"", "4", None),
+            told("b", "", "1", None),
+        ];
+        insta::assert_snapshot!(metrics(&all, 7, Paint::OFF), @r#"
+        a  counter  What it is
+          model="m"     12  3.0 per second
+          model="long"  4
+        b  counter  What it is
+            1
+        3 of 7 numbers, as the server counts
+        "#);
+    }
+}

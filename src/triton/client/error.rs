@@ -1,0 +1,145 @@
+//! Why a server did not answer as asked: what was asked, where, what came back, what to try.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+
+/// A question that was not answered. Reads as one line: `ModelConfig of `m` at host:8001: …`.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{asked} at {address}: {why}")]
+pub struct ClientError {
+    /// `ModelConfig of `m``.
+    pub asked: String,
+    /// `host:port`.
+    pub address: String,
+    pub why: Why,
+}
+
+/// What came back instead of an answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Why {
+    #[error("`{0}` is not an address")]
+    Address(String),
+    /// No connection, or one that broke.
+    #[error("no connection: {0}")]
+    Connect(String),
+    /// Another protocol than the one that was spoken.
+    #[error("{0}")]
+    Protocol(String),
+    /// The server's own words, and its gRPC status.
+    #[error("{message} ({code:?})")]
+    Refused { code: Code, message: String },
+    /// The same over HTTP.
+    #[error("{message} (HTTP {status})")]
+    Http { status: u16, message: String },
+    #[error("no answer within {:.1} s", .0.as_secs_f64())]
+    Late(Duration),
+    #[error("the answer is not understood: {0}")]
+    Garbled(String),
+}
+
+impl ClientError {
+    pub(in crate::triton) fn new(asked: impl Into<String>, address: impl Into<String>, why: Why) -> Self {
+        Self { asked: asked.into(), address: address.into(), why }
+    }
+
+    /// The gRPC status, where the server gave one.
+    pub fn code(&self) -> Option<Code> {
+        match &self.why {
+            Why::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The server's text, where it gave one.
+    pub fn said(&self) -> Option<&str> {
+        match &self.why {
+            Why::Refused { message, .. } | Why::Http { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
+    /// What to try, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match &self.why {
+            Why::Connect(text) if text.contains("refused") => {
+                "is the server up, and is that its port? Triton opens its ports only when all models are loaded; \
+                 gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port say otherwise"
+            }
+            Why::Connect(text) if text.contains("lookup") || text.contains("resolve") => {
+                "the host's name is not known here; try its address"
+            }
+            Why::Connect(_) => "the connection broke: the server may have died; its log says why",
+            Why::Late(_) => {
+                "a server can be ready while what is behind it is dead; look at its log, or give a longer deadline"
+            }
+            Why::Refused { code, message } => return refused(*code, message).map(str::to_owned),
+            Why::Http { status, message } => return refused(code_of(*status), message).map(str::to_owned),
+            Why::Address(_) | Why::Protocol(_) | Why::Garbled(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// Triton's own mapping, backwards.
+fn code_of(status: u16) -> Code {
+    match status {
+        404 => Code::NotFound,
+        501 => Code::Unimplemented,
+        503 => Code::Unavailable,
+        500 => Code::Internal,
+        _ => Code::InvalidArgument,
+    }
+}
+
+/// What Triton's refusals usually mean. The texts are Triton's.
+fn refused(code: Code, message: &str) -> Option<&'static str> {
+    Some(if message.contains("decoupled transaction policy") {
+        "the model is decoupled: it answers only in a stream (`--stream`, ModelStreamInfer, generate_stream)"
+    } else if message.contains("explicit model load / unload is not allowed") {
+        "the server was not started with --model-control-mode=explicit"
+    } else if message.contains("has no available versions") {
+        "the model is unloaded or failed to load; `regatta triton status` says why, `regatta triton load` loads it"
+    } else if message.contains("is not healthy") {
+        "the Python stub of the model is dead while the server still says that it is ready; restart the server"
+    } else if message.contains("exactly 1 response") {
+        "use generate_stream, or leave `stream` out"
+    } else if code == Code::Unavailable {
+        "the server is leaving, or its connection broke"
+    } else if code == Code::ResourceExhausted {
+        "the server's queue is full: fewer requests at once, or a larger max_queue_size"
+    } else {
+        return None;
+    })
+}
+
+pub(in crate::triton) fn of_status(status: &Status) -> Why {
+    // Made by the transport, not by a server: tonic's words are then only "transport error".
+    let transport =
+        std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);
+    let text = chain(status);
+    if (transport || status.code() == Code::Unknown) && text.to_lowercase().contains("frame with invalid size") {
+        return Why::Protocol("something answers there that does not speak gRPC".to_owned());
+    }
+    if transport && status.code() != Code::DeadlineExceeded {
+        return Why::Connect(text);
+    }
+    Why::Refused { code: status.code(), message: status.message().to_owned() }
+}
+
+/// An error with what caused it: tonic's own words are only "transport error".
+pub(in crate::triton) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = match error.downcast_ref::<Status>() {
+        Some(status) => status.message().to_owned(),
+        None => error.to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,296 @@
+//! A KServe v2 client with Triton's extensions, over gRPC: every question a person or a check asks of a server.
+//!
+//! Never used for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
+//! every error names what was asked and where, and keeps the server's own words and status.
+
+mod error;
+mod ready;
+mod stream;
+mod tensor;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tonic::transport::{Channel, Endpoint as Address};
+use tonic::{Response, Status};
+
+use super::proto::health::HealthCheckRequest;
+use super::proto::health::health_check_response::ServingStatus;
+use super::proto::health::health_client::HealthClient;
+use super::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use super::proto::inference::log_settings_request::SettingValue as LogValue;
+use super::proto::inference::log_settings_request::setting_value::ParameterChoice as LogAsked;
+use super::proto::inference::log_settings_response::setting_value::ParameterChoice as LogTold;
+use super::proto::inference::model_repository_parameter::ParameterChoice as Parameter;
+use super::proto::inference::repository_index_response::ModelIndex;
+use super::proto::inference::trace_setting_request::SettingValue as TraceValue;
+use super::proto::inference::{
+    CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, LogSettingsRequest, ModelConfig, ModelConfigRequest,
+    ModelInferRequest, ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest,
+    ModelRepositoryParameter, ModelStatistics, ModelStatisticsRequest, RepositoryIndexRequest,
+    RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest, ServerMetadataRequest,
+    ServerMetadataResponse, ServerReadyRequest, SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse,
+    TraceSettingRequest,
+};
+use crate::event::Endpoint;
+
+pub(super) use error::chain;
+pub use error::{ClientError, Why};
+pub use ready::{AwaitError, await_ready};
+pub use stream::{Answer, InferStream};
+pub use tensor::{Data, DataType, InferRequest, Tensor, TensorError, tensors_of};
+
+/// Triton's own limit for one message.
+const MESSAGE_LIMIT: usize = i32::MAX as usize;
+/// A question about the server is answered at once, or something is wrong.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a log setting is set to.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(untagged)]
+pub enum LogSetting {
+    Flag(bool),
+    Number(u32),
+    Text(String),
+}
+
+/// How a model is loaded otherwise than from its folder.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// JSON that takes the place of config.pbtxt.
+    pub config: Option<String>,
+    /// `<version>/<name>` and what is in it. With files, Triton wants a config too.
+    pub files: Vec<(String, Bytes)>,
+}
+
+/// One connection to one server.
+#[derive(Clone, Debug)]
+pub struct TritonClient {
+    service: GrpcInferenceServiceClient<Channel>,
+    health: HealthClient<Channel>,
+    address: String,
+    deadline: Duration,
+}
+
+impl TritonClient {
+    /// Connects now.
+    pub async fn connect(endpoint: &Endpoint) -> Result<Self, ClientError> {
+        let address = address(endpoint)?.connect_timeout(DEADLINE);
+        let name = endpoint.to_string();
+        let fail = |why| ClientError::new("connecting", &name, why);
+        match tokio::time::timeout(DEADLINE, address.connect()).await {
+            Ok(Ok(channel)) => Ok(Self::over(channel, name)),
+            Ok(Err(error)) => Err(fail(Why::Connect(chain(&error)))),
+            Err(_) => Err(fail(Why::Late(DEADLINE))),
+        }
+    }
+
+    fn over(channel: Channel, address: String) -> Self {
+        let service = GrpcInferenceServiceClient::new(channel.clone())
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        Self { service, health: HealthClient::new(channel), address, deadline: DEADLINE }
+    }
+
+    /// Another deadline for each later call than 10 s. What is late is cancelled at the server too.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    async fn call<A>(
+        &self,
+        asked: impl Into<String>,
+        answer: impl Future<Output = Result<Response<A>, Status>>,
+    ) -> Result<A, ClientError> {
+        // Dropping a call that is late resets its HTTP/2 stream: the server sees it cancelled.
+        let why = match tokio::time::timeout(self.deadline, answer).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) => error::of_status(&status),
+            Err(_) => Why::Late(self.deadline),
+        };
+        Err(ClientError::new(asked, &self.address, why))
+    }
+
+    pub async fn is_live(&self) -> Result<bool, ClientError> {
+        Ok(self.call("ServerLive", self.service.clone().server_live(ServerLiveRequest {})).await?.live)
+    }
+
+    pub async fn is_ready(&self) -> Result<bool, ClientError> {
+        Ok(self.call("ServerReady", self.service.clone().server_ready(ServerReadyRequest {})).await?.ready)
+    }
+
+    /// gRPC's own health check. A server that is leaving is not serving while what is in flight goes on.
+    pub async fn is_serving(&self) -> Result<bool, ClientError> {
+        let answer = self.call("health Check", self.health.clone().check(HealthCheckRequest::default())).await?;
+        Ok(answer.status() == ServingStatus::Serving)
+    }
+
+    /// `version` empty: the one that the model's policy picks. An unknown model is not ready; it is no error.
+    pub async fn is_model_ready(&self, name: &str, version: &str) -> Result<bool, ClientError> {
+        let request = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
+        Ok(self.call(of("ModelReady", name, version), self.service.clone().model_ready(request)).await?.ready)
+    }
+
+    pub async fn server_metadata(&self) -> Result<ServerMetadataResponse, ClientError> {
+        self.call("ServerMetadata", self.service.clone().server_metadata(ServerMetadataRequest {})).await
+    }
+
+    pub async fn model_metadata(&self, name: &str, version: &str) -> Result<ModelMetadataResponse, ClientError> {
+        let request = ModelMetadataRequest { name: name.to_owned(), version: version.to_owned() };
+        self.call(of("ModelMetadata", name, version), self.service.clone().model_metadata(request)).await
+    }
+
+    /// The config as it is in effect, with all that the server completed.
+    pub async fn model_config(&self, name: &str, version: &str) -> Result<ModelConfig, ClientError> {
+        let request = ModelConfigRequest { name: name.to_owned(), version: version.to_owned() };
+        let asked = of("ModelConfig", name, version);
+        let answer = self.call(asked.clone(), self.service.clone().model_config(request)).await?;
+        answer
+            .config
+            .ok_or_else(|| ClientError::new(asked, &self.address, Why::Garbled("it has no config in it".to_owned())))
+    }
+
+    /// One request, one answer. Decoupled models refuse with `Unimplemented`.
+    pub async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, ClientError> {
+        let asked = of("ModelInfer", &request.model_name, &request.model_version);
+        self.call(asked, self.service.clone().model_infer(request)).await
+    }
+
+    /// Many requests on one stream, each with any number of answers.
+    pub fn stream(&self) -> InferStream {
+        InferStream::open(self.service.clone(), self.address.clone(), self.deadline)
+    }
+
+    /// Every model in the server's repositories; with `ready`, only those that answer.
+    pub async fn repository_index(&self, ready: bool) -> Result<Vec<ModelIndex>, ClientError> {
+        let request = RepositoryIndexRequest { ready, ..RepositoryIndexRequest::default() };
+        Ok(self.call("RepositoryIndex", self.service.clone().repository_index(request)).await?.models)
+    }
+
+    /// Loads, or loads again. The answer comes when the model is ready or has failed: mind the deadline.
+    pub async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ClientError> {
+        let mut parameters = BTreeMap::new();
+        if let Some(config) = options.config {
+            parameters.insert("config".to_owned(), parameter(Parameter::StringParam(config)));
+        }
+        for (path, bytes) in options.files {
+            parameters.insert(format!("file:{path}"), parameter(Parameter::BytesParam(bytes.into())));
+        }
+        let request = RepositoryModelLoadRequest {
+            model_name: name.to_owned(),
+            parameters,
+            ..RepositoryModelLoadRequest::default()
+        };
+        let asked = of("RepositoryModelLoad", name, "");
+        self.call(asked, self.service.clone().repository_model_load(request)).await.map(drop)
+    }
+
+    /// Answers at once; requests in flight finish, new ones are refused. `dependents`: what an ensemble is made of, too.
+    pub async fn unload(&self, name: &str, dependents: bool) -> Result<(), ClientError> {
+        let mut parameters = BTreeMap::new();
+        if dependents {
+            parameters.insert("unload_dependents".to_owned(), parameter(Parameter::BoolParam(true)));
+        }
+        let request = RepositoryModelUnloadRequest {
+            model_name: name.to_owned(),
+            parameters,
+            ..RepositoryModelUnloadRequest::default()
+        };
+        let asked = of("RepositoryModelUnload", name, "");
+        self.call(asked, self.service.clone().repository_model_unload(request)).await.map(drop)
+    }
+
+    /// What the server counted; of all models when `name` is empty.
+    pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
+        let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
+        let asked = of("ModelStatistics", name, version);
+        Ok(self.call(asked, self.service.clone().model_statistics(request)).await?.model_stats)
+    }
+
+    /// Sets what is named (nothing: only asks) and tells what holds afterwards; of one model, or of all.
+    /// Triton takes a nonsensical `trace_level` without a word, and no `trace_file` over the network.
+    pub async fn trace_settings(
+        &self,
+        model: &str,
+        set: BTreeMap<String, Vec<String>>,
+    ) -> Result<BTreeMap<String, Vec<String>>, ClientError> {
+        let settings = set.into_iter().map(|(name, value)| (name, TraceValue { value })).collect();
+        let request = TraceSettingRequest { settings, model_name: model.to_owned() };
+        let answer = self.call(of("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
+        Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
+    }
+
+    /// Sets what is named (nothing: only asks) and tells what holds afterwards.
+    pub async fn log_settings(
+        &self,
+        set: BTreeMap<String, LogSetting>,
+    ) -> Result<BTreeMap<String, LogSetting>, ClientError> {
+        let asked = |setting| match setting {
+            LogSetting::Flag(flag) => LogAsked::BoolParam(flag),
+            LogSetting::Number(number) => LogAsked::Uint32Param(number),
+            LogSetting::Text(text) => LogAsked::StringParam(text),
+        };
+        let settings = set
+            .into_iter()
+            .map(|(name, setting)| (name, LogValue { parameter_choice: Some(asked(setting)) }))
+            .collect();
+        let request = LogSettingsRequest { settings };
+        let answer = self.call("LogSettings", self.service.clone().log_settings(request)).await?;
+        let told = |choice| match choice {
+            LogTold::BoolParam(flag) => LogSetting::Flag(flag),
+            LogTold::Uint32Param(number) => LogSetting::Number(number),
+            LogTold::StringParam(text) => LogSetting::Text(text),
+        };
+        Ok(answer
+            .settings
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, told(value.parameter_choice?))))
+            .collect())
+    }
+
+    /// Registered regions of the server's own memory.
+    pub async fn system_shared_memory(&self) -> Result<SystemSharedMemoryStatusResponse, ClientError> {
+        let request = SystemSharedMemoryStatusRequest::default();
+        self.call("SystemSharedMemoryStatus", self.service.clone().system_shared_memory_status(request)).await
+    }
+
+    /// Registered regions of its GPUs' memory.
+    pub async fn cuda_shared_memory(&self) -> Result<CudaSharedMemoryStatusResponse, ClientError> {
+        let request = CudaSharedMemoryStatusRequest::default();
+        self.call("CudaSharedMemoryStatus", self.service.clone().cuda_shared_memory_status(request)).await
+    }
+}
+
+/// ``ModelConfig of `m` version 2``.
+fn of(method: &str, model: &str, version: &str) -> String {
+    match (model, version) {
+        ("", _) => method.to_owned(),
+        (model, "") => format!("{method} of `{model}`"),
+        (model, version) => format!("{method} of `{model}` version {version}"),
+    }
+}
+
+fn parameter(choice: Parameter) -> ModelRepositoryParameter {
+    ModelRepositoryParameter { parameter_choice: Some(choice) }
+}
+
+fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
+    let wrong = |_| ClientError::new("connecting", endpoint.to_string(), Why::Address(endpoint.to_string()));
+    Address::from_shared(format!("http://{}:{}", bracketed(&endpoint.host), endpoint.grpc))
+        .map(|address| address.tcp_nodelay(true))
+        .map_err(wrong)
+}
+
+/// An IPv6 address as it stands in a URL.
+pub(super) fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+}

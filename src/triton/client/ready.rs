@@ -1,0 +1,75 @@
+//! Waiting until a server says that it is ready.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
+use tonic::transport::Endpoint as Address;
+
+use super::{ClientError, TritonClient, Why, address, chain};
+use crate::event::Endpoint;
+
+/// How often a server that is not ready is asked again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// No single question may take longer while waiting for readiness: a server that accepts and never answers is not ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why waiting for a server ended without a ready one.
+#[derive(Debug, thiserror::Error)]
+pub enum AwaitError {
+    #[error("{endpoint} was not ready after {:.1} s: {last}", after.as_secs_f64())]
+    Timeout { endpoint: Endpoint, after: Duration, last: String },
+    #[error("asked to stop while waiting for {endpoint}")]
+    Stopped { endpoint: Endpoint },
+    #[error(transparent)]
+    Address(#[from] ClientError),
+}
+
+/// Waits until a server says that it is ready. `progress` hears, at each attempt, how long it has been and what the
+/// server said last; `stop` ends the waiting when it resolves.
+///
+/// Ready is no health: a server may say so with a dead backend behind it.
+pub async fn await_ready(
+    endpoint: &Endpoint,
+    limit: Duration,
+    mut progress: impl FnMut(Duration, &str),
+    stop: impl Future<Output = ()>,
+) -> Result<(), AwaitError> {
+    let begun = Instant::now();
+    let address = address(endpoint)?.connect_timeout(PATIENCE);
+    let mut last = "not asked yet".to_owned();
+    let waiting = async {
+        loop {
+            match ask(&address, endpoint).await {
+                Ok(()) => return,
+                Err(said) => last = said,
+            }
+            progress(begun.elapsed(), &last);
+            sleep(PAUSE).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop => Err(AwaitError::Stopped { endpoint: endpoint.clone() }),
+        done = timeout(limit, waiting) => match done {
+            Ok(()) => Ok(()),
+            Err(_) => Err(AwaitError::Timeout { endpoint: endpoint.clone(), after: begun.elapsed(), last }),
+        },
+    }
+}
+
+/// A new connection each time: a server that is still loading often closes the first ones.
+async fn ask(address: &Address, endpoint: &Endpoint) -> Result<(), String> {
+    let channel = timeout(PATIENCE, address.connect()).await;
+    let channel = channel.map_err(|_| format!("no connection within {PATIENCE:?}"))?.map_err(|error| chain(&error))?;
+    let client = TritonClient::over(channel, endpoint.to_string()).deadline(PATIENCE);
+    match client.is_ready().await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the server is up and not ready".to_owned()),
+        Err(ClientError { why: Why::Refused { code: Code::Unimplemented, .. }, .. }) => {
+            Err("something answers there that is not a Triton server".to_owned())
+        }
+        Err(error) => Err(error.why.to_string()),
+    }
+}

@@ -1,0 +1,119 @@
+//! ModelStreamInfer: many requests on one stream, each with any number of answers, errors among them.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming};
+
+use super::error::of_status;
+use super::{ClientError, Why};
+use crate::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+
+/// One stream. Triton sends its response headers only with the first answer, so the call is not awaited before the
+/// first request is queued: it opens while the first answer is awaited. Dropping the stream cancels what it carries.
+pub struct InferStream {
+    /// `None` once no more requests will come.
+    requests: Option<UnboundedSender<ModelInferRequest>>,
+    state: State,
+    address: String,
+    deadline: Duration,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Response<Streaming<ModelStreamInferResponse>>, Status>> + Send>>;
+
+enum State {
+    Opening(Opening),
+    Open(Box<Streaming<ModelStreamInferResponse>>),
+    Over,
+}
+
+/// One response of a stream. Which request it answers is said by its id: ids should differ.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What went wrong with this request; the stream goes on.
+    pub error: Option<String>,
+    pub response: ModelInferResponse,
+    /// `triton_final_response`. `None`: the server does not say. Errors of the server itself have no mark.
+    pub is_final: Option<bool>,
+    /// When it was read.
+    pub at: Instant,
+}
+
+impl InferStream {
+    pub(super) fn open(mut service: GrpcInferenceServiceClient<Channel>, address: String, deadline: Duration) -> Self {
+        let (requests, queued) = unbounded_channel();
+        let opening = async move { service.model_stream_infer(UnboundedReceiverStream::new(queued)).await };
+        Self { requests: Some(requests), state: State::Opening(Box::pin(opening)), address, deadline }
+    }
+
+    /// Queues a request; it leaves when [`Self::next`] is awaited.
+    pub fn send(&self, request: ModelInferRequest) {
+        // A stream that has ended says so in `next`.
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
+        }
+    }
+
+    /// No more requests will come: the stream ends when the last one is answered.
+    pub fn close(&mut self) {
+        self.requests = None;
+    }
+
+    /// The next answer; `None` when the stream is over. The deadline counts for each answer anew.
+    pub async fn next(&mut self) -> Option<Result<Answer, ClientError>> {
+        let deadline = self.deadline;
+        let step = match tokio::time::timeout(deadline, self.step()).await {
+            Ok(step) => step,
+            Err(_) => Err(Why::Late(deadline)),
+        };
+        match step {
+            Ok(Some(message)) => Some(Ok(Answer::of(message))),
+            Ok(None) => {
+                self.state = State::Over;
+                None
+            }
+            Err(why) => {
+                // What is late may still come; what broke will not.
+                if !matches!(why, Why::Late(_)) {
+                    self.state = State::Over;
+                }
+                Some(Err(ClientError::new("ModelStreamInfer", &self.address, why)))
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Option<ModelStreamInferResponse>, Why> {
+        if let State::Opening(opening) = &mut self.state {
+            let opened = opening.await.map_err(|status| of_status(&status))?;
+            self.state = State::Open(Box::new(opened.into_inner()));
+        }
+        match &mut self.state {
+            State::Open(answers) => answers.message().await.map_err(|status| of_status(&status)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Answer {
+    fn of(message: ModelStreamInferResponse) -> Self {
+        let at = Instant::now();
+        let response = message.infer_response.unwrap_or_default();
+        let flag = response.parameters.get("triton_final_response").and_then(|flag| flag.parameter_choice.as_ref());
+        let is_final = match flag {
+            Some(ParameterChoice::BoolParam(flag)) => Some(*flag),
+            _ => None,
+        };
+        let error = (!message.error_message.is_empty()).then_some(message.error_message);
+        Self { error, response, is_final, at }
+    }
+
+    /// Whether the request is done for certain: marked as final, or failed before it reached the model.
+    pub fn ends(&self) -> bool {
+        self.is_final == Some(true) || (self.error.is_some() && self.is_final.is_none())
+    }
+}

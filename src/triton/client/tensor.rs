@@ -1,0 +1,437 @@
+//! Tensors as KServe v2 carries them: typed values in, raw bytes on the wire, typed values out.
+//!
+//! Raw is little endian, row major; BYTES elements carry a 4-byte length. Requests are always raw: it is the only way
+//! for 16-bit floats, and mixing raw and typed in one request is an error. Answers may be either.
+
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::triton::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
+
+/// The data types of KServe v2, by their names on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataType {
+    Bool,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Fp16,
+    Bf16,
+    Fp32,
+    Fp64,
+    Bytes,
+}
+
+impl DataType {
+    pub const ALL: [Self; 14] = [
+        Self::Bool,
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Bf16,
+        Self::Fp32,
+        Self::Fp64,
+        Self::Bytes,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Uint16 => "UINT16",
+            Self::Uint32 => "UINT32",
+            Self::Uint64 => "UINT64",
+            Self::Int8 => "INT8",
+            Self::Int16 => "INT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Bf16 => "BF16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+            Self::Bytes => "BYTES",
+        }
+    }
+
+    /// By the name on the wire, or by that of config.pbtxt (`TYPE_INT32`, `TYPE_STRING`).
+    pub fn of(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("TYPE_").unwrap_or(name);
+        let name = if name == "STRING" { "BYTES" } else { name };
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// Bytes of one element; `None` for BYTES, whose elements have a length each.
+    pub const fn size(self) -> Option<usize> {
+        match self {
+            Self::Bool | Self::Uint8 | Self::Int8 => Some(1),
+            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => Some(2),
+            Self::Uint32 | Self::Int32 | Self::Fp32 => Some(4),
+            Self::Uint64 | Self::Int64 | Self::Fp64 => Some(8),
+            Self::Bytes => None,
+        }
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why values are no tensor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorError {
+    #[error("`{name}`: shape {shape:?} has {wanted} elements, and {given} are given")]
+    Count { name: String, shape: Vec<i64>, wanted: usize, given: usize },
+    #[error("`{name}`: {value} is no {datatype}")]
+    Value { name: String, datatype: DataType, value: String },
+    #[error("`{name}`: its lists are not all of the same length")]
+    Ragged { name: String },
+    #[error("`{name}`: {bytes} bytes are no whole number of {datatype} elements")]
+    Bytes { name: String, datatype: DataType, bytes: usize },
+    #[error("`{name}` has the data type `{datatype}`, which is not known")]
+    Type { name: String, datatype: String },
+}
+
+/// Typed elements, row major. 16-bit floats are their bits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    Bool(Vec<bool>),
+    Uint8(Vec<u8>),
+    Uint16(Vec<u16>),
+    Uint32(Vec<u32>),
+    Uint64(Vec<u64>),
+    Int8(Vec<i8>),
+    Int16(Vec<i16>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Fp16(Vec<u16>),
+    Bf16(Vec<u16>),
+    Fp32(Vec<f32>),
+    Fp64(Vec<f64>),
+    Bytes(Vec<Bytes>),
+}
+
+/// Calls `$do` with the vector inside and how one element is written.
+macro_rules! numbers {
+    ($data:expr, $values:ident => $do:expr, bytes $strings:ident => $bytes:expr, flags $flags:ident => $bool:expr) => {
+        match $data {
+            Data::Bool($flags) => $bool,
+            Data::Uint8($values) => $do,
+            Data::Uint16($values) | Data::Fp16($values) | Data::Bf16($values) => $do,
+            Data::Uint32($values) => $do,
+            Data::Uint64($values) => $do,
+            Data::Int8($values) => $do,
+            Data::Int16($values) => $do,
+            Data::Int32($values) => $do,
+            Data::Int64($values) => $do,
+            Data::Fp32($values) => $do,
+            Data::Fp64($values) => $do,
+            Data::Bytes($strings) => $bytes,
+        }
+    };
+}
+
+impl Data {
+    pub const fn datatype(&self) -> DataType {
+        match self {
+            Self::Bool(_) => DataType::Bool,
+            Self::Uint8(_) => DataType::Uint8,
+            Self::Uint16(_) => DataType::Uint16,
+            Self::Uint32(_) => DataType::Uint32,
+            Self::Uint64(_) => DataType::Uint64,
+            Self::Int8(_) => DataType::Int8,
+            Self::Int16(_) => DataType::Int16,
+            Self::Int32(_) => DataType::Int32,
+            Self::Int64(_) => DataType::Int64,
+            Self::Fp16(_) => DataType::Fp16,
+            Self::Bf16(_) => DataType::Bf16,
+            Self::Fp32(_) => DataType::Fp32,
+            Self::Fp64(_) => DataType::Fp64,
+            Self::Bytes(_) => DataType::Bytes,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        numbers!(self, values => values.len(), bytes strings => strings.len(), flags flags => flags.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn raw(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        numbers!(self,
+            values => values.iter().for_each(|value| out.put_slice(&value.to_le_bytes())),
+            bytes strings => for string in strings {
+                out.put_u32_le(string.len() as u32);
+                out.put_slice(string);
+            },
+            flags flags => flags.iter().for_each(|flag| out.put_u8(u8::from(*flag)))
+        );
+        out.freeze()
+    }
+
+    fn read(name: &str, datatype: DataType, raw: &Bytes) -> Result<Self, TensorError> {
+        fn each<const N: usize, T>(raw: &[u8], make: fn([u8; N]) -> T) -> Option<Vec<T>> {
+            let (words, rest) = raw.as_chunks::<N>();
+            rest.is_empty().then(|| words.iter().map(|word| make(*word)).collect())
+        }
+        let read = match datatype {
+            DataType::Bool => Some(Self::Bool(raw.iter().map(|byte| *byte != 0).collect())),
+            DataType::Uint8 => Some(Self::Uint8(raw.to_vec())),
+            DataType::Int8 => each(raw, i8::from_le_bytes).map(Self::Int8),
+            DataType::Uint16 => each(raw, u16::from_le_bytes).map(Self::Uint16),
+            DataType::Fp16 => each(raw, u16::from_le_bytes).map(Self::Fp16),
+            DataType::Bf16 => each(raw, u16::from_le_bytes).map(Self::Bf16),
+            DataType::Int16 => each(raw, i16::from_le_bytes).map(Self::Int16),
+            DataType::Uint32 => each(raw, u32::from_le_bytes).map(Self::Uint32),
+            DataType::Int32 => each(raw, i32::from_le_bytes).map(Self::Int32),
+            DataType::Fp32 => each(raw, f32::from_le_bytes).map(Self::Fp32),
+            DataType::Uint64 => each(raw, u64::from_le_bytes).map(Self::Uint64),
+            DataType::Int64 => each(raw, i64::from_le_bytes).map(Self::Int64),
+            DataType::Fp64 => each(raw, f64::from_le_bytes).map(Self::Fp64),
+            DataType::Bytes => strings(raw).map(Self::Bytes),
+        };
+        read.ok_or_else(|| TensorError::Bytes { name: name.to_owned(), datatype, bytes: raw.len() })
+    }
+}
+
+fn strings(raw: &Bytes) -> Option<Vec<Bytes>> {
+    let (mut at, mut found) = (0, Vec::new());
+    while at < raw.len() {
+        let len = u32::from_le_bytes(*raw.get(at..)?.first_chunk::<4>()?) as usize;
+        let end = (at + 4).checked_add(len).filter(|end| *end <= raw.len())?;
+        found.push(raw.slice(at + 4..end));
+        at = end;
+    }
+    Some(found)
+}
+
+/// A named tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<i64>,
+    pub data: Data,
+}
+
+impl Tensor {
+    pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: Data) -> Result<Self, TensorError> {
+        let (name, shape) = (name.into(), shape.into());
+        let wanted = shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).product();
+        if wanted != data.len() {
+            return Err(TensorError::Count { name, shape, wanted, given: data.len() });
+        }
+        Ok(Self { name, shape, data })
+    }
+
+    /// Nested lists give values and shape; a single value is a list of one.
+    pub fn from_json(name: &str, datatype: DataType, value: &Value) -> Result<Self, TensorError> {
+        let (mut shape, mut flat) = (Vec::new(), Vec::new());
+        let list = if value.is_array() { value.clone() } else { json!([value]) };
+        flatten(&list, 0, &mut shape, &mut flat).ok_or_else(|| TensorError::Ragged { name: name.to_owned() })?;
+        Self::new(name, shape, parse(name, datatype, &flat)?)
+    }
+
+    /// Flat values; strings that are not UTF-8 lose what is not.
+    pub fn to_json(&self) -> Value {
+        match &self.data {
+            Data::Fp16(bits) => bits.iter().map(|bits| json!(f16_to_f32(*bits))).collect(),
+            Data::Bf16(bits) => bits.iter().map(|bits| json!(bf16_to_f32(*bits))).collect(),
+            data => numbers!(data,
+                values => values.iter().map(|value| json!(value)).collect(),
+                bytes strings => strings.iter().map(|bytes| json!(String::from_utf8_lossy(bytes))).collect(),
+                flags flags => flags.iter().map(|flag| json!(flag)).collect()
+            ),
+        }
+    }
+}
+
+/// The shape of nested lists, and their leaves; `None` where lists beside each other differ.
+fn flatten<'a>(value: &'a Value, depth: usize, shape: &mut Vec<i64>, flat: &mut Vec<&'a Value>) -> Option<()> {
+    let Value::Array(items) = value else {
+        flat.push(value);
+        return (depth == shape.len()).then_some(());
+    };
+    let len = items.len() as i64;
+    match shape.get(depth) {
+        Some(known) => (*known == len).then_some(())?,
+        // Leaves were seen already at this depth: a list beside a value.
+        None if !flat.is_empty() => return None,
+        None => shape.push(len),
+    }
+    items.iter().try_for_each(|item| flatten(item, depth + 1, shape, flat))
+}
+
+fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<Data, TensorError> {
+    fn all<T>(values: &[&Value], of: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, String> {
+        values.iter().map(|value| of(value).ok_or_else(|| value.to_string())).collect()
+    }
+    fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+        T::try_from(value.as_i64()?).ok()
+    }
+    let float = |value: &Value| value.as_f64().map(|value| value as f32);
+    let data = match datatype {
+        DataType::Bool => {
+            all(values, |value| value.as_bool().or_else(|| value.as_u64().map(|n| n != 0))).map(Data::Bool)
+        }
+        DataType::Uint8 => all(values, int).map(Data::Uint8),
+        DataType::Uint16 => all(values, int).map(Data::Uint16),
+        DataType::Uint32 => all(values, int).map(Data::Uint32),
+        DataType::Uint64 => all(values, Value::as_u64).map(Data::Uint64),
+        DataType::Int8 => all(values, int).map(Data::Int8),
+        DataType::Int16 => all(values, int).map(Data::Int16),
+        DataType::Int32 => all(values, int).map(Data::Int32),
+        DataType::Int64 => all(values, Value::as_i64).map(Data::Int64),
+        DataType::Fp16 => all(values, |value| float(value).map(f32_to_f16)).map(Data::Fp16),
+        DataType::Bf16 => all(values, |value| float(value).map(f32_to_bf16)).map(Data::Bf16),
+        DataType::Fp32 => all(values, float).map(Data::Fp32),
+        DataType::Fp64 => all(values, Value::as_f64).map(Data::Fp64),
+        DataType::Bytes => {
+            all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes()))).map(Data::Bytes)
+        }
+    };
+    data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value })
+}
+
+fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// To the nearest, ties to even; a NaN stays one.
+fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+fn f16_to_f32(bits: u16) -> f32 {
+    let (exponent, mantissa) = ((bits >> 10) & 0x1F, f32::from(bits & 0x3FF));
+    let size = match exponent {
+        0 => mantissa * 2f32.powi(-24),
+        31 if mantissa > 0.0 => f32::NAN,
+        31 => f32::INFINITY,
+        exponent => (1.0 + mantissa / 1024.0) * 2f32.powi(i32::from(exponent) - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+/// To the nearest, ties to even; what is too large is infinite.
+fn f32_to_f16(value: f32) -> u16 {
+    let sign = ((value.to_bits() >> 16) & 0x8000) as u16;
+    let size = value.abs();
+    if size.is_nan() {
+        return sign | 0x7E00;
+    }
+    // Half a step above the largest one rounds to infinity.
+    if size >= 65520.0 {
+        return sign | 0x7C00;
+    }
+    let exponent = ((size.to_bits() >> 23) as i32 - 127).max(-14);
+    let steps = (size * 2f32.powi(10 - exponent)).round_ties_even() as u16;
+    // A mantissa that rounds up to a whole one carries into the exponent by itself.
+    sign | (((exponent + 14) as u16) << 10).wrapping_add(steps)
+}
+
+/// A request being made.
+#[derive(Clone, Debug, Default)]
+pub struct InferRequest(ModelInferRequest);
+
+impl InferRequest {
+    pub fn new(model: impl Into<String>, id: impl Into<String>) -> Self {
+        Self(ModelInferRequest { model_name: model.into(), id: id.into(), ..ModelInferRequest::default() })
+    }
+
+    #[must_use]
+    pub fn input(mut self, tensor: Tensor) -> Self {
+        self.0.raw_input_contents.push(tensor.data.raw());
+        self.0.inputs.push(InferInputTensor {
+            datatype: tensor.data.datatype().name().to_owned(),
+            name: tensor.name,
+            shape: tensor.shape,
+            ..InferInputTensor::default()
+        });
+        self
+    }
+
+    /// Only named outputs come back; without any, all do.
+    #[must_use]
+    pub fn output(mut self, name: impl Into<String>) -> Self {
+        self.0.outputs.push(InferRequestedOutputTensor { name: name.into(), ..InferRequestedOutputTensor::default() });
+        self
+    }
+
+    #[must_use]
+    pub fn parameter(mut self, name: impl Into<String>, value: ParameterChoice) -> Self {
+        self.0.parameters.insert(name.into(), InferParameter { parameter_choice: Some(value) });
+        self
+    }
+
+    /// A last response without tokens is passed on too: without it some streams have no end that can be seen.
+    #[must_use]
+    pub fn with_final_response(self) -> Self {
+        self.parameter("triton_enable_empty_final_response", ParameterChoice::BoolParam(true))
+    }
+
+    pub fn build(self) -> ModelInferRequest {
+        self.0
+    }
+}
+
+/// The outputs of an answer, from raw or typed contents.
+pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorError> {
+    let outputs = response.outputs.iter().enumerate().map(|(index, output)| {
+        let name = &output.name;
+        let datatype = DataType::of(&output.datatype)
+            .ok_or_else(|| TensorError::Type { name: name.clone(), datatype: output.datatype.clone() })?;
+        let data = match (response.raw_output_contents.get(index), &output.contents) {
+            (Some(raw), _) => Data::read(name, datatype, raw)?,
+            (None, Some(contents)) => typed(datatype, contents),
+            (None, None) => Data::read(name, datatype, &Bytes::new())?,
+        };
+        Tensor::new(name, output.shape.clone(), data)
+    });
+    outputs.collect()
+}
+
+/// Typed contents, narrowed to what they are: the wire has no 8 and 16 bit integers, and no 16-bit floats at all.
+fn typed(datatype: DataType, from: &InferTensorContents) -> Data {
+    match datatype {
+        DataType::Bool => Data::Bool(from.bool_contents.clone()),
+        DataType::Uint8 => Data::Uint8(from.uint_contents.iter().map(|value| *value as u8).collect()),
+        DataType::Uint16 => Data::Uint16(from.uint_contents.iter().map(|value| *value as u16).collect()),
+        DataType::Uint32 => Data::Uint32(from.uint_contents.clone()),
+        DataType::Uint64 => Data::Uint64(from.uint64_contents.clone()),
+        DataType::Int8 => Data::Int8(from.int_contents.iter().map(|value| *value as i8).collect()),
+        DataType::Int16 => Data::Int16(from.int_contents.iter().map(|value| *value as i16).collect()),
+        DataType::Int32 => Data::Int32(from.int_contents.clone()),
+        DataType::Int64 => Data::Int64(from.int64_contents.clone()),
+        DataType::Fp16 => Data::Fp16(Vec::new()),
+        DataType::Bf16 => Data::Bf16(Vec::new()),
+        DataType::Fp32 => Data::Fp32(from.fp32_contents.clone()),
+        DataType::Fp64 => Data::Fp64(from.fp64_contents.clone()),
+        DataType::Bytes => Data::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

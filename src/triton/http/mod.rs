@@ -1,0 +1,255 @@
+//! Triton over HTTP: KServe v2 in JSON, and the `generate` endpoints.
+//!
+//! One connection that is kept and opened again when it broke; a deadline for every call. Never used for load.
+
+mod probe;
+mod sse;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::client::{ClientError, Why, bracketed, chain};
+
+pub use probe::{Listens, probe};
+pub use sse::SseEvents;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where a server listens for HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAddress {
+    pub host: String,
+    pub port: u16,
+}
+
+impl fmt::Display for HttpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", bracketed(&self.host), self.port)
+    }
+}
+
+/// One connection to one server.
+#[derive(Debug)]
+pub struct HttpClient {
+    address: HttpAddress,
+    deadline: Duration,
+    open: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl HttpClient {
+    /// Connects when the first question is asked.
+    pub fn new(address: HttpAddress) -> Self {
+        Self { address, deadline: DEADLINE, open: None }
+    }
+
+    /// Another deadline for each later call than 10 s.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    pub fn address(&self) -> &HttpAddress {
+        &self.address
+    }
+
+    pub async fn is_live(&mut self) -> Result<bool, ClientError> {
+        self.yes("/v2/health/live").await
+    }
+
+    pub async fn is_ready(&mut self) -> Result<bool, ClientError> {
+        self.yes("/v2/health/ready").await
+    }
+
+    pub async fn is_model_ready(&mut self, name: &str, version: &str) -> Result<bool, ClientError> {
+        self.yes(&format!("{}/ready", model(name, version))).await
+    }
+
+    pub async fn server_metadata(&mut self) -> Result<Value, ClientError> {
+        self.get("/v2").await
+    }
+
+    pub async fn model_metadata(&mut self, name: &str, version: &str) -> Result<Value, ClientError> {
+        self.get(&model(name, version)).await
+    }
+
+    /// The config as it is in effect, in JSON.
+    pub async fn model_config(&mut self, name: &str, version: &str) -> Result<Value, ClientError> {
+        self.get(&format!("{}/config", model(name, version))).await
+    }
+
+    /// Every model in the server's repositories.
+    pub async fn repository_index(&mut self) -> Result<Value, ClientError> {
+        self.post("/v2/repository/index", &Value::Object(serde_json::Map::new())).await
+    }
+
+    /// `{"inputs": [{"name", "datatype", "shape", "data"}, …]}`. Decoupled models refuse.
+    pub async fn infer(&mut self, name: &str, body: &Value) -> Result<Value, ClientError> {
+        self.post(&format!("{}/infer", model(name, "")), body).await
+    }
+
+    /// Exactly one answer. A model that gives another number of them is answered with 200 and an `error` in the body:
+    /// that is an error here.
+    pub async fn generate(&mut self, name: &str, body: &Value) -> Result<Value, ClientError> {
+        self.post(&format!("{}/generate", model(name, "")), body).await
+    }
+
+    /// Answers as they come. The status is that of the first one; later errors come as events, with status 200.
+    pub async fn generate_stream(&mut self, name: &str, body: &Value) -> Result<SseEvents, ClientError> {
+        let path = format!("{}/generate_stream", model(name, ""));
+        let asked = format!("POST {path}");
+        let response = self.ask(Method::POST, &path, Bytes::from(body.to_string())).await?;
+        if response.status().is_success() {
+            return Ok(SseEvents::new(response.into_body(), asked, self.address.to_string(), self.deadline));
+        }
+        let status = response.status();
+        let text = self.body(&asked, response).await?;
+        Err(self.refused(asked, status, &text))
+    }
+
+    /// The body of a GET, whatever it is.
+    pub async fn text(&mut self, path: &str) -> Result<String, ClientError> {
+        let asked = format!("GET {path}");
+        let response = self.ask(Method::GET, path, Bytes::new()).await?;
+        let status = response.status();
+        let text = self.body(&asked, response).await?;
+        if status.is_success() { Ok(text) } else { Err(self.refused(asked, status, &text)) }
+    }
+
+    /// A question that is answered by the status alone.
+    async fn yes(&mut self, path: &str) -> Result<bool, ClientError> {
+        let asked = format!("GET {path}");
+        let response = self.ask(Method::GET, path, Bytes::new()).await?;
+        let status = response.status();
+        let text = self.body(&asked, response).await?;
+        match status {
+            StatusCode::OK => Ok(true),
+            // Triton's way to say no.
+            StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE => Ok(false),
+            status => Err(self.refused(asked, status, &text)),
+        }
+    }
+
+    async fn get(&mut self, path: &str) -> Result<Value, ClientError> {
+        let text = self.text(path).await?;
+        self.json(format!("GET {path}"), StatusCode::OK, &text)
+    }
+
+    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        let asked = format!("POST {path}");
+        let response = self.ask(Method::POST, path, Bytes::from(body.to_string())).await?;
+        let status = response.status();
+        let text = self.body(&asked, response).await?;
+        if status.is_success() { self.json(asked, status, &text) } else { Err(self.refused(asked, status, &text)) }
+    }
+
+    fn json(&self, asked: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| self.error(&asked, Why::Garbled(format!("it is not JSON: {error}"))))?;
+        if value.get("error").is_some() {
+            return Err(self.refused(asked, status, text));
+        }
+        Ok(value)
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
+        let asked = format!("{method} {path}");
+        let limit = self.deadline;
+        let kept = self.open.is_some();
+        let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
+        if kept && matches!(answer, Ok(Err(Why::Connect(_)))) {
+            // The server closed the connection that was kept; that says nothing about this question.
+            self.open = None;
+            answer = timeout(limit, self.send(&method, path, body)).await;
+        }
+        let why = match answer {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(why)) => why,
+            Err(_) => Why::Late(limit),
+        };
+        self.open = None;
+        Err(self.error(&asked, why))
+    }
+
+    async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Why> {
+        let connect = |error: &(dyn std::error::Error + 'static)| Why::Connect(chain(error));
+        let sender = if let Some(sender) = self.open.take().filter(|sender| !sender.is_closed()) {
+            self.open.insert(sender)
+        } else {
+            let host = self.address.host.trim_matches(['[', ']']);
+            let stream = TcpStream::connect((host, self.address.port)).await.map_err(|error| connect(&error))?;
+            let _ = stream.set_nodelay(true);
+            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| connect(&error))?;
+            // It ends when the sender and the last body are gone; its errors are those of the calls on it.
+            tokio::spawn(async move { drop(connection.await) });
+            self.open.insert(sender)
+        };
+        sender.ready().await.map_err(|error| connect(&error))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.address.to_string())
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|error| Why::Address(error.to_string()))?;
+        sender.send_request(request).await.map_err(|error| {
+            if error.is_parse() {
+                Why::Protocol("something answers there that does not speak HTTP/1.1".to_owned())
+            } else {
+                connect(&error)
+            }
+        })
+    }
+
+    async fn body(&mut self, asked: &str, response: Response<Incoming>) -> Result<String, ClientError> {
+        let why = match timeout(self.deadline, response.into_body().collect()).await {
+            Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+            Ok(Err(error)) => Why::Connect(chain(&error)),
+            Err(_) => Why::Late(self.deadline),
+        };
+        self.open = None;
+        Err(self.error(asked, why))
+    }
+
+    fn error(&self, asked: &str, why: Why) -> ClientError {
+        ClientError::new(asked, self.address.to_string(), why)
+    }
+
+    fn refused(&self, asked: String, status: StatusCode, text: &str) -> ClientError {
+        ClientError::new(asked, self.address.to_string(), refusal(status, text))
+    }
+}
+
+/// The server's own words: `error` of the body, or all of it.
+fn refusal(status: StatusCode, text: &str) -> Why {
+    // `generate_stream` puts even its refusals into an event.
+    let text = text.trim();
+    let text = text.strip_prefix("data:").unwrap_or(text);
+    let json: Option<Value> = serde_json::from_str(text).ok();
+    let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
+    let message = error.unwrap_or(text).trim();
+    let message = if message.is_empty() { status.canonical_reason().unwrap_or("refused") } else { message };
+    Why::Http { status: status.as_u16(), message: message.to_owned() }
+}
+
+fn model(name: &str, version: &str) -> String {
+    // Names of models are names of folders; what a path must not have is escaped.
+    let name: String = name
+        .bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'~' => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect();
+    if version.is_empty() { format!("/v2/models/{name}") } else { format!("/v2/models/{name}/versions/{version}") }
+}

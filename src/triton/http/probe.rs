@@ -1,0 +1,51 @@
+//! What listens on a port: said when the wrong one was given.
+
+use std::time::Duration;
+
+use super::{HttpAddress, HttpClient};
+use crate::event::Endpoint;
+use crate::triton::client::{TritonClient, Why};
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Which of Triton's faces, or none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listens {
+    /// Connections are refused, or nobody can be reached.
+    Nothing,
+    Grpc,
+    Http,
+    Metrics,
+    /// HTTP, but not Triton's.
+    OtherHttp,
+    /// Something else, or something that does not answer.
+    Other,
+}
+
+/// Asks in each protocol in turn.
+pub async fn probe(host: &str, port: u16) -> Listens {
+    let address = HttpAddress { host: host.to_owned(), port };
+    let mut http = HttpClient::new(address).deadline(PATIENCE);
+    // The metrics port answers 200 to every path: only what is in the body tells.
+    match http.text("/v2").await {
+        Ok(text) if text.contains("\"extensions\"") => return Listens::Http,
+        Ok(_) => return metrics_or_not(&mut http).await,
+        Err(error) => match error.why {
+            // What is loading or leaving answers too.
+            Why::Http { status: 400 | 503, .. } => return Listens::Http,
+            Why::Http { .. } => return metrics_or_not(&mut http).await,
+            Why::Connect(text) if text.contains("refused") || text.contains("lookup") => return Listens::Nothing,
+            _ => {}
+        },
+    }
+    let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None };
+    let Ok(client) = TritonClient::connect(&endpoint).await else { return Listens::Other };
+    if client.deadline(PATIENCE).is_live().await.is_ok() { Listens::Grpc } else { Listens::Other }
+}
+
+async fn metrics_or_not(http: &mut HttpClient) -> Listens {
+    match http.text("/metrics").await {
+        Ok(text) if text.starts_with('#') => Listens::Metrics,
+        _ => Listens::OtherHttp,
+    }
+}

@@ -1,0 +1,290 @@
+//! Prometheus' text format: `name{label="value"} 1.5 1700000000000`, with `# HELP` and `# TYPE` before.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+
+/// What a line has that it should not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} is no metric: {why}")]
+pub struct MetricsError {
+    /// From 1.
+    pub line: usize,
+    pub why: String,
+}
+
+/// How a family's numbers are to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Only grows, until the server starts anew.
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    #[default]
+    Untyped,
+}
+
+/// A number; JSON has no name for those that are none.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Value(pub f64);
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_finite() { to.serialize_f64(self.0) } else { to.serialize_str(&self.to_string()) }
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            value if value.is_nan() => f.write_str("NaN"),
+            f64::INFINITY => f.write_str("+Inf"),
+            f64::NEG_INFINITY => f.write_str("-Inf"),
+            value => write!(f, "{value}"),
+        }
+    }
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// The family's name, with `_bucket`, `_sum` or `_count` where it has parts.
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub value: Value,
+    /// Milliseconds since the epoch, where the server says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<i64>,
+}
+
+impl Sample {
+    /// `name{label="value"}`, labels in order: the same series has the same key.
+    pub fn key(&self) -> String {
+        let mut key = self.name.clone();
+        for (index, (name, value)) in self.labels.iter().enumerate() {
+            let open = if index == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(key, "{open}{name}=\"{value}\"");
+        }
+        if !self.labels.is_empty() {
+            key.push('}');
+        }
+        key
+    }
+}
+
+/// Samples of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Family {
+    pub name: String,
+    pub help: String,
+    pub kind: Kind,
+    pub samples: Vec<Sample>,
+}
+
+/// Everything that one answer of `/metrics` says, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Exposition {
+    pub families: Vec<Family>,
+}
+
+impl Exposition {
+    pub fn parse(text: &str) -> Result<Self, MetricsError> {
+        let mut families: Vec<Family> = Vec::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut place = |families: &mut Vec<Family>, name: &str| {
+            *places.entry(name.to_owned()).or_insert_with(|| {
+                families.push(Family { name: name.to_owned(), ..Family::default() });
+                families.len() - 1
+            })
+        };
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if let Some(comment) = line.strip_prefix('#') {
+                let mut words = comment.trim_start().splitn(3, [' ', '\t']);
+                let (what, name, rest) = (words.next(), words.next().unwrap_or_default(), words.next());
+                match what {
+                    Some("HELP") => {
+                        let at = place(&mut families, name);
+                        families[at].help = unescaped(rest.unwrap_or_default());
+                    }
+                    Some("TYPE") => {
+                        let at = place(&mut families, name);
+                        families[at].kind = match rest.unwrap_or_default().trim() {
+                            "counter" => Kind::Counter,
+                            "gauge" => Kind::Gauge,
+                            "histogram" => Kind::Histogram,
+                            "summary" => Kind::Summary,
+                            _ => Kind::Untyped,
+                        };
+                    }
+                    _ => {}
+                }
+            } else if !line.is_empty() {
+                let sample = sample(line).map_err(|why| MetricsError { line: index + 1, why })?;
+                let whole = families.iter().rposition(|family| holds(family, &sample.name));
+                let at = whole.unwrap_or_else(|| place(&mut families, &sample.name));
+                families[at].samples.push(sample);
+            }
+        }
+        Ok(Self { families })
+    }
+
+    pub fn samples(&self) -> impl Iterator<Item = (&Family, &Sample)> {
+        self.families.iter().flat_map(|family| family.samples.iter().map(move |sample| (family, sample)))
+    }
+}
+
+/// A histogram's family holds `_bucket`, `_sum` and `_count`; a summary's all but the first.
+fn holds(family: &Family, name: &str) -> bool {
+    let Some(part) = name.strip_prefix(&family.name) else { return false };
+    match family.kind {
+        _ if part.is_empty() => true,
+        Kind::Histogram => matches!(part, "_bucket" | "_sum" | "_count"),
+        Kind::Summary => matches!(part, "_sum" | "_count"),
+        _ => false,
+    }
+}
+
+fn sample(line: &str) -> Result<Sample, String> {
+    let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or("it has no value")?;
+    let (name, mut rest) = line.split_at(end);
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    if name.is_empty() || !name.chars().all(fine) {
+        return Err(format!("`{name}` is no name"));
+    }
+    let mut labels = BTreeMap::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = self::labels(inside, &mut labels)?;
+    }
+    let mut words = rest.split_whitespace();
+    let value = number(words.next().ok_or("it has no value")?)?;
+    let timestamp = words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no time"))).transpose()?;
+    match words.next() {
+        Some(more) => Err(format!("`{more}` is too much")),
+        None => Ok(Sample { name: name.to_owned(), labels, value, timestamp }),
+    }
+}
+
+/// Reads up to the closing brace; what is left after it.
+fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, String> {
+    loop {
+        text = text.trim_start_matches([' ', '\t', ',']);
+        if let Some(rest) = text.strip_prefix('}') {
+            return Ok(rest);
+        }
+        let (name, rest) = text.split_once('=').ok_or("its labels have no end")?;
+        let rest =
+            rest.trim_start().strip_prefix('"').ok_or_else(|| format!("label `{}` has no value", name.trim()))?;
+        let mut escaped = false;
+        let end = rest.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let end = end.ok_or_else(|| format!("the value of label `{}` has no end", name.trim()))?;
+        into.insert(name.trim().to_owned(), unescaped(&rest[..end]));
+        text = &rest[end + 1..];
+    }
+}
+
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn number(word: &str) -> Result<Value, String> {
+    let value = match word {
+        "+Inf" | "Inf" => f64::INFINITY,
+        "-Inf" => f64::NEG_INFINITY,
+        "NaN" | "Nan" => f64::NAN,
+        word => word.parse().map_err(|_| format!("`{word}` is no number"))?,
+    };
+    Ok(Value(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn families_with_their_help_type_and_samples() {
+        let text = "# HELP nv_inference_request_failure Failed requests,\\nall batch sizes\n\
+            # TYPE nv_inference_request_failure counter\n\
+            nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"} 3\n\
+            nv_inference_request_failure{reason=\"BACKEND\", model=\"a \\\"b\\\\\\n\" , version=\"1\",} 4 1700000000123\n\
+            nv_cpu_utilization 2.5e-1\n\n# a comment\n";
+        let told = Exposition::parse(text).unwrap();
+        assert_eq!(told.families.len(), 2);
+        let failures = &told.families[0];
+        assert_eq!((failures.kind, failures.help.as_str()), (Kind::Counter, "Failed requests,\nall batch sizes"));
+        assert_eq!(
+            failures.samples[0].key(),
+            "nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"}"
+        );
+        assert_eq!(failures.samples[1].labels["model"], "a \"b\\\n");
+        assert_eq!(failures.samples[1].timestamp, Some(1_700_000_000_123));
+        assert_eq!((told.families[1].kind, told.families[1].samples[0].value), (Kind::Untyped, Value(0.25)));
+        assert_eq!(told.families[1].samples[0].key(), "nv_cpu_utilization");
+    }
+
+    #[test]
+    fn histograms_and_summaries_are_one_family_each() {
+        let text = "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 4\nh_count 3\n\
+            # TYPE s summary\ns{quantile=\"0.5\"} NaN\ns_sum -Inf\ns_count 0\nh_other 1\n";
+        let told = Exposition::parse(text).unwrap();
+        let sizes: Vec<_> = told.families.iter().map(|family| (family.name.as_str(), family.samples.len())).collect();
+        assert_eq!(sizes, [("h", 4), ("s", 3), ("h_other", 1)]);
+        assert!(told.families[1].samples[0].value.0.is_nan());
+        let shown = serde_json::to_string(&told.families[1].samples.iter().map(|s| s.value).collect::<Vec<_>>());
+        assert_eq!(shown.unwrap(), r#"["NaN","-Inf",0.0]"#);
+    }
+
+    #[test]
+    fn what_is_no_metric_says_why_and_where() {
+        let why = |text: &str| Exposition::parse(text).unwrap_err().to_string();
+        assert_eq!(why("a 1\nb x\n"), "line 2 is no metric: `x` is no number");
+        assert_eq!(why("a"), "line 1 is no metric: it has no value");
+        assert_eq!(why("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
+        assert_eq!(why("<html> 1"), "line 1 is no metric: `<html>` is no name");
+        assert_eq!(why("a 1 2 3"), "line 1 is no metric: `3` is too much");
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_reads_back(value in ".*") {
+            let sample = Sample {
+                name: "m".to_owned(),
+                labels: BTreeMap::from([("l".to_owned(), value)]),
+                value: Value(1.0),
+                timestamp: None,
+            };
+            // Lines end at a line feed only; other separators are part of a value.
+            let line = format!("{} 1", sample.key());
+            if line.lines().count() == 1 && line.trim() == line {
+                prop_assert_eq!(&Exposition::parse(&line).unwrap().families[0].samples[0], &sample);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-z{}\"\\\\=, #0-9\n]{0,60}") {
+            let _ = Exposition::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Polling `/metrics` of several servers on a thread of its own, for as long as something else goes on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::parse::{Exposition, Kind, Value};
+use crate::triton::http::{HttpAddress, HttpClient};
+
+/// A server that takes longer than this is missed in this round.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A poller. Dropping it ends it.
+pub struct Scraper {
+    stop: oneshot::Sender<()>,
+    scrape: oneshot::Receiver<Scrape>,
+}
+
+/// Everything that was polled.
+#[derive(Debug, Default)]
+pub struct Scrape {
+    pub servers: Vec<HttpAddress>,
+    pub interval: Duration,
+    /// What the numbers of [`Tick::values`] are of.
+    pub series: Vec<Series>,
+    pub ticks: Vec<Tick>,
+    /// CPU that polling and reading took, all of it.
+    pub cpu: Duration,
+}
+
+/// One number over time, at every server that has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// As Prometheus writes it.
+    pub key: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub kind: Kind,
+}
+
+/// One server asked once.
+#[derive(Debug)]
+pub struct Tick {
+    /// All servers are asked at once in each round.
+    pub round: u32,
+    /// Place in [`Scrape::servers`].
+    pub server: usize,
+    /// When it was asked.
+    pub at: Instant,
+    pub took: Duration,
+    /// Place in [`Scrape::series`] and value; or why there are none.
+    pub values: Result<Vec<(u32, f64)>, String>,
+}
+
+impl Scraper {
+    /// Asks at once, and then every `interval`.
+    pub fn start(servers: Vec<HttpAddress>, interval: Duration) -> std::io::Result<Self> {
+        let (stop, asked) = oneshot::channel();
+        let (tell, scrape) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            let scrape = runtime.block_on(poll(servers, interval, asked));
+            // Whoever dropped the poller does not want it.
+            let _ = tell.send(scrape);
+        })?;
+        Ok(Self { stop, scrape })
+    }
+
+    /// Asks a last time and gives all that was told; nothing, should its thread have died.
+    pub async fn finish(self) -> Scrape {
+        let _ = self.stop.send(());
+        self.scrape.await.unwrap_or_default()
+    }
+}
+
+async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut asked: oneshot::Receiver<()>) -> Scrape {
+    let mut clients: Vec<Option<HttpClient>> =
+        servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(PATIENCE))).collect();
+    let mut scrape = Scrape { servers, interval, ..Scrape::default() };
+    let mut known = HashMap::new();
+    let mut clock = tokio::time::interval(interval);
+    // A late round is not made up for: two at once would tell nothing new.
+    clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut round = 0;
+    loop {
+        let last = tokio::select! {
+            biased;
+            stop = &mut asked => match stop {
+                Ok(()) => true,
+                Err(_) => return scrape,
+            },
+            _ = clock.tick() => false,
+        };
+        let mut asking = JoinSet::new();
+        for (server, client) in clients.iter_mut().enumerate() {
+            let Some(mut client) = client.take() else { continue };
+            asking.spawn(async move {
+                let at = Instant::now();
+                let told = client.text("/metrics").await;
+                (server, client, at, at.elapsed(), told)
+            });
+        }
+        while let Some(told) = asking.join_next().await {
+            let Ok((server, client, at, took, told)) = told else { continue };
+            clients[server] = Some(client);
+            let told = told.map_err(|error| error.why.to_string());
+            let told = told.and_then(|text| Exposition::parse(&text).map_err(|error| error.to_string()));
+            let values = told.map(|told| scrape.take(&told, &mut known));
+            scrape.ticks.push(Tick { round, server, at, took, values });
+        }
+        round += 1;
+        if last {
+            break;
+        }
+    }
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    scrape.cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec as u32);
+    scrape
+}
+
+impl Scrape {
+    fn take(&mut self, told: &Exposition, known: &mut HashMap<String, u32>) -> Vec<(u32, f64)> {
+        let samples = told.samples().map(|(family, sample)| {
+            let key = sample.key();
+            let place = known.get(&key).copied().unwrap_or_else(|| {
+                let place = self.series.len() as u32;
+                self.series.push(Series {
+                    key: key.clone(),
+                    name: sample.name.clone(),
+                    labels: sample.labels.clone(),
+                    // The parts of a histogram or a summary only grow; its quantiles do not.
+                    kind: match family.kind {
+                        Kind::Histogram | Kind::Summary if sample.name != family.name => Kind::Counter,
+                        Kind::Summary => Kind::Gauge,
+                        kind => kind,
+                    },
+                });
+                known.insert(key, place);
+                place
+            });
+            (place, sample.value.0)
+        });
+        samples.collect()
+    }
+
+    /// One JSON object for each server in each round; `at_s` counts from `zero`, and is negative before it.
+    pub fn lines(&self, zero: Instant) -> impl Iterator<Item = String> {
+        self.ticks.iter().map(move |tick| {
+            let head = json!({
+                "server": self.servers[tick.server].to_string(),
+                "at_s": since(tick.at, zero),
+                "took_ms": tick.took.as_secs_f64() * 1e3,
+            });
+            let mut line = head.as_object().cloned().unwrap_or_default();
+            match &tick.values {
+                Ok(values) => {
+                    let values: Map<String, serde_json::Value> = values
+                        .iter()
+                        .map(|(place, value)| (self.series[*place as usize].key.clone(), json!(Value(*value))))
+                        .collect();
+                    line.insert("values".to_owned(), values.into());
+                }
+                Err(why) => drop(line.insert("missed".to_owned(), why.clone().into())),
+            }
+            serde_json::Value::Object(line).to_string()
+        })
+    }
+}
+
+/// Seconds from `zero`, negative before it.
+pub(super) fn since(at: Instant, zero: Instant) -> f64 {
+    match at.checked_duration_since(zero) {
+        Some(after) => after.as_secs_f64(),
+        None => -zero.duration_since(at).as_secs_f64(),
+    }
+}

@@ -1,0 +1,401 @@
+//! What was polled, told in a few numbers: growth and rate of counters, mean and range of gauges, over a run's window.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+use super::scrape::{Scrape, Series, since};
+
+/// Prometheus names that say something about serving; the rest stays in the file of all numbers.
+const TOLD: [&str; 7] =
+    ["nv_inference_", "nv_trt_llm_", "nv_llm_", "nv_gpu_", "nv_energy_", "nv_cpu_utilization", "nv_cache_"];
+/// At most so many points of each series.
+const POINTS: usize = 300;
+
+/// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerMetrics {
+    /// `host:port` of each metrics endpoint.
+    pub servers: Vec<String>,
+    pub interval_s: f64,
+    /// Answers of `/metrics` that were read.
+    pub scrapes: u64,
+    /// Times that a server did not answer, or not in Prometheus' format.
+    pub missed: u64,
+    /// Why, the first time.
+    pub first_miss: Option<String>,
+    pub scrape_ms_max: Option<f64>,
+    /// CPU that polling took in the client, on a thread of its own.
+    pub cpu_ms: f64,
+    /// Counters grow from the last poll before the run's start (s from the start, so 0 or less) …
+    pub from_s: Option<f64>,
+    /// … to the last poll of all.
+    pub to_s: Option<f64>,
+    /// Series that were 0 all the time and are left out.
+    pub silent: u64,
+    pub metrics: Vec<ServerMetric>,
+    pub derived: Vec<Derived>,
+    /// (s from the run's start, value) of gauges, and of the rates of counters (`rate of …`), at most 300 points.
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+/// One series over the run, of all servers together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerMetric {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// `counter` or `gauge`.
+    pub kind: String,
+    /// Servers that have it, and whether their values were added (`sum`) or averaged (`mean`).
+    pub servers: u64,
+    pub over_servers: String,
+    /// Counters: growth from `from_s` to `to_s`, and the same per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub increase: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// Counters: how often it fell, which means that a server started anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resets: u64,
+    /// Gauges: over the polls within the run's window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// At the last poll.
+    pub last: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A number made of two counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Derived {
+    pub name: String,
+    pub model: String,
+    pub value: f64,
+    pub unit: String,
+    pub definition: String,
+}
+
+/// Sums a poll up. `zero` is the run's start, `window` how long it took.
+pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetrics {
+    let read = scrape.ticks.iter().filter(|tick| tick.values.is_ok()).count() as u64;
+    let took = scrape.ticks.iter().filter(|tick| tick.values.is_ok()).map(|tick| tick.took.as_secs_f64() * 1e3);
+    let tracks = tracks(scrape, zero);
+    let mut out = ServerMetrics {
+        servers: scrape.servers.iter().map(ToString::to_string).collect(),
+        interval_s: scrape.interval.as_secs_f64(),
+        scrapes: read,
+        missed: scrape.ticks.len() as u64 - read,
+        first_miss: scrape.ticks.iter().find_map(|tick| tick.values.as_ref().err().cloned()),
+        scrape_ms_max: took.max_by(f64::total_cmp),
+        cpu_ms: scrape.cpu.as_secs_f64() * 1e3,
+        ..ServerMetrics::default()
+    };
+    for (series, servers) in scrape.series.iter().zip(&tracks) {
+        if !TOLD.iter().any(|start| series.name.starts_with(start)) {
+            continue;
+        }
+        // One bucket of a histogram says little; they are all in the file.
+        if series.labels.contains_key("le") {
+            continue;
+        }
+        if servers.iter().flatten().all(|point| point.value == 0.0) {
+            out.silent += 1;
+            continue;
+        }
+        let (metric, line) =
+            if series.kind == Kind::Counter { counter(series, servers) } else { gauge(series, servers, window) };
+        if line.len() > 1 {
+            let rate = if series.kind == Kind::Counter { "rate of " } else { "" };
+            out.series.insert(format!("{rate}{}", series.key), thinned(&line));
+        }
+        out.metrics.push(metric);
+    }
+    let polled = tracks.iter().flatten().filter(|track| !track.is_empty());
+    let (mut from, mut to) = (None::<f64>, None::<f64>);
+    for track in polled {
+        let (first, last) = (baseline(track)[0].at, track[track.len() - 1].at);
+        from = Some(from.map_or(first, |known| known.min(first)));
+        to = Some(to.map_or(last, |known| known.max(last)));
+    }
+    (out.from_s, out.to_s) = (from, to);
+    out.derived = derived(&out.metrics);
+    out
+}
+
+/// One value of one server.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    round: u32,
+    /// s from the run's start.
+    at: f64,
+    value: f64,
+}
+
+/// Of each series, of each server: its points in time. What is no finite number is no point.
+fn tracks(scrape: &Scrape, zero: Instant) -> Vec<Vec<Vec<Point>>> {
+    let mut tracks = vec![vec![Vec::new(); scrape.servers.len()]; scrape.series.len()];
+    for tick in &scrape.ticks {
+        for (place, value) in tick.values.iter().flatten().filter(|(_, value)| value.is_finite()) {
+            let point = Point { round: tick.round, at: since(tick.at, zero), value: *value };
+            tracks[*place as usize][tick.server].push(point);
+        }
+    }
+    tracks
+}
+
+/// From the last point before the run's start on; all of them where there is none before.
+fn baseline(track: &[Point]) -> &[Point] {
+    let before = track.iter().take_while(|point| point.at <= 0.0).count();
+    &track[before.saturating_sub(1)..]
+}
+
+fn counter(series: &Series, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, f64)>) {
+    let (mut increase, mut per_second, mut resets, mut last) = (0.0, 0.0, 0, 0.0);
+    let mut rates: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for track in servers.iter().filter(|track| !track.is_empty()) {
+        let track = baseline(track);
+        let mut grown = 0.0;
+        for pair in track.windows(2) {
+            // A counter that fell began anew at 0.
+            let fell = pair[1].value < pair[0].value;
+            resets += u64::from(fell);
+            let step = if fell { pair[1].value } else { pair[1].value - pair[0].value };
+            grown += step;
+            let time = pair[1].at - pair[0].at;
+            if time > 0.0 {
+                let rate = rates.entry(pair[1].round).or_insert((pair[1].at, 0.0));
+                rate.1 += step / time;
+            }
+        }
+        let time = track[track.len() - 1].at - track[0].at;
+        increase += grown;
+        per_second += if time > 0.0 { grown / time } else { 0.0 };
+        last += track[track.len() - 1].value;
+    }
+    let metric = ServerMetric {
+        kind: "counter".to_owned(),
+        over_servers: "sum".to_owned(),
+        increase: Some(increase),
+        per_second: Some(per_second),
+        resets,
+        last,
+        ..named(series, servers)
+    };
+    (metric, rates.into_values().collect())
+}
+
+fn gauge(series: &Series, servers: &[Vec<Point>], window: Duration) -> (ServerMetric, Vec<(f64, f64)>) {
+    let mean_over = is_share(series);
+    let mut rounds: BTreeMap<u32, (f64, f64, usize)> = BTreeMap::new();
+    for point in servers.iter().flat_map(|track| baseline(track)) {
+        let round = rounds.entry(point.round).or_insert((point.at, 0.0, 0));
+        round.1 += point.value;
+        round.2 += 1;
+    }
+    // A round in which a server is missing would show its share as a dip.
+    let all = servers.iter().filter(|track| !track.is_empty()).count();
+    let line: Vec<(f64, f64)> = rounds
+        .into_values()
+        .filter(|(_, _, count)| *count == all)
+        .map(|(at, sum, count)| (at, if mean_over { sum / count as f64 } else { sum }))
+        .collect();
+    let inside: Vec<f64> =
+        line.iter().filter(|(at, _)| (0.0..=window.as_secs_f64()).contains(at)).map(|(_, value)| *value).collect();
+    let mean = (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64);
+    let metric = ServerMetric {
+        kind: "gauge".to_owned(),
+        over_servers: if mean_over { "mean" } else { "sum" }.to_owned(),
+        mean,
+        min: inside.iter().copied().min_by(f64::total_cmp),
+        max: inside.iter().copied().max_by(f64::total_cmp),
+        last: line.last().map_or(0.0, |(_, value)| *value),
+        ..named(series, servers)
+    };
+    (metric, line)
+}
+
+/// Shares and sizes do not add up over servers.
+fn is_share(series: &Series) -> bool {
+    let words = ["fraction", "tokens_per", "utilization", "timestamp", "iteration_counter", "micro_batch_id"];
+    words.iter().any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
+}
+
+fn named(series: &Series, servers: &[Vec<Point>]) -> ServerMetric {
+    ServerMetric {
+        name: series.name.clone(),
+        labels: series.labels.clone(),
+        servers: servers.iter().filter(|track| !track.is_empty()).count() as u64,
+        ..ServerMetric::default()
+    }
+}
+
+/// Counter above counter, of each model: name, numerator, denominator, factor, unit, definition.
+const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
+    (
+        "mean queue time",
+        "nv_inference_queue_duration_us",
+        "nv_inference_count",
+        1e-3,
+        "ms",
+        "queue_duration_us / inference_count, both as they grew",
+    ),
+    (
+        "mean compute time",
+        "nv_inference_compute_infer_duration_us",
+        "nv_inference_count",
+        1e-3,
+        "ms",
+        "compute_infer_duration_us / inference_count, both as they grew",
+    ),
+    (
+        "mean request time",
+        "nv_inference_request_duration_us",
+        "nv_inference_count",
+        1e-3,
+        "ms",
+        "request_duration_us / inference_count, both as they grew; of a decoupled model it may end with its first response",
+    ),
+    (
+        "mean batch size",
+        "nv_inference_count",
+        "nv_inference_exec_count",
+        1.0,
+        "requests",
+        "inference_count / exec_count, both as they grew",
+    ),
+];
+
+fn derived(metrics: &[ServerMetric]) -> Vec<Derived> {
+    let mut models: Vec<&String> = metrics.iter().filter_map(|metric| metric.labels.get("model")).collect();
+    models.sort();
+    models.dedup();
+    let mut out = Vec::new();
+    for model in models {
+        let grown = |name: &str| -> f64 {
+            let of = metrics.iter().filter(|metric| metric.name == name && metric.labels.get("model") == Some(model));
+            of.filter_map(|metric| metric.increase).sum()
+        };
+        for (name, above, below, factor, unit, definition) in RATIOS {
+            let below = grown(below);
+            if below > 0.0 {
+                out.push(Derived {
+                    name: name.to_owned(),
+                    model: model.clone(),
+                    value: grown(above) / below * factor,
+                    unit: unit.to_owned(),
+                    definition: definition.to_owned(),
+                });
+            }
+        }
+    }
+    out
+}
+
+/// Evenly, with the last one.
+fn thinned(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if line.len() <= POINTS {
+        return line.to_vec();
+    }
+    (1..=POINTS).map(|point| line[(point * line.len()).div_ceil(POINTS) - 1]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::triton::http::HttpAddress;
+    use crate::triton::metrics::scrape::Tick;
+
+    /// Two servers, polled at −0.5 s, 0.5 s, 1.5 s, …; of each: requests so far and blocks in use. `None` is a miss.
+    fn scrape(rounds: &[[Option<(f64, f64)>; 2]]) -> (Scrape, Instant) {
+        let begun = Instant::now();
+        let address = |port| HttpAddress { host: "h".to_owned(), port };
+        let labels = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let series = |name: &str, labels: BTreeMap<String, String>, kind| Series {
+            key: name.to_owned(),
+            name: name.to_owned(),
+            labels,
+            kind,
+        };
+        let mut ticks = Vec::new();
+        for (round, servers) in rounds.iter().enumerate() {
+            for (server, values) in servers.iter().enumerate() {
+                let at = begun + Duration::from_secs(round as u64);
+                let took = Duration::from_millis(2);
+                let values = values.map(|(count, used)| vec![(0, count), (1, used), (2, count / 2.0), (3, 0.0)]);
+                ticks.push(Tick { round: round as u32, server, at, took, values: values.ok_or("gone".to_owned()) });
+            }
+        }
+        let scrape = Scrape {
+            servers: vec![address(1), address(2)],
+            interval: Duration::from_secs(1),
+            series: vec![
+                series("nv_inference_count", labels("model", "m"), Kind::Counter),
+                series("nv_trt_llm_kv_cache_block_metrics", labels("kv_cache_block_type", "used"), Kind::Gauge),
+                series("nv_inference_exec_count", labels("model", "m"), Kind::Counter),
+                series("nv_inference_pending_request_count", labels("model", "m"), Kind::Gauge),
+            ],
+            ticks,
+            cpu: Duration::from_millis(7),
+        };
+        (scrape, begun + Duration::from_millis(500))
+    }
+
+    #[test]
+    fn counters_grow_from_before_the_start_and_gauges_are_those_of_the_window() {
+        let (scrape, zero) = scrape(&[
+            [Some((100.0, 9.0)), Some((10.0, 1.0))],
+            [Some((110.0, 10.0)), Some((14.0, 20.0))],
+            [Some((130.0, 30.0)), Some((18.0, 40.0))],
+            [Some((130.0, 0.0)), Some((18.0, 0.0))],
+        ]);
+        let told = summarise(&scrape, zero, Duration::from_secs(2));
+        assert_eq!((told.scrapes, told.missed, told.silent, told.cpu_ms), (8, 0, 1, 7.0));
+        assert_eq!((told.from_s, told.to_s), (Some(-0.5), Some(2.5)));
+        let count = &told.metrics[0];
+        assert_eq!((count.increase, count.resets, count.servers), (Some(38.0), 0, 2));
+        assert!((count.per_second.unwrap() - 38.0 / 3.0).abs() < 1e-9);
+        // Within the window lie the polls at 0.5 s and 1.5 s; the servers are added.
+        let used = &told.metrics[1];
+        assert_eq!((used.mean, used.min, used.max, used.last), (Some(50.0), Some(30.0), Some(70.0), 0.0));
+        assert_eq!(told.series["rate of nv_inference_count"], [(0.5, 14.0), (1.5, 24.0), (2.5, 0.0)]);
+        let batch = told.derived.iter().find(|derived| derived.name == "mean batch size").unwrap();
+        assert_eq!((batch.value, batch.model.as_str()), (2.0, "m"));
+    }
+
+    #[test]
+    fn a_miss_is_counted_and_makes_no_dip() {
+        let (scrape, zero) = scrape(&[
+            [Some((0.0, 5.0)), Some((0.0, 5.0))],
+            [Some((1.0, 5.0)), None],
+            [Some((2.0, 5.0)), Some((7.0, 5.0))],
+        ]);
+        let told = summarise(&scrape, zero, Duration::from_secs(5));
+        assert_eq!((told.missed, told.first_miss.as_deref()), (1, Some("gone")));
+        assert_eq!(told.metrics[0].increase, Some(9.0));
+        assert_eq!(told.series["nv_trt_llm_kv_cache_block_metrics"], [(-0.5, 10.0), (1.5, 10.0)]);
+    }
+
+    #[test]
+    fn a_counter_that_falls_began_anew() {
+        let (scrape, zero) = scrape(&[
+            [Some((50.0, 1.0)), Some((0.0, 1.0))],
+            [Some((3.0, 1.0)), Some((0.0, 1.0))],
+            [Some((5.0, 1.0)), Some((0.0, 1.0))],
+        ]);
+        let told = summarise(&scrape, zero, Duration::from_secs(5));
+        assert_eq!((told.metrics[0].increase, told.metrics[0].resets), (Some(5.0), 1));
+    }
+}

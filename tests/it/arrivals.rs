@@ -1,0 +1,241 @@
+//! When requests are sent, over real sockets: closed loops, traces, ramps, sessions, a limit on what is in flight.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use regatta::event::Stop;
+use regatta::harness::{
+    Arrivals, Content, Data, DataKind, History, Length, Level, Limits, Measured, Pace, Pause, Picking, Piece, Protocol,
+    Record, Request, Scenario, Sessions, Slo, Spec, Until, run,
+};
+use regatta::sim::SimOptions;
+
+use crate::scripted::{Act, Last, Scripted, wait_for};
+use crate::simulator::ground::{Files, Running};
+
+const MS: u64 = 1_000_000;
+
+pub fn spec(address: std::net::SocketAddr, scenario: Scenario, requests: u64) -> Spec {
+    Spec {
+        endpoints: vec![address.to_string().parse().unwrap()],
+        protocol: Protocol::Kserve,
+        model: "tensorrt_llm".to_owned(),
+        scenario,
+        arrivals: Arrivals::Constant,
+        stop: Until { requests: Some(requests), duration: None },
+        input_len: Length::Uniform { min: 4, max: 40 },
+        output_len: Length::Fixed(4),
+        seed: 1,
+        warmup: 1,
+        pace: Pace::default(),
+        content: Content::default(),
+        frontends: 1,
+        clients: 2,
+        stall_timeout: Duration::from_secs(30),
+        limits: Limits::default(),
+        slo: Slo::default(),
+        timelines: false,
+        vocab_size: 1000,
+        end_id: 2,
+        request: Request::default(),
+    }
+}
+
+/// A server that takes `gap` for each token.
+pub fn paced(gap: Duration) -> Scripted {
+    Scripted::start(true, None, Arc::new(move |_| Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken }))
+}
+
+pub fn measured(spec: &Spec) -> Measured {
+    let measured = wait_for(run(spec, &Stop::new(), |_| {})).unwrap();
+    let counts = &measured.result.counts;
+    assert!(counts.conserved, "{counts:?}");
+    assert_eq!((counts.ok, counts.failed), (counts.scheduled, 0), "{:?}", counts.failures);
+    measured
+}
+
+fn users(count: f64) -> Scenario {
+    Scenario::Concurrency { users: count.into() }
+}
+
+fn in_flight(records: &[Record], at: u64) -> usize {
+    records.iter().filter(|record| record.t_issue <= at && at < record.t_end).count()
+}
+
+#[test]
+fn a_closed_loop_holds_its_users_in_flight() {
+    let files = Files::new(true, &serde_json::json!({}));
+    let server = Running::start(SimOptions { speed: 5.0, ..files.options() });
+    let measured = measured(&Spec { output_len: Length::Fixed(20), ..spec(server.address, users(5.0), 60) });
+    let load = &measured.result.load;
+    assert_eq!(load.in_flight_max, 5);
+    assert!(load.zero_point.contains("closed loop"), "{}", load.zero_point);
+    assert_eq!(measured.result.latency.ttft.zero_point, "user_free");
+    // Each request but the first five was issued by a user whose last one had ended, and at once all five are at work.
+    let mut ends: Vec<u64> = measured.requests.iter().map(|record| record.t_end).collect();
+    ends.sort_unstable();
+    let mut issues: Vec<&Record> = measured.requests.iter().collect();
+    issues.sort_by_key(|record| record.t_issue);
+    for (place, record) in issues.iter().enumerate().skip(5) {
+        assert!(record.t_issue >= ends[place - 5], "request {} came too early", record.index);
+        let is_first = record.t_sched == 0;
+        assert!(is_first || ends.contains(&record.t_sched), "request {} is not due when a user is free", record.index);
+    }
+    assert_eq!(issues.iter().filter(|record| record.t_sched == 0).count(), 5);
+    // A free user does not stay free: most requests find the four others at work.
+    let full = issues.iter().filter(|record| in_flight(&measured.requests, record.t_issue) == 5).count();
+    assert!(full > 30, "{full} of 60");
+    assert_eq!(measured.result.rates.offered, None);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_closed_loop_of_some_time_sends_until_then_and_takes_its_plan_in_order() {
+    let server = paced(Duration::from_millis(2));
+    let mut spec = spec(server.address, users(3.0), 0);
+    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(300)) };
+    let measured = measured(&spec);
+    let records = &measured.requests;
+    assert_eq!(
+        records.iter().map(|record| record.index).collect::<Vec<_>>(),
+        (0..records.len() as u64).collect::<Vec<_>>()
+    );
+    assert!(records.iter().all(|record| record.t_sched < 300 * MS));
+    // Whoever was free before the end took another one.
+    let late = records.iter().filter(|record| record.t_end >= 300 * MS).count();
+    assert_eq!(late, 3);
+    assert_eq!(measured.schedule.requests.len(), records.len());
+}
+
+#[test]
+fn users_think_between_an_answer_and_the_next_request() {
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, users(2.0), 12);
+    spec.pace.think = Pause::Fixed(20.0);
+    let measured = measured(&spec);
+    let mut ends: Vec<u64> = measured.requests.iter().map(|record| record.t_end).collect();
+    ends.sort_unstable();
+    for record in measured.requests.iter().filter(|record| record.t_sched > 0) {
+        assert!(record.t_issue >= record.t_sched);
+        assert!(ends.contains(&(record.t_sched - 20 * MS)), "request {} is due 20 ms after an end", record.index);
+    }
+}
+
+#[test]
+fn users_come_with_a_ramp_and_none_above_it() {
+    let server = paced(Duration::from_millis(5));
+    let level = Level::Ramp(vec![
+        Piece { from: 1.0, to: 1.0, seconds: 0.1 },
+        Piece { from: 3.0, to: 3.0, seconds: 0.1 },
+        Piece { from: 2.0, to: 2.0, seconds: 0.1 },
+    ]);
+    let mut spec = spec(server.address, Scenario::Concurrency { users: level }, 0);
+    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(400)) };
+    let measured = measured(&spec);
+    let due = |from: u64, to: u64| {
+        measured.requests.iter().filter(move |record| (from * MS..to * MS).contains(&record.t_sched))
+    };
+    // Nobody's request is due while another's of the one user is under way.
+    for record in due(0, 100) {
+        assert_eq!(in_flight(&measured.requests, record.t_issue), 1);
+    }
+    assert_eq!(due(100, 101).filter(|record| record.t_sched == 100 * MS).count(), 2, "two users come at 100 ms");
+    for record in due(250, 400) {
+        assert!(in_flight(&measured.requests, record.t_issue) <= 2);
+    }
+    assert_eq!(measured.result.load.in_flight_max, 3);
+}
+
+#[test]
+fn a_trace_arrives_when_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.jsonl");
+    let stamps = [0u64, 40, 40, 100, 260];
+    let lines: Vec<String> = stamps
+        .iter()
+        .map(|at| format!(r#"{{"timestamp": {}, "input_length": 20, "output_length": 3}}"#, at + 7_000))
+        .collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, Scenario::Trace { speed: 2.0 }, 0);
+    spec.stop = Until::default();
+    (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
+    spec.content.data = Some(from(file, DataKind::Jsonl));
+    let measured = measured(&spec);
+    let due: Vec<u64> = measured.requests.iter().map(|record| record.t_sched).collect();
+    assert_eq!(due, stamps.map(|at| at * MS / 2));
+    assert!(measured.requests.iter().all(|record| record.t_issue >= record.t_sched && record.tokens == 3));
+    assert_eq!(measured.result.client.ks_distance, None);
+}
+
+pub fn from(file: std::path::PathBuf, kind: DataKind) -> Data {
+    Data {
+        kind,
+        file,
+        lengths: None,
+        output_lengths: None,
+        first: None,
+        order: Picking::Given,
+        repeat: false,
+        block_tokens: 512,
+    }
+}
+
+#[test]
+fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
+    let server = paced(Duration::ZERO);
+    let rate = Level::Ramp(vec![Piece { from: 20.0, to: 180.0, seconds: 0.5 }]);
+    let mut spec = spec(server.address, Scenario::Server { rate }, 0);
+    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(500)) };
+    let measured = measured(&spec);
+    // The area under the ramp.
+    assert_eq!(measured.requests.len(), 50);
+    let gap = |place: usize| measured.requests[place + 1].t_sched - measured.requests[place].t_sched;
+    assert!((0..48).all(|place| gap(place) > gap(place + 1)), "every gap is shorter than the one before");
+}
+
+#[test]
+fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
+    let server = paced(Duration::from_millis(1));
+    let mut spec = spec(server.address, Scenario::Server { rate: 50.0.into() }, 12);
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers });
+    spec.pace.think = Pause::Fixed(5.0);
+    let measured = measured(&spec);
+    for session in measured.requests.chunk_by(|one, next| one.session == next.session) {
+        assert_eq!(session.iter().map(|record| record.turn).collect::<Vec<_>>(), [0, 1, 2]);
+        for pair in session.windows(2) {
+            assert_eq!(pair[1].t_sched, pair[0].t_end + 5 * MS);
+        }
+    }
+    let prompts = server.prompts.lock().unwrap();
+    let prompt = |index: u64| &prompts.iter().find(|(id, _)| *id == index).unwrap().1;
+    // The scripted server answers every request with the token 10, one at a time.
+    let answer = [10; 4];
+    for first in (0..12).step_by(3) {
+        let (one, two, three) = (prompt(first), prompt(first + 1), prompt(first + 2));
+        assert!(two.starts_with(one) && two[one.len()..].starts_with(&answer));
+        assert!(three.starts_with(two) && three[two.len()..].starts_with(&answer));
+    }
+    let told = measured.result.load.sessions.as_ref().unwrap();
+    assert_eq!((told.count, told.turns_max, told.ttft_first.n, told.ttft_later.n), (4, 3, 4, 8));
+    assert_eq!(measured.result.rates.offered.map(f64::round), Some(50.0));
+}
+
+#[test]
+fn arrivals_that_are_held_back_wait_in_their_latency() {
+    let server = paced(Duration::from_millis(10));
+    let mut spec = spec(server.address, Scenario::Server { rate: 1000.0.into() }, 16);
+    spec.pace.max_in_flight = Some(2);
+    let measured = measured(&spec);
+    let load = &measured.result.load;
+    assert_eq!((load.in_flight_max, load.max_in_flight), (2, Some(2)));
+    assert!(load.held_back >= 12, "{}", load.held_back);
+    // Pairs of at least 40 ms each, one after the other: the last pair has waited for seven others.
+    let latency = &measured.result.latency;
+    assert!(latency.e2e.max.unwrap() > 7.0 * 40.0 - 16.0);
+    assert!(latency.e2e.max.unwrap() > latency.e2e_sent.min.unwrap() * 6.0);
+    assert!(measured.requests.iter().all(|record| record.t_sched == record.index * MS));
+    let reasons: Vec<&str> = measured.result.reasons.iter().map(|reason| reason.check.as_str()).collect();
+    assert!(reasons.contains(&"held_back") && !reasons.contains(&"lag"), "{reasons:?}");
+}

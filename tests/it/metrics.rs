@@ -1,0 +1,137 @@
+//! `/metrics` of a real server: read before and after, polled beside a benchmark, told in its result and its report.
+
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use regatta::triton::{
+    Data, Exposition, HttpAddress, HttpClient, InferRequest, Kind, Scraper, Tensor, TritonClient, summarise,
+};
+use serde_json::Value;
+
+use crate::real::{self, RealTriton};
+use crate::triton::{all_up, repository};
+use crate::world::World;
+
+fn address(server: &RealTriton) -> HttpAddress {
+    HttpAddress { host: server.endpoint.host.clone(), port: server.endpoint.metrics.unwrap() }
+}
+
+fn count(n: i32, pause_ms: i32) -> InferRequest {
+    let number = |name: &str, value| Tensor::new(name, [1], Data::Int32(vec![value])).unwrap();
+    InferRequest::new("counter", "1").input(number("n", n)).input(number("pause_ms", pause_ms))
+}
+
+async fn value(client: &mut HttpClient, key: &str) -> f64 {
+    let told = Exposition::parse(&client.text("/metrics").await.unwrap()).unwrap();
+    let found = told.samples().find(|(_, sample)| sample.key() == key);
+    found.unwrap_or_else(|| panic!("no {key}")).1.value.0
+}
+
+#[tokio::test]
+async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
+    let folder = repository(&["counter"]);
+    let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
+    let client = TritonClient::connect(&server.endpoint).await.unwrap();
+    let mut metrics = HttpClient::new(address(&server));
+    let told = Exposition::parse(&metrics.text("/metrics").await.unwrap()).unwrap();
+    let success = told.families.iter().find(|family| family.name == "nv_inference_request_success").unwrap();
+    assert!(success.kind == Kind::Counter && success.help.contains("successful"));
+
+    let key = r#"nv_inference_request_success{model="counter",version="1"}"#;
+    assert_eq!(value(&mut metrics, key).await.to_bits(), 0f64.to_bits());
+    let mut stream = client.stream();
+    for _ in 0..3 {
+        stream.send(count(2, 0).build());
+    }
+    stream.close();
+    while let Some(answer) = stream.next().await {
+        assert!(answer.unwrap().error.is_none());
+    }
+    assert_eq!(value(&mut metrics, key).await.round() as i64, 3);
+
+    // One that is given up in the middle: no proof of anything is a success in these numbers.
+    let mut stream = client.stream();
+    stream.send(count(10_000, 5).build());
+    stream.next().await.unwrap().unwrap();
+    drop(stream);
+    let pending = async {
+        while value(&mut metrics, key).await < 4.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), pending).await.expect("a cancelled request counted as success");
+}
+
+#[tokio::test]
+async fn polling_goes_on_when_a_server_does_not_answer() {
+    let folder = repository(&["counter"]);
+    let server = all_up(RealTriton::ready(&folder.path().join("models"), &[]).await).await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let servers = vec![address(&server), HttpAddress { host: "127.0.0.1".to_owned(), port: nobody }];
+    let scraper = Scraper::start(servers, Duration::from_millis(20)).unwrap();
+    let client = TritonClient::connect(&server.endpoint).await.unwrap();
+    let zero = std::time::Instant::now();
+    let mut stream = client.stream();
+    stream.send(count(50, 5).build());
+    stream.close();
+    let mut numbers = 0;
+    while let Some(answer) = stream.next().await {
+        assert!(answer.unwrap().error.is_none());
+        numbers += 1;
+    }
+    let window = zero.elapsed();
+    let scrape = scraper.finish().await;
+    assert_eq!(numbers, 50);
+
+    let told = summarise(&scrape, zero, window);
+    // Every round asks both; one of them never answers.
+    assert!(told.scrapes > 1 && told.missed == told.scrapes, "{} answers, {} missed", told.scrapes, told.missed);
+    assert!(told.first_miss.as_ref().unwrap().contains("refused"), "{told:?}");
+    let grown = |name: &str| told.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.increase);
+    assert_eq!(grown("nv_inference_request_success"), Some(1.0));
+    assert!(told.from_s.unwrap() <= told.to_s.unwrap() && told.to_s.unwrap() >= window.as_secs_f64());
+    // The lines say the same, with the run's start as their zero.
+    let lines: Vec<Value> = scrape.lines(zero).map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert_eq!(lines.iter().filter(|line| line.get("missed").is_some()).count() as u64, told.missed);
+    let last = lines.iter().rfind(|line| line.get("values").is_some()).unwrap();
+    assert_eq!(last["values"][r#"nv_inference_request_success{model="counter",version="1"}"#], 1.0);
+}
+
+#[test]
+fn a_benchmark_keeps_what_its_servers_said() {
+    let world = World::new();
+    world.copy("manifests");
+    let program = format!("tritonserver={}", real::tritonserver().display());
+    // Two seconds of arrivals: more than one poll.
+    let words = ["run", "triton-cpu", &program, "scenarios=server", "rate=30", "duration=2s", "step_ms=1"];
+    let ended = world.regatta(&words);
+    // Beside other tests the verdict may be a bad one, and what was measured is then kept aside.
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    let files = walkdir::WalkDir::new(world.path(".regatta")).into_iter().flatten();
+    let lines = files.map(walkdir::DirEntry::into_path).find(|path| path.ends_with("server-metrics.jsonl"));
+    let lines = lines.expect("a file of all numbers");
+    let read = |name: &str| std::fs::read_to_string(lines.with_file_name(name)).unwrap();
+    let result: Value = serde_json::from_str(&read("result.json")).unwrap();
+    let told = &result["server_metrics"];
+    assert_eq!(told["servers"].as_array().unwrap().len(), 2);
+    assert!(told["scrapes"].as_u64().unwrap() >= 4, "{told}");
+    assert!(told["cpu_ms"].as_f64().unwrap() > 0.0);
+    let requests = result["counts"]["scheduled"].as_f64().unwrap();
+    let success =
+        told["metrics"].as_array().unwrap().iter().find(|metric| {
+            metric["name"] == "nv_inference_request_success" && metric["labels"]["model"] == "tensorrt_llm"
+        });
+    // The warm-up of each connection may be among them, and nothing else is.
+    let grown = success.expect("successes")["increase"].as_f64().unwrap();
+    let most = requests + 2.0 * result["asked"]["warmup"].as_f64().unwrap();
+    assert!(grown <= most, "{requests} requests, {grown} counted");
+    // A poll just after the servers were ready may have come before the metrics port.
+    assert!(grown >= requests || told["missed"].as_u64().unwrap() > 0, "{requests} requests, {grown} counted");
+    assert!(told["derived"].as_array().unwrap().iter().any(|derived| derived["name"] == "mean batch size"));
+    let polls = told["scrapes"].as_u64().unwrap() + told["missed"].as_u64().unwrap();
+    assert_eq!(read("server-metrics.jsonl").lines().count() as u64, polls);
+    if ended.code == 0 {
+        let page = world.read("latest/report.html");
+        assert!(page.contains("As the server counts") && page.contains("nv_inference_request_success"), "no metrics");
+    }
+}
