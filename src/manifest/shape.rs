@@ -160,15 +160,22 @@ impl Compiler<'_> {
             schema["properties"].as_object().is_some_and(|fields| fields.len() == 1)
                 && schema["required"].as_array().is_some_and(|required| required.len() == 1)
         };
-        if branches.iter().all(tagged) {
+        let (objects, words): (Vec<_>, Vec<_>) = shapes.iter().zip(branches).partition(|(_, branch)| tagged(branch));
+        if !objects.is_empty() && words.iter().all(|(shape, _)| is_words(shape)) {
             let mut fields = IndexMap::new();
-            for shape in &shapes {
+            for (shape, _) in objects {
                 if let Shape::Object(object) = &**shape {
                     fields.extend(object.fields.iter().map(|(key, field)| (key.clone(), Arc::clone(field))));
                 }
             }
             let one_of = fields.keys().cloned().collect();
-            return Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
+            let object = Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
+            // Some of the enum's cases may be plain words.
+            let words: Vec<Arc<Shape>> = words.into_iter().map(|(shape, _)| Arc::clone(shape)).collect();
+            return match words.is_empty() {
+                true => object,
+                false => Shape::Either(words.into_iter().chain([Arc::new(object)]).collect()),
+            };
         }
         Shape::Either(shapes)
     }

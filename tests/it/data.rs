@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::arrivals::{from, measured, paced, spec};
 use crate::scripted::Scripted;
+use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 
 fn prompts(server: &Scripted, warmups: u64) -> Vec<Vec<i32>> {
@@ -176,7 +177,8 @@ stages:
 fn a_file_of_prompts_is_an_input_of_its_stage() {
     let world = World::with(MANIFEST);
     world.file("prompts.jsonl", "{\"input_ids\": [5, 6]}\n");
-    let server = paced(Duration::ZERO);
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
     let target = format!("target={}", server.address);
     world.good(&["run", "m", &target]);
     assert!(world.will_run(&[&target]).is_empty());
@@ -185,5 +187,5 @@ fn a_file_of_prompts_is_an_input_of_its_stage() {
     let mistaken =
         world.file("prompts.jsonl", "{\"input_ids\": 7}\n\n{\"input\": []}\n").regatta(&["run", "m", &target]);
     assert_eq!(mistaken.code, 1);
-    assert!(mistaken.stderr.contains("line 1:") && mistaken.stderr.contains("line 3:"), "{}", mistaken.stderr);
+    mistaken.says("line 1:").says("line 3:");
 }

@@ -55,10 +55,10 @@ pub struct Bench {
     /// Not needed with `data`: then each record is sent once.
     #[serde(default, skip_serializing_if = "Stop::is_open")]
     pub stop: Stop,
-    /// Prompt length, tokens. `data`: as they are there.
+    /// Prompt length, tokens. Not given: as the data say.
     #[serde(default, skip_serializing_if = "Length::is_data")]
     pub input_tokens: Length,
-    /// Answer length, tokens. `data`: as they are there.
+    /// Answer length, tokens. Not given: as the data say.
     #[serde(default, skip_serializing_if = "Length::is_data")]
     pub output_tokens: Length,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,8 +196,9 @@ impl Stop {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Length {
-    /// As the data say.
+    /// As the data say: what it is when the key is not there.
     #[default]
+    #[serde(skip)]
     Data,
     /// Always the same.
     Fixed(u32),
