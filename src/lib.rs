@@ -27,7 +27,7 @@
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
 //! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
-//! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | event |
+//! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | diag, event |
 //! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML | event, plan, triton |

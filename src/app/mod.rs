@@ -6,6 +6,7 @@ mod history;
 mod manifests;
 mod planning;
 mod project;
+mod repository;
 mod run;
 mod selftest;
 mod simulate;
@@ -61,6 +62,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Report(request) => history::report(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
+        Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Triton(request) => triton::ask(&global, request),
         Job::Selftest(request) => selftest::selftest(&request),

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, history};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness};
-use crate::event::{Event, RunId, Stop, Tally, TaskId};
+use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
 use crate::report::{Live, Look, Places};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::Stages;
 use crate::store::{
-    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, name_run, unfinished,
-    unfinished_plans,
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, last_run, name_run, read_journal,
+    unfinished, unfinished_plans,
 };
 
 /// How a run ended, and what it left.
@@ -112,6 +112,7 @@ impl Errand {
             let _ = discard(&plan);
         }
         let crashed = !ended_well(&home);
+        let before = last_run(&home);
         let shelf = Arc::new(Shelf::open(&home)?);
         shelf.begin()?;
         let digests = Arc::new(Digests::load(&home));
@@ -134,7 +135,7 @@ impl Errand {
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
         if crashed {
-            clear_up_after_crash(&home, &id, &shelf, &emit);
+            clear_up_after_crash(&home, before.as_ref(), &id, &shelf, &emit);
         }
         let plan = Arc::new(self.plan);
         let stages = Arc::new(Stages::new(home.state(), id.clone()));
@@ -205,8 +206,16 @@ fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, 
     }
 }
 
-/// Ends what a dead run left running, and removes what its unfinished tries left.
-fn clear_up_after_crash(home: &Home, id: &RunId, shelf: &Shelf, emit: &Emit) {
+/// Ends what a dead run left running, and removes what its unfinished tries left. `before` is that run.
+fn clear_up_after_crash(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &Shelf, emit: &Emit) {
+    let outliving = before.map(|run| outliving(home, run)).unwrap_or_default();
+    for thing in outliving.iter().filter(|thing| process::remove(thing)) {
+        let what = match thing {
+            Outliving::Container { name, .. } => format!("the container {name}"),
+            Outliving::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
+        };
+        emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+    }
     for leftover in process::reap(home.state(), id) {
         let text = format!("ended {} ({}), which an earlier run left running", leftover.pid, leftover.command);
         emit(Event::Notice { task: None, text });
@@ -214,6 +223,22 @@ fn clear_up_after_crash(home: &Home, id: &RunId, shelf: &Shelf, emit: &Emit) {
     for folder in unfinished(home, shelf) {
         let _ = discard(&folder);
     }
+}
+
+/// What a run's journal says was there and was not removed.
+fn outliving(home: &Home, run: &RunId) -> Vec<Outliving> {
+    let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
+    let mut left = Vec::new();
+    for event in journal.events {
+        match event {
+            Event::OutlivingStarted { outliving, .. } => left.push(outliving),
+            Event::OutlivingRemoved { outliving, .. } => left.retain(|thing| *thing != outliving),
+            _ => {}
+        }
+    }
+    // A name that a person chose may be somebody else's container by now.
+    left.retain(|thing| !matches!(thing, Outliving::Container { name, .. } if !name.contains(run.as_str())));
+    left
 }
 
 fn exit_of(summary: &Summary) -> Exit {
@@ -307,6 +332,16 @@ impl Sink {
                 Event::ProcessEnded { pgid, .. } => {
                     if let Some(warden) = &inner.warden {
                         warden.remove(*pgid);
+                    }
+                }
+                Event::OutlivingStarted { outliving, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.hold(outliving);
+                    }
+                }
+                Event::OutlivingRemoved { outliving, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.let_go(outliving);
                     }
                 }
                 _ => {}

@@ -11,10 +11,10 @@ use crate::sim::{self, Addresses, Faults, SimOptions};
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
     let mut options =
-        SimOptions::new(request.repository.clone(), SocketAddr::from(([127, 0, 0, 1], request.grpc_port)));
-    let local = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-    options.http = request.http_port.map(local);
-    options.metrics = request.metrics_port.map(local);
+        SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
+    let there = |port: u16| SocketAddr::new(request.grpc_address, port);
+    options.http = request.http_port.map(there);
+    options.metrics = request.metrics_port.map(there);
     options.speed = request.speed;
     options.load_seconds = request.load_seconds;
     options.faults = faults(&request.faults)?;

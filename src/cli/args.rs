@@ -95,6 +95,9 @@ pub(super) enum Command {
     /// Ask a Triton server: is it ready, what does it serve, what does it answer.
     #[command(after_long_help = help::TRITON)]
     Triton(TritonArgs),
+    /// Triton model repositories: explain, fill, list the parameters of their templates.
+    #[command(after_long_help = help::REPOSITORY)]
+    Repository(RepositoryArgs),
     /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestArgs),
@@ -274,15 +277,18 @@ pub(super) struct SimServeArgs {
     /// The Triton model repository.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub repository: PathBuf,
-    /// The gRPC port on 127.0.0.1; 0 takes a free one and says which.
+    /// The gRPC port; 0 takes a free one and says which.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
-    /// The HTTP port on 127.0.0.1, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
+    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
-    /// The port of Prometheus metrics on 127.0.0.1; 0 takes a free one.
+    /// The port of Prometheus metrics; 0 takes a free one.
     #[arg(long, value_name = "N")]
     pub metrics_port: Option<u16>,
+    /// The address to listen on; 0.0.0.0 is every one of this machine.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub grpc_address: std::net::IpAddr,
     /// How many times faster than real time.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
     pub speed: f64,
@@ -292,6 +298,67 @@ pub(super) struct SimServeArgs {
     /// Misbehave on purpose, for tests: `NAME` or `NAME=VALUE`. Repeatable.
     #[arg(long, value_name = "NAME[=VALUE]", hide = true)]
     pub fault: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct RepositoryArgs {
+    #[command(subcommand)]
+    pub command: RepositoryCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RepositoryCommand {
+    /// Say everything that is wrong with a repository, with file, line and what to try.
+    #[command(after_long_help = help::REPOSITORY)]
+    Check(RepositoryCheckArgs),
+    /// Fill a tree of config.pbtxt templates into a new folder, as fill_template.py would.
+    #[command(after_long_help = help::REPOSITORY)]
+    Fill(RepositoryFillArgs),
+    /// List the parameters of the templates: kind, default, allowed values, meaning.
+    #[command(after_long_help = help::REPOSITORY)]
+    Parameters(JsonArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RepositoryCheckArgs {
+    /// A model repository, or a folder of `triton_model_repo_<n>`.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// The engine, where it is not at the `gpt_model_path` that the config names.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub engine: Option<PathBuf>,
+    /// GPUs of the machine that will serve it [default: unknown, any will do].
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u32>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RepositoryFillArgs {
+    /// The tree, for example `all_models/inflight_batcher_llm`. It stays as it is.
+    #[arg(value_name = "TEMPLATES", value_hint = ValueHint::DirPath)]
+    pub templates: PathBuf,
+    /// Values for every model that has the placeholder.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// The folder to write; it must be new or empty.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// More values, from YAML: `key: value`, or a model's name with keys and values below it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub values: Option<PathBuf>,
+    /// A value for one model. Repeatable.
+    #[arg(long, num_args = 2, value_names = ["NAME", "KEY=VALUE"], action = ArgAction::Append)]
+    pub model: Vec<String>,
+    /// More values, in the words of fill_template.py: `key:value,key:value`.
+    #[arg(long, value_name = "TEXT")]
+    pub substitutions: Option<String>,
+    /// Let placeholders inside quotes stay: they reach the backend as they are.
+    #[arg(long)]
+    pub allow_unfilled: bool,
 }
 
 fn finite(text: &str) -> Result<f64, String> {

@@ -18,7 +18,8 @@ pub enum Exit {
     InvalidClient = 3,
     /// A benchmark did not reach the load, or missed a limit.
     InvalidLoad = 4,
-    /// A benchmark got errors from the server.
+    /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a stage that
+    /// failed.
     InvalidServer = 5,
     /// Somebody asked the run to stop (128 + SIGINT).
     Interrupted = 130,

@@ -101,6 +101,15 @@ pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 
+pub(super) const REPOSITORY: &str = with_codes!(examples![
+    "regatta repository check triton_model_repo_0",
+    "regatta repository check repos --engine /engines/llama2-70b --json",
+    "regatta repository fill all_models/inflight_batcher_llm --out repo --values values.yaml",
+    "regatta repository fill all_models/inflight_batcher_llm --out repo --allow-unfilled \\",
+    "    triton_max_batch_size=64 --model tensorrt_llm engine_dir=/engines/llama2-70b",
+    "regatta repository parameters",
+]);
+
 pub(super) const TRITON: &str = with_codes!(examples![
     "regatta triton status localhost:8001",
     "regatta triton models localhost:8001 tensorrt_llm",

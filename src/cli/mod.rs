@@ -20,7 +20,7 @@ pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
+    Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
 pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

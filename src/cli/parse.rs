@@ -8,12 +8,15 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
-use super::args::{ALL, ColorWord, Command, EventsWord, GraphWord, SchemaWord, SelectArgs, SimCommand, Subject, Typed};
+use super::args::{
+    ALL, ColorWord, Command, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
+    Typed,
+};
 use super::bench;
 use super::exit::Exit;
 use super::request::{
     Check, Color, EventsAs, Force, Gc, Global, Gpus, Init, Job, List, Logs, Loudness, PlanAs, PlanRequest, Report,
-    Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
+    Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::Setting;
 use super::triton;
@@ -173,18 +176,46 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 grpc_port: serve.grpc_port,
                 http_port: serve.http_port,
                 metrics_port: serve.metrics_port,
+                grpc_address: serve.grpc_address,
                 speed: serve.speed,
                 load_seconds: serve.load_seconds,
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
         Command::Triton(args) => Job::Triton(triton::meaning(args)?),
+        Command::Repository(args) => Job::Repository(repository(args.command)?),
         Command::Report(args) => Job::Report(Report { run: args.run }),
         Command::Selftest(args) => {
             Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
+    })
+}
+
+fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
+    Ok(match command {
+        RepositoryCommand::Check(args) => {
+            Repository::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
+        }
+        RepositoryCommand::Fill(args) => {
+            each_once(&args.settings)?;
+            let mut of_models = Vec::new();
+            for pair in args.model.chunks_exact(2) {
+                let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
+                of_models.push((pair[0].clone(), setting));
+            }
+            Repository::Fill(RepositoryFill {
+                templates: args.templates,
+                out: args.out,
+                settings: args.settings,
+                values: args.values,
+                of_models,
+                substitutions: args.substitutions,
+                allow_unfilled: args.allow_unfilled,
+            })
+        }
+        RepositoryCommand::Parameters(args) => Repository::Parameters { json: args.json },
     })
 }
 

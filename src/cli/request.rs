@@ -70,6 +70,7 @@ pub enum Job {
     Gc(Gc),
     Simulate(Simulate),
     Triton(Triton),
+    Repository(Repository),
     Selftest(Selftest),
     Report(Report),
     Completions(Shell),
@@ -191,6 +192,28 @@ pub struct Gc {
     pub yes: bool,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repository {
+    Check { folder: PathBuf, engine: Option<PathBuf>, gpus: Option<u32>, json: bool },
+    Fill(RepositoryFill),
+    Parameters { json: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryFill {
+    pub templates: PathBuf,
+    pub out: PathBuf,
+    /// For every model.
+    pub settings: Vec<Setting>,
+    /// A YAML file of more.
+    pub values: Option<PathBuf>,
+    /// Of one model each.
+    pub of_models: Vec<(String, Setting)>,
+    /// `key:value,key:value`.
+    pub substitutions: Option<String>,
+    pub allow_unfilled: bool,
+}
+
 /// The load generator against known servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selftest {
@@ -209,6 +232,7 @@ pub struct Simulate {
     /// `None`: no such port.
     pub http_port: Option<u16>,
     pub metrics_port: Option<u16>,
+    pub grpc_address: std::net::IpAddr,
     /// Above 0; 1 is real time.
     pub speed: f64,
     pub load_seconds: f64,

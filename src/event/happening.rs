@@ -56,6 +56,15 @@ pub enum Event {
         task: TaskId,
         pgid: i32,
     },
+    /// Something that outlives its processes, to be removed by name: recorded before it can be there.
+    OutlivingStarted {
+        task: TaskId,
+        outliving: Outliving,
+    },
+    OutlivingRemoved {
+        task: TaskId,
+        outliving: Outliving,
+    },
     ServiceReady {
         task: TaskId,
         endpoints: Vec<Endpoint>,
@@ -121,6 +130,8 @@ impl Event {
             | Self::TaskStarted { task, .. }
             | Self::ProcessStarted { task, .. }
             | Self::ProcessEnded { task, .. }
+            | Self::OutlivingStarted { task, .. }
+            | Self::OutlivingRemoved { task, .. }
             | Self::ServiceReady { task, .. }
             | Self::ServiceStopped { task, .. }
             | Self::TaskFinished { task, .. }
@@ -131,6 +142,16 @@ impl Event {
             _ => None,
         }
     }
+}
+
+/// What outlives the processes that made it. Its name is ours alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outliving {
+    /// A container of `docker` or `podman`.
+    Container { program: String, name: String },
+    /// Regions in `/dev/shm` that have this in their names.
+    SharedMemory { mark: String },
 }
 
 /// How many tasks ended in which way.

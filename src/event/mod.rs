@@ -12,7 +12,7 @@ mod stop;
 
 pub use digest::{Digest, Hasher};
 pub use endpoint::Endpoint;
-pub use happening::{Event, Tally};
+pub use happening::{Event, Outliving, Tally};
 pub use id::{RunId, TaskId};
 pub use outcome::{Done, Ended, Failure, FailureKind, Verdict};
 pub use stop::Stop;

@@ -1,5 +1,7 @@
 //! The request to stop, in its two strengths.
 
+use std::sync::{Arc, OnceLock};
+
 use tokio_util::sync::CancellationToken;
 
 /// Shared by everything that runs for one task. First `gently` (TERM, let it finish what it must), then `now` (KILL).
@@ -7,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Stop {
     gently: CancellationToken,
     now: CancellationToken,
+    why: Arc<OnceLock<String>>,
 }
 
 impl Stop {
@@ -17,11 +20,22 @@ impl Stop {
     /// A stop that follows this one, and can be pulled on its own.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { gently: self.gently.child_token(), now: self.now.child_token() }
+        Self { gently: self.gently.child_token(), now: self.now.child_token(), why: Arc::default() }
     }
 
     pub fn gently(&self) {
         self.gently.cancel();
+    }
+
+    /// Gently, for a reason that who is stopped should know. The first reason stays.
+    pub fn because(&self, why: impl Into<String>) {
+        let _ = self.why.set(why.into());
+        self.gently();
+    }
+
+    /// The reason that was given to this one; a child has its own.
+    pub fn why(&self) -> Option<&str> {
+        self.why.get().map(String::as_str)
     }
 
     pub fn now(&self) {

@@ -32,6 +32,15 @@ pub struct Measured {
     pub scrape: Option<Scrape>,
 }
 
+impl Measured {
+    /// What only those who watch the server know: it died or fell silent under the measurement.
+    pub fn server_failed(&mut self, text: impl Into<String>) {
+        let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
+        self.result.reasons.insert(0, reason);
+        self.result.verdict = super::judge::verdict(&self.result.reasons);
+    }
+}
+
 /// The result of one benchmark run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, Request, Scenario, Stage, ThinkTime, Words,
+    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, RepositoryLayout, Request, Scenario, Stage,
+    ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
@@ -25,6 +26,10 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
             look.word(&["repository", "models", &index.to_string()], model, &MODELS);
+        }
+        if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
+            let hint = "write `layout: harness`, or take it away".to_owned();
+            look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
         }
     }
     if let Some(server) = &stage.serve {

@@ -7,18 +7,24 @@
 mod command;
 mod diagnose;
 mod family;
+mod kin;
 mod listener;
 mod log;
 mod orphans;
+mod outliving;
 mod procfs;
+mod ranks;
 mod redact;
 mod running;
 mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
-pub use diagnose::{Diagnosis, diagnose};
+pub use diagnose::{Diagnosis, diagnose, diagnose_server};
+pub use kin::{Kin, below, children};
 pub use listener::{Owner, listener};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};
+pub use outliving::{orders, remove, remove_shared_memory};
+pub use ranks::{Splitter, first_to_fail, untagged};
 pub use running::{Running, run};
 pub use warden::{HOME, RUN, TASK, Warden, reap, warden};

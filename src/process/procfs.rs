@@ -52,6 +52,24 @@ pub fn is_leaving(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
 }
 
+/// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
+pub fn started(pid: i32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// The children of a process: each of its threads has its own.
+pub fn children_of(pid: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists: Vec<String> =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()).collect();
+    if lists.is_empty() {
+        // Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
+        return all().into_iter().filter(|&child| stat(child).is_some_and(|stat| stat.parent == pid)).collect();
+    }
+    lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// Every process that we may look at.
 pub fn all() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

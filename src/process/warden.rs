@@ -21,8 +21,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
 use super::family::end_blocking;
+use super::outliving::remove;
 use super::{orphans, procfs};
-use crate::event::RunId;
+use crate::event::{Outliving, RunId};
 
 /// The variable that names the project's state folder.
 pub const HOME: &str = "REGATTA_HOME";
@@ -78,6 +79,22 @@ impl Warden {
         let _ = (&self.pipe).write_all(format!("-{pgid}\n").as_bytes());
     }
 
+    /// This run is responsible for something that has no process group.
+    pub fn hold(&self, outliving: &Outliving) {
+        self.tell('o', outliving);
+    }
+
+    /// It is gone.
+    pub fn let_go(&self, outliving: &Outliving) {
+        self.tell('x', outliving);
+    }
+
+    fn tell(&self, order: char, outliving: &Outliving) {
+        if let Ok(text) = serde_json::to_string(outliving) {
+            let _ = (&self.pipe).write_all(format!("{order}{text}\n").as_bytes());
+        }
+    }
+
     /// The run has ended in order: the warden goes without touching anything. Blocks until it is gone.
     pub fn finish(self) {
         let Self { pipe, handle, pid } = self;
@@ -98,12 +115,20 @@ pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
     };
     match watch(orders) {
         Watched::Bye => {}
-        Watched::Alone(groups) => {
+        Watched::Alone(Left { groups, outliving }) => {
+            // First, while their processes can still be found by who knows them.
+            for thing in &outliving {
+                remove(thing);
+            }
             // A process that forks while we look at all of them can slip through one look, not through several.
             for _ in 0..3 {
                 if end_blocking(|| belonging(run, &groups), GRACE).is_empty() {
                     break;
                 }
+            }
+            // Shared memory can come back for as long as there is a process to make it.
+            for thing in &outliving {
+                remove(thing);
             }
         }
     }
@@ -113,27 +138,36 @@ pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 enum Watched {
     Bye,
-    /// The runner is gone; these groups were still registered.
-    Alone(BTreeSet<i32>),
+    /// The runner is gone; these were still registered.
+    Alone(Left),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    groups: BTreeSet<i32>,
+    outliving: BTreeSet<Outliving>,
 }
 
 fn watch(orders: impl BufRead) -> Watched {
-    let mut groups = BTreeSet::new();
+    let mut left = Left::default();
     // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)).
     for line in orders.split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line).into_owned();
-        match (line.get(..1), line.get(1..).and_then(|number| number.parse::<i32>().ok())) {
-            (Some("+"), Some(group)) if group > 1 => {
-                groups.insert(group);
-            }
-            (Some("-"), Some(group)) => {
-                groups.remove(&group);
-            }
-            _ if line == "bye" => return Watched::Bye,
+        if line == "bye" {
+            return Watched::Bye;
+        }
+        let Some((order, what)) = line.split_at_checked(1) else { continue };
+        let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
+        let outliving = || serde_json::from_str::<Outliving>(what).ok();
+        match order {
+            "+" => left.groups.extend(group()),
+            "-" => left.groups.retain(|known| Some(*known) != group()),
+            "o" => left.outliving.extend(outliving()),
+            "x" => left.outliving.retain(|known| Some(known) != outliving().as_ref()),
             _ => {}
         }
     }
-    Watched::Alone(groups)
+    Watched::Alone(left)
 }
 
 /// Living processes of a registered group, or whose environment names the run.
@@ -175,13 +209,24 @@ mod tests {
 
     #[test]
     fn without_a_bye_the_registered_groups_are_left_to_it() {
-        assert_eq!(watch(&b"+12\n+13\n-12\n"[..]), Watched::Alone(BTreeSet::from([13])));
-        assert_eq!(watch(&b""[..]), Watched::Alone(BTreeSet::new()));
+        let alone =
+            |groups: &[i32]| Watched::Alone(Left { groups: groups.iter().copied().collect(), ..Left::default() });
+        assert_eq!(watch(&b"+12\n+13\n-12\n"[..]), alone(&[13]));
+        assert_eq!(watch(&b""[..]), alone(&[]));
+    }
+
+    #[test]
+    fn what_outlives_its_processes_is_left_to_it_too() {
+        let region = |mark: &str| Outliving::SharedMemory { mark: mark.to_owned() };
+        let [one, two] = [region("a"), region("b")].map(|thing| serde_json::to_string(&thing).unwrap());
+        let orders = format!("o{one}\no{two}\nx{one}\n");
+        let left = Left { outliving: BTreeSet::from([region("b")]), ..Left::default() };
+        assert_eq!(watch(orders.as_bytes()), Watched::Alone(left));
     }
 
     #[test]
     fn nonsense_never_names_everybody() {
         // kill(-1) and kill(0) have meanings that nobody wants here.
-        assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), Watched::Alone(BTreeSet::new()));
+        assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), Watched::Alone(Left::default()));
     }
 }

@@ -246,6 +246,7 @@ impl Story {
                 chapter.started = at;
             }
             Event::ProcessStarted { task, pgid } => self.chapter(task).groups.push(*pgid),
+            Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } => {}
             Event::ProcessEnded { task, pgid } => self.chapter(task).groups.retain(|group| group != pgid),
             Event::ServiceReady { task, endpoints, seconds } => {
                 let chapter = self.set(task, State::Up, at);

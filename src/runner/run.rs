@@ -376,7 +376,9 @@ impl<W: Work> Runner<W> {
         } else {
             failure.kept = folder.and_then(|folder| self.shelf.set_aside(&task.id, &folder, task.resume));
         }
-        if let Some(server) = self.blame.remove(&ix) {
+        let blamed = self.blame.remove(&ix);
+        // A measurement knows by itself what became of it, and keeps its verdict.
+        if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
             let server = &self.task(server).id;
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
@@ -391,7 +393,8 @@ impl<W: Work> Runner<W> {
             }
         }
         let tries = 1 + task.retry.map_or(0, |r| r.times);
-        let hopeless = matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
+        // Without its server a new try would have nobody to talk to.
+        let hopeless = blamed.is_some() || matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
@@ -433,7 +436,7 @@ impl<W: Work> Runner<W> {
                 for dependent in self.schedule.running_dependents(ix) {
                     self.blame.insert(dependent, ix);
                     if let Some(step) = self.running.get(&dependent) {
-                        step.stop.gently();
+                        step.stop.because(format!("{}: {}", task.id, failure.what));
                     }
                 }
                 self.fail(ix, running.attempt, *failure, seconds);

@@ -1,9 +1,11 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::errand::Errand;
+use super::health::{self, Question, SILENCE};
 use super::load;
 use super::request::request;
 use super::serve::attach;
@@ -25,7 +27,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     }
     let measured = measure(errand, &spec, "").await?;
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
-    if errand.lease.stop.is_asked() {
+    if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
     let result = &measured.result;
@@ -75,7 +77,13 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
 pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
     let scraper = scrape::start(&spec.endpoints)?;
+    // Since when answers are measured, and how many there are.
+    let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let mut measuring = Box::pin(harness::run(spec, &stop, |progress| {
+        let mut far = far.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = far.map_or_else(Instant::now, |(since, ..)| since);
+        *far = Some((since, progress.ended, progress.scheduled));
+        drop(far);
         let text =
             if progress.failed > 0 { format!("answered, {} failed", progress.failed) } else { "answered".into() };
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
@@ -90,6 +98,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             None => std::future::pending().await,
         }
     };
+    let mut lost = None;
     let measured = tokio::select! {
         measured = &mut measuring => measured,
         limit = late => {
@@ -97,12 +106,41 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
+        silent = health::any_silent(spec.endpoints.clone(), Question::Kserve(vec![spec.model.clone()]), SILENCE + AFTER_ITS_STAGE) => {
+            lost = Some(format!("{silent}; {}", when(&far)));
+            stop.gently();
+            measuring.await
+        }
+        () = errand.lease.stop.asked() => {
+            lost = errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far)));
+            measuring.await
+        }
     };
-    let mut measured = measured.map_err(|error| failure(&error))?;
+    let mut measured = match (measured, &lost) {
+        (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
+        (measured, _) => measured.map_err(|error| failure(&error))?,
+    };
     if let Some(scraper) = scraper {
         scrape::finish(scraper, &mut measured).await;
     }
+    if let Some(why) = lost {
+        measured.server_failed(why);
+    }
     Ok(measured)
+}
+
+/// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
+const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
+
+/// Where in the run we are now.
+fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
+    match *far.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some((since, ended, scheduled)) => format!(
+            "noticed {:.1} s after the first request, when {ended} of {scheduled} had ended",
+            since.elapsed().as_secs_f64()
+        ),
+        None => "before the first request".to_owned(),
+    }
 }
 
 pub fn failure(error: &HarnessError) -> Failure {

@@ -17,6 +17,8 @@ pub struct Errand {
     /// The part of `env` that a person needs to repeat a command.
     shown_env: Vec<(String, Option<OsString>)>,
     secrets: Vec<String>,
+    /// `<run>.<task>.<attempt>`: a name that nothing else has.
+    pub mark: String,
 }
 
 impl Errand {
@@ -42,8 +44,9 @@ impl Errand {
         env.push((process::HOME.to_owned(), Some(home.into())));
         env.push((process::RUN.to_owned(), Some(run.as_str().into())));
         env.push((process::TASK.to_owned(), Some(task.into())));
+        let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
         let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
-        Self { lease, env, shown_env: shown, secrets }
+        Self { lease, env, shown_env: shown, secrets, mark }
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -169,7 +172,7 @@ pub fn devices(gpus: &[u32]) -> String {
 }
 
 /// Names of signal(7).
-fn signal_name(signal: i32) -> String {
+pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
         2 => "SIGINT",

@@ -7,6 +7,7 @@ mod bench;
 mod engine;
 mod errand;
 mod git;
+mod health;
 mod load;
 mod repository;
 mod request;

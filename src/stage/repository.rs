@@ -2,10 +2,10 @@
 
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::Repository;
+use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::sim;
 use crate::triton::RepositorySpec;
-use crate::triton::repository::{RepositoryError, write};
+use crate::triton::repository::{Layout, RepositoryError, write};
 
 pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure> {
     let gpus = errand.lease.gpus.len() as u32;
@@ -15,7 +15,14 @@ pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure
         gpus: (gpus > 0).then_some(gpus),
         streaming: repository.streaming,
         tokenizer: repository.tokenizer.as_ref().map(|tokenizer| errand.path(tokenizer)),
+        layout: match repository.layout {
+            RepositoryLayout::Five => Layout::Five,
+            RepositoryLayout::Harness => {
+                Layout::Harness { triton_num_models_per_server: repository.triton_num_models_per_server }
+            }
+        },
         models: repository.models.clone(),
+        files: repository.files.as_ref().map(|files| errand.path(files)),
         runtime_flags: repository.runtime_flags.clone(),
         parameters: repository.parameters.clone(),
     };

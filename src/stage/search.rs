@@ -114,8 +114,14 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
         result
     } else {
         let measured = measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1)).await?;
-        if errand.lease.stop.is_asked() {
+        if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
+        }
+        if let Some(lost) = measured.result.reasons.first().filter(|reason| reason.check == "server") {
+            // No lower rate would meet the limits without a server.
+            let what = format!("at {rate} req/s the server was lost");
+            let kind = FailureKind::Invalid(measured.result.verdict);
+            return Err(Failure::new(kind, what).cause(lost.text.clone()));
         }
         keep(&path, &measured)?;
         measured.result

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 30] = [
     "",
     "run",
     "bench",
@@ -32,6 +32,9 @@ const COMMANDS: [&str; 27] = [
     "triton unload",
     "triton log",
     "triton trace",
+    "repository check",
+    "repository fill",
+    "repository parameters",
     "selftest",
     "completions",
 ];

@@ -148,12 +148,7 @@ stages:
     let mut run = world.start(&["run", "m"]);
     world.await_file("started");
     let pid = run.id();
-    // A child is listed by the thread that started it.
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let children = lists.collect::<Vec<_>>().join(" ");
-    let is_warden = |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap().contains("__warden");
-    let warden = children.split_whitespace().find(is_warden).expect("a warden").parse().unwrap();
+    let warden = warden_of(pid);
     // A warden that stands still cannot see its runner go.
     for (pid, name) in [(warden, Signal::STOP), (pid as i32, Signal::KILL), (warden, Signal::KILL)] {
         kill_process(Pid::from_raw(pid).unwrap(), name).unwrap();
@@ -166,4 +161,14 @@ stages:
     again.says("which an earlier run left running");
     assert_eq!(world.read("latest/a/out"), "whole\n");
     assert!(alive_with(&mark).is_empty());
+}
+
+/// The process that ends what a killed run leaves.
+pub fn warden_of(run: u32) -> i32 {
+    // A child is listed by the thread that started it.
+    let threads = fs::read_dir(format!("/proc/{run}/task")).unwrap().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let children = lists.collect::<Vec<_>>().join(" ");
+    let is_warden = |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap().contains("__warden");
+    children.split_whitespace().find(is_warden).expect("a warden").parse().unwrap()
 }

@@ -93,10 +93,6 @@ impl RealTriton {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Pids of the stubs in which its Python models run.
     pub fn stubs(&self) -> Vec<i32> {
         let stubs = alive_with(&self.mark).into_iter().filter(|(_, command)| command.contains("backend_stub"));

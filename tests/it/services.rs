@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
+use regatta::harness::read_result;
 use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
 use regatta::runner::{Lease, Options, Part, Work, run};
 use regatta::store::{Digests, Lock, Shelf, Taken, last_run, name_run, read_journal};
@@ -14,7 +15,7 @@ use regatta::store::{Digests, Lock, Shelf, Taken, last_run, name_run, read_journ
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};
 
-const ENGINE: &str = r#"
+pub const ENGINE: &str = r#"
 stages:
   engine:
     engine:
@@ -27,10 +28,10 @@ stages:
     repository: { engine: "{{ stages.engine.out }}", triton_num_servers: 1, streaming: true, models: [tensorrt_llm] }
 "#;
 
-const REPOSITORY: &str = "{{ stages.models.out }}/triton_model_repo_0";
+pub const REPOSITORY: &str = "{{ stages.models.out }}/triton_model_repo_0";
 
 /// A `command` server: the simulator, with further words.
-fn server(words: &str, keys: &str) -> String {
+pub fn server(words: &str, keys: &str) -> String {
     let program = env!("CARGO_BIN_EXE_regatta");
     format!(
         "  server:\n    serve:\n      command:\n        words: [{program}, sim, serve, --repository, \"{REPOSITORY}\", --grpc-port, \"{{port}}\"{words}]\n        {keys}\n"
@@ -38,34 +39,34 @@ fn server(words: &str, keys: &str) -> String {
 }
 
 /// A `command` server that is a script: `$1` is its port, `$2` the repository, `$S` the simulator.
-fn scripted(script: &str, keys: &str) -> String {
+pub fn scripted(script: &str, keys: &str) -> String {
     let script = serde_json::Value::String(script.to_owned());
     format!(
         "  server:\n    serve:\n      command:\n        words: [sh, -c, {script}, server, \"{{port}}\", \"{REPOSITORY}\"]\n        {keys}\n"
     )
 }
 
-const SERVE: &str = r#""$S" sim serve --repository "$2" --grpc-port "$1""#;
+pub const SERVE: &str = r#""$S" sim serve --repository "$2" --grpc-port "$1""#;
 
 /// A stage that needs the server and is done in no time.
-const USER: &str = "  user: { shell: 'echo {{ stages.server }} > out' }\n";
+pub const USER: &str = "  user: { shell: 'echo {{ stages.server }} > out' }\n";
 
 /// A stage that needs the server until the gate opens.
-const LONG_USER: &str = r#"  user: { shell: 'touch "$W/using"; echo {{ stages.server }} > address; while [ ! -e "$W/gate" ]; do sleep 0.02; done' }
+pub const LONG_USER: &str = r#"  user: { shell: 'touch "$W/using"; echo {{ stages.server }} > address; while [ ! -e "$W/gate" ]; do sleep 0.02; done' }
 "#;
 
-fn bench(scenario: &str, requests: u32, more: &str) -> String {
+pub fn bench(scenario: &str, requests: u32, more: &str) -> String {
     format!(
         "  measure:\n    bench: {{ target: \"{{{{ stages.server }}}}\", scenario: {scenario}, stop: {{ requests: {requests} }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000{more} }}\n"
     )
 }
 
 /// Half a minute of arrivals: longer than anything here takes.
-fn long_bench() -> String {
+pub fn long_bench() -> String {
     bench("server", 3000, ", rate: 100, arrivals: constant")
 }
 
-fn world(parts: &[&str]) -> World {
+pub fn world(parts: &[&str]) -> World {
     let mut world = World::new();
     let folder = world.path("");
     world.env("W", folder).env("S", env!("CARGO_BIN_EXE_regatta"));
@@ -73,30 +74,30 @@ fn world(parts: &[&str]) -> World {
     world
 }
 
-fn change(world: &World, parts: &[&str]) {
+pub fn change(world: &World, parts: &[&str]) {
     world.manifest("m", &format!("{ENGINE}{}", parts.concat()));
 }
 
 /// Starts a run whose events go to a file, line by line.
-fn watched(world: &World, words: &[&str]) -> Child {
+pub fn watched(world: &World, words: &[&str]) -> Child {
     let mut all = vec!["run", "m", "--events", "jsonl"];
     all.extend(words);
     let events = fs::File::create(world.path("events")).unwrap();
     world.command(&all).stdout(events).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn await_event(world: &World, what: &str) {
+pub fn await_event(world: &World, what: &str) {
     until(what, || world.read("events").lines().any(|line| line.contains(what)));
 }
 
 /// The journal of the last run.
-fn journal(world: &World) -> Vec<Event> {
+pub fn journal(world: &World) -> Vec<Event> {
     let home = home(world);
     read_journal(&home.run(&last_run(&home).unwrap()).join("journal.jsonl")).unwrap().events
 }
 
 /// The run is over, everything it started is gone, and with a good server it goes on from there.
-fn and_then_it_works(world: &World) {
+pub fn and_then_it_works(world: &World) {
     nobody_left(world);
     change(world, &[&server("", ""), USER]);
     let again = world.good(&["run", "m"]);
@@ -113,7 +114,11 @@ fn a_server_that_dies_under_a_benchmark_is_the_failure_and_shows_its_last_lines(
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("the server ended with exit code 1 while it was needed");
     ended.says("died after 3 requests, as it was told to");
-    ended.says("its server server ended; see its failure");
+    ended.says("INVALID(server)").says("server: the server ended with exit code 1 while it was needed");
+    let result = read_result(&world.path(".regatta/failed/measure/result.json")).unwrap();
+    assert_eq!(result.verdict, Verdict::InvalidServer);
+    assert_eq!(result.reasons[0].check, "server");
+    assert!(result.counts.conserved, "what was measured is kept: {:?}", result.counts);
     and_then_it_works(&world);
 }
 

@@ -315,13 +315,13 @@ fn broken_repositories_are_refused_before_the_port_opens() {
         broken(&|f| remove(&f.repository())),
     ];
     insta::assert_snapshot!(said.join("\n---\n"), @r"
-    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:1: field 'max_batch_sise' not found for message 'inference.ModelConfig'
+    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:1: `ModelConfig` has no field `max_batch_sise` (did you mean `max_batch_size`?)
     max_batch_sise: 512
     ^^^^^^^^^^^^^^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
-    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:17: invalid token (a placeholder outside quotes must be filled)
+    failed to load all models: tensorrt_llm: failed to read text proto from DIR/triton_model_repo_0/tensorrt_llm/config.pbtxt: 3:17: the placeholder `triton_max_batch_size` was never filled (`max_batch_size` is a whole number: fill it, or the server cannot read the file)
     max_batch_size: ${triton_max_batch_size}
-                    ^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+                    ^^^^^^^^^^^^^^^^^^^^^^^^; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
     failed to load all models: tensorrt_llm: unexpected directory name 'tensorrt_llm' for model 'other', directory name must equal model name; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---

@@ -33,6 +33,7 @@ impl Action {
                 .collect(),
             Self::Repository(repository) => std::iter::once(("repository.engine", repository.engine.as_str()))
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
+                .chain(repository.files.as_deref().map(|path| ("repository.files", path)))
                 .collect(),
             Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
             Self::Serve(Serve::Triton(server)) => {

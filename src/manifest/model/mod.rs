@@ -23,7 +23,7 @@ pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};
-pub use triton::{Engine, EngineBackend, ModelShape, Repository, SystemShape};
+pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
     Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
     TraceLevel, TraceMode, TritonServer,

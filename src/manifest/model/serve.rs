@@ -111,7 +111,8 @@ impl Endpoints {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
-    /// The program and its arguments. `{port}` is replaced by a free port.
+    /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a name that nothing else has. With `mpirun`
+    /// all ranks are stopped and told of; with `docker run --name {name}` or podman's the container is stopped and removed by its name.
     pub words: Vec<String>,
     /// A fixed port instead of a free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -96,6 +96,13 @@ pub struct Repository {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub triton_num_servers: u32,
+    /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
+    #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
+    pub layout: RepositoryLayout,
+    /// Copies of the engine in one server, in the harness layout. Not given: as many as its GPUs allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub triton_num_models_per_server: Option<u32>,
     /// Token streaming (`decoupled`): true for Server and Interactive.
     #[serde(default)]
     pub streaming: bool,
@@ -105,12 +112,34 @@ pub struct Repository {
     /// Which of the five models to write.
     #[serde(default = "five")]
     pub models: Vec<String>,
+    /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each config.pbtxt is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// The runtime flags of NVIDIA's harness, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They do reach config.pbtxt.
     #[serde(default)]
     pub runtime_flags: IndexMap<String, Value>,
     /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
     #[serde(default)]
     pub parameters: IndexMap<String, Value>,
+}
+
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepositoryLayout {
+    /// The models of TensorRT-LLM's backend.
+    #[default]
+    Five,
+    /// One `tensorrt_llm` for each copy of the engine, called `model-<rank>`.
+    Harness,
+}
+
+impl RepositoryLayout {
+    /// Serde asks by reference.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_five(&self) -> bool {
+        *self == Self::Five
+    }
 }
 
 fn five() -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Servers that somebody else started: waited for and watched over by nobody here, never stopped.
+//! Servers that somebody else started: waited for, watched, never stopped.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,7 @@ use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::{AttachServer, Endpoints, Serve};
 use crate::stage::errand::Errand;
+use crate::stage::health::{self, Question, SILENCE};
 use crate::triton::{AwaitError, await_ready};
 
 /// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
@@ -38,10 +39,16 @@ pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, 
     }
     if let Some(sender) = errand.lease.ready.take() {
         // Nobody listens any more: then the run is stopping, and says so.
-        let _ = sender.send(endpoints);
+        let _ = sender.send(endpoints.clone());
     }
-    errand.lease.stop.asked().await;
-    Ok(Done::default())
+    tokio::select! {
+        biased;
+        () = errand.lease.stop.asked() => Ok(Done::default()),
+        silent = health::any_silent(endpoints, Question::Kserve(asked.models.clone()), SILENCE) => {
+            let failure = Failure::new(FailureKind::Service, silent.to_string());
+            Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its process live?"))
+        }
+    }
 }
 
 async fn await_one(errand: &Errand, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {

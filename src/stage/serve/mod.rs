@@ -2,32 +2,37 @@
 
 pub mod attach;
 mod attached;
+mod death;
 mod facts;
 mod launch;
+mod life;
+mod loading;
 mod plan;
 mod preview;
 mod ready;
+mod stop;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
 use super::errand::Errand;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::manifest::duration;
 use crate::manifest::model::Serve;
-use crate::process::{self, Exit, How, Running};
-use plan::Planned;
+use crate::process::{How, Running};
+use death::{died_of, ended};
+use life::{Left, Life, Why};
+use plan::{Planned, World};
 pub use preview::{Launch, Preview, previews};
 
-/// Triton lets what is in flight finish for 30 s (`--exit-timeout-secs`) before it leaves by itself.
-const GRACE: Duration = Duration::from_secs(35);
 /// signal(7)
 const SIGKILL: i32 = 9;
-/// How many of the last lines a failure shows.
-const TAIL: usize = 20;
 
 pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
     if let Some(attach) = attached::asked_for(serve) {
@@ -42,48 +47,47 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     let planned = plan::plan(&errand, serve, program)?;
     let send_ready = errand.lease.ready.take();
-    let mut servers = Servers { errand: &errand, set: JoinSet::new(), quit: errand.lease.stop.child() };
-    let begun = Instant::now();
-    let result = servers.live(&planned, limit, send_ready).await;
+    let mut servers =
+        Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
+    let mut planned: Vec<Planned> = planned;
+    let result = servers.live(&mut planned, limit, send_ready).await;
     // Whoever was dead already when it was asked to stop has not done its duty.
-    match (result, servers.end().await) {
-        (Ok(_), Some(left)) => Err(servers.death(&planned, Ok(left), "while it was needed", begun)),
+    match (result, servers.end(&planned).await) {
+        (Ok(_), Some(left)) => Err(servers.death(&planned[left.server], &left, "while it was needed")),
         (result, _) => result,
     }
-}
-
-/// How one server left.
-struct Left {
-    server: usize,
-    exit: Exit,
-    /// Because we asked.
-    asked: bool,
 }
 
 struct Servers<'a> {
     errand: &'a Errand,
     set: JoinSet<Left>,
+    /// To each server's watch: it is up.
+    ups: Vec<channel::Sender<Option<Endpoint>>>,
     quit: Stop,
 }
 
 impl Servers<'_> {
     async fn live(
         &mut self,
-        planned: &[Planned],
+        planned: &mut [Planned],
         limit: Duration,
         send_ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
-        let begun = Instant::now();
-        for (index, server) in planned.iter().enumerate() {
-            self.start(index, server)?;
+        let mut shared = Vec::new();
+        for (index, server) in planned.iter_mut().enumerate() {
+            shared.push(self.start(index, server).await?);
         }
         let stop = &self.errand.lease.stop;
         let endpoints = tokio::select! {
             biased;
             () = stop.asked() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
-            Some(left) = self.set.join_next() => return Err(self.death(planned, left, "before it was ready", begun)),
-            endpoints = ready::all(self.errand, planned, limit) => endpoints?,
+            Some(left) = self.set.join_next() => return Err(self.gone(planned, left, "before it was ready")),
+            endpoints = ready::all(self.errand, &shared, limit) => endpoints?,
         };
+        for (watch, up) in self.ups.iter().zip(endpoints.clone()) {
+            // A server that has ended meanwhile is told of below.
+            let _ = watch.send(Some(up));
+        }
         if let Some(sender) = send_ready {
             // Nobody listens any more: then the run is stopping, and says so.
             let _ = sender.send(endpoints);
@@ -91,82 +95,76 @@ impl Servers<'_> {
         tokio::select! {
             biased;
             () = stop.asked() => Ok(Done::default()),
-            Some(left) = self.set.join_next() => Err(self.death(planned, left, "while it was needed", begun)),
+            Some(left) = self.set.join_next() => Err(self.gone(planned, left, "while it was needed")),
         }
     }
 
-    fn start(&mut self, index: usize, server: &Planned) -> Result<(), Failure> {
-        let running = Running::start(server.command(self.errand))
-            .map_err(|error| self.errand.not_started(&server.argv, &error))?;
+    /// Starts a server. What outlives it is written down before it can be there.
+    async fn start(&mut self, index: usize, server: &mut Planned) -> Result<Arc<Planned>, Failure> {
         let (task, emit) = (self.errand.lease.task.id.clone(), self.errand.lease.emit.clone());
-        let pgid = running.pgid();
-        emit(Event::ProcessStarted { task: task.clone(), pgid });
+        let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.errand.mark);
+        outliving.extend(stop::outliving(&server.world));
+        if matches!(server.world, World::Mpi { .. }) {
+            // So that each line says which rank it comes from.
+            server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
+        }
+        stop::refuse_taken_name(self.errand, server).await?;
+        for outliving in &outliving {
+            emit(Event::OutlivingStarted { task: task.clone(), outliving: outliving.clone() });
+        }
+        let order = server.command(self.errand);
+        let running = Running::start(order.clone()).map_err(|error| self.errand.not_started(&server.argv, &error))?;
+        emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
+        let server = Arc::new(server.clone());
+        let (tell, up) = channel::channel(None);
+        self.ups.push(tell);
         let quit = self.quit.clone();
-        self.set.spawn(async move {
-            let mut running = running;
-            let asked = tokio::select! {
-                biased;
-                _ = running.ended() => false,
-                () = quit.asked() => true,
-            };
-            let exit = if asked { running.stop(GRACE, &quit).await } else { running.wait().await };
-            emit(Event::ProcessEnded { task, pgid });
-            Left { server: index, exit, asked }
-        });
-        Ok(())
+        let life = Life { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
+        self.set.spawn(life.live());
+        Ok(server)
     }
 
     /// Stops every server that is still up, and waits until it is gone. The first one that had ended by itself.
-    async fn end(&mut self) -> Option<Left> {
+    async fn end(&mut self, planned: &[Planned]) -> Option<Left> {
         self.quit.gently();
         let mut by_itself = None;
         while let Some(left) = self.set.join_next().await {
             let Ok(left) = left else { continue };
-            if !left.asked {
+            if !matches!(left.why, Why::Asked) {
                 by_itself = by_itself.or(Some(left));
             } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
-                self.errand.lease.notice(format!("it did not end within {GRACE:?} of being asked to, and was killed"));
+                let Planned { name, argv, .. } = &planned[left.server];
+                let grace = stop::grace(argv).as_secs();
+                self.errand.lease.notice(format!(
+                    "{name} did not end when it was asked to (it has {grace} s while it answers), and was killed"
+                ));
             }
         }
         by_itself
     }
 
-    fn death(
-        &self,
-        planned: &[Planned],
-        left: Result<Left, tokio::task::JoinError>,
-        when: &str,
-        begun: Instant,
-    ) -> Failure {
-        let left = match left {
-            Ok(left) => left,
-            Err(error) => return Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
-        };
-        if left.asked {
-            return Failure::new(FailureKind::Interrupted, "stopped");
+    fn gone(&self, planned: &[Planned], left: Result<Left, tokio::task::JoinError>, when: &str) -> Failure {
+        match left {
+            Ok(left) => self.death(&planned[left.server], &left, when),
+            Err(error) => Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
         }
-        let server = &planned[left.server];
-        let how = match left.exit.how {
-            How::Code(code) => format!("with exit code {code}"),
-            How::Signal(signal) => format!("by signal {signal}"),
-            How::Stopped => "stopped".to_owned(),
-        };
-        let what = format!("{} ended {how} {when}, after {:.1} s", server.name, begun.elapsed().as_secs_f64());
-        died(self.errand, server, what, left.exit.how)
     }
-}
 
-/// A failure of one server, with the last lines of its own log and what they usually mean.
-fn died(errand: &Errand, server: &Planned, what: String, how: How) -> Failure {
-    let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
-    failure.tail = process::tail(&server.log, TAIL).iter().map(|line| errand.redacted(line)).collect();
-    failure.log = Some(server.log.clone());
-    // A server that leaves with code 0 while it is needed has failed all the same.
-    let how = if how == How::Code(0) { How::Code(1) } else { how };
-    if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
-        failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
+    fn death(&self, server: &Planned, left: &Left, when: &str) -> Failure {
+        let after = left.after.as_secs_f64();
+        match &left.why {
+            Why::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
+            Why::Itself => {
+                let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
+                died_of(self.errand, server, what, left.exit.how, left.first_gone)
+            }
+            // How it ended is our own doing.
+            Why::Ill(ill) => {
+                let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
+                died_of(self.errand, server, what, How::Code(1), left.first_gone)
+            }
+        }
     }
-    failure
 }
 
 /// One log for each server; the task's own when there is only one.

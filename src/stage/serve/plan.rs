@@ -19,6 +19,7 @@ use crate::triton::launch::{Port, Ports, Server, ServerSpec};
 const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
+#[derive(Clone)]
 pub struct Planned {
     /// For people: `server 0`.
     pub name: String,
@@ -47,6 +48,31 @@ pub enum World {
     Container { program: String, name: String },
     /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` asks them.
     Slurm { ranks: u32 },
+}
+
+impl World {
+    /// What there is to stop when these words start a server: `mpirun` and `docker run --name "{name}"` are known.
+    fn of(words: &[String], name: String) -> Self {
+        let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
+        let count = |option: &&[String; 2]| matches!(option[0].as_str(), "-n" | "-np");
+        match program {
+            "mpirun" | "mpiexec" | "orterun" => {
+                let ranks = words.array_windows().filter(count).filter_map(|[_, n]| n.parse::<u32>().ok()).sum();
+                Self::Mpi { ranks }
+            }
+            // A name that somebody else chose may be somebody else's container.
+            "docker" | "podman" if words.iter().any(|word| word.contains("{name}")) => {
+                Self::Container { program: words[0].clone(), name }
+            }
+            _ => Self::Process,
+        }
+    }
+}
+
+/// A name for a container that nothing else has.
+fn container_name(mark: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    format!("regatta-{}", mark.chars().map(allowed).collect::<String>())
 }
 
 /// How readiness is asked for.
@@ -126,7 +152,7 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     });
     let place = Place {
         gpus: errand.lease.gpus.clone(),
-        container_name: format!("regatta-{}-{}", std::process::id(), errand.lease.task.id),
+        container_name: container_name(&errand.mark),
         stage_env: errand.lease.assignment.env.keys().cloned().collect(),
         path: &|path| errand.path(path).display().to_string(),
     };
@@ -282,16 +308,17 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
             return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port")));
         }
     };
-    let port_text = port.to_string();
+    let (port_text, name) = (port.to_string(), container_name(&errand.mark));
+    let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: server.words.iter().map(|word| word.replace("{port}", &port_text).into()).collect(),
+        argv: server.words.iter().map(|word| fill(word).into()).collect(),
         log: errand.lease.log.clone(),
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
-        world: World::Process,
+        world: World::of(&server.words, name),
         by,
     })
 }
@@ -334,6 +361,17 @@ mod tests {
         all.sort();
         all.dedup();
         assert!(all.len() == 6 && !all.iter().any(|port| port == "<free>"), "{all:?}");
+    }
+
+    #[test]
+    fn what_there_is_to_stop_is_known_from_the_words() {
+        let world = |line: &str| World::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), World::Mpi { ranks: 4 });
+        let container = World::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        assert_eq!(world("podman run --name {name} image"), container);
+        assert_eq!(world("podman run --name mine image"), World::Process, "it may be somebody else's");
+        assert_eq!(world("tritonserver -n 4"), World::Process);
+        assert_eq!(container_name("2026.a/b"), "regatta-2026.a_b");
     }
 
     #[test]

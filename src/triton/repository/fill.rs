@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::flags::{FLAGS, Meaning, meaning};
+use super::limits::limits;
 use super::parameters::{PARAMETERS, find};
-use super::{Problem, RepositoryError, RepositorySpec, TEMPLATES};
+use super::{Layout, Problem, RepositoryError, RepositorySpec, TEMPLATES};
 use crate::triton::EngineConfig;
 
 /// Every parameter by its template name; `None` is not written.
 pub(super) struct Filled {
     values: BTreeMap<&'static str, Option<String>>,
+    /// Copies of the engine in one server.
+    pub copies: u32,
     pub notes: Vec<String>,
 }
 
@@ -39,23 +42,43 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
     values.insert("decoupled_mode", Some(spec.streaming.to_string()));
     values.insert("engine_dir", Some(spec.engine.display().to_string()));
     values.insert("tokenizer_dir", spec.tokenizer.as_ref().map(|path| path.display().to_string()));
-    if let Some((ids, instances)) = gpu_groups(spec, engine, &mut problems) {
-        values.insert("gpu_device_ids", Some(ids));
-        values.insert("instance_count", Some(instances.to_string()));
+    let is_five = spec.layout == Layout::Five;
+    let copies = copies(spec, engine, &mut problems);
+    if is_five {
+        values.insert("gpu_device_ids", Some(groups(copies, engine.ranks())));
+        values.insert("instance_count", Some(copies.to_string()));
+    } else {
+        // The harness sends requests one by one; the engine makes batches of them.
+        values.insert("triton_max_batch_size", Some("1".to_owned()));
+        values.insert("gpu_device_ids", Some(groups(1, engine.ranks())));
+        values.insert("instance_count", Some("1".to_owned()));
+        if given.contains_key("gpu_device_ids") {
+            let what = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
+            problems.push(problem(what, Some("take the parameter away".to_owned())));
+        }
     }
     for (name, value) in given {
         values.insert(name, Some(value));
     }
-    check_against_engine(&values, engine, &mut problems);
+    let value = |name: &str| values.get(name).and_then(Clone::clone);
+    problems.extend(limits(&value, engine).into_iter().map(|limit| problem(limit.message, limit.hint)));
+    check_experts(engine, &mut problems);
+    check_files(spec, values["triton_backend"].as_deref().unwrap_or_default(), &mut problems);
     if problems.is_empty() {
         let notes = notes(spec, &values);
-        Ok(Filled { values, notes })
+        Ok(Filled { values, copies, notes })
     } else {
         Err(RepositoryError::Invalid { problems })
     }
 }
 
 fn check_models(spec: &RepositorySpec, problems: &mut Vec<Problem>) {
+    if spec.triton_num_servers == 0 {
+        problems.push(problem("triton_num_servers is 0: there would be no server".to_owned(), None));
+    }
+    if spec.layout != Layout::Five {
+        return;
+    }
     let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
     for (at, model) in spec.models.iter().enumerate() {
         if !names.contains(&model.as_str()) {
@@ -75,9 +98,6 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<Problem>) {
             }
         }
     }
-    if spec.triton_num_servers == 0 {
-        problems.push(problem("triton_num_servers is 0: there would be no server".to_owned(), None));
-    }
 }
 
 /// What the spec says itself, spelled; flags first, then parameters.
@@ -85,7 +105,9 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
     let mut said: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
-            Meaning::Parameters(list) => {
+            Meaning::Parameters(mut list) => {
+                // There a batch is the engine's affair, not the server's.
+                list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
                 said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
             Meaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
@@ -102,7 +124,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
     }
     let names: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
     for (name, value) in &spec.parameters {
-        match find(name) {
+        match find(name).filter(|_| name != "engine_dir") {
             Some(parameter) => said.push((parameter.name, format!("parameter `{name}`"), value.clone())),
             None if name == "engine_dir" => {
                 problems.push(problem("parameter `engine_dir` is `engine` of the stage".to_owned(), None));
@@ -128,79 +150,99 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
     values.into_iter().map(|(name, (_, text))| (name, text)).collect()
 }
 
-/// Devices counted inside a server's visible ones: `0,1` for one copy of the model, `0,1;2,3` for two.
-fn gpu_groups(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<Problem>) -> Option<(String, u32)> {
-    let ranks = engine.ranks();
-    let here = match spec.gpus {
-        None => ranks,
-        Some(_) if spec.triton_num_servers == 0 => return None,
-        Some(gpus) if gpus % spec.triton_num_servers != 0 => {
-            let message = format!("{gpus} GPUs cannot be shared evenly by {} servers", spec.triton_num_servers);
-            problems.push(problem(message, None));
-            return None;
-        }
-        Some(gpus) => gpus / spec.triton_num_servers,
+/// How many copies of the engine (data-parallel ranks) each server has: its GPUs / (tp × pp).
+fn copies(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<Problem>) -> u32 {
+    let (ranks, servers) = (engine.ranks(), spec.triton_num_servers.max(1));
+    let wanted = match spec.layout {
+        Layout::Harness { triton_num_models_per_server } => triton_num_models_per_server,
+        Layout::Five => None,
     };
+    let Some(gpus) = spec.gpus else { return wanted.unwrap_or(1) };
+    if gpus % servers != 0 {
+        problems.push(problem(format!("{gpus} GPUs cannot be shared evenly by {servers} servers"), None));
+        return 1;
+    }
+    let here = gpus / servers;
     if here == 0 || !here.is_multiple_of(ranks) {
         let message = format!("a server has {here} GPUs, and the engine needs {ranks} (tp × pp) for each copy");
-        problems
-            .push(problem(message, Some("change triton_num_servers or build the engine for other sizes".to_owned())));
-        return None;
+        let hint = "change triton_num_servers or build the engine for other sizes".to_owned();
+        problems.push(problem(message, Some(hint)));
+        return 1;
     }
-    let groups = (0..here / ranks)
-        .map(|copy| (copy * ranks..(copy + 1) * ranks).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(","));
-    Some((groups.collect::<Vec<_>>().join(";"), here / ranks))
+    let copies = here / ranks;
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != copies) {
+        let message = format!(
+            "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, and there are {gpus}",
+            u64::from(wanted) * u64::from(servers) * u64::from(ranks)
+        );
+        let total = gpus / ranks;
+        let hint = if wanted > 0 && total.is_multiple_of(wanted) {
+            format!("{total} copies of {ranks} GPUs, {wanted} in each server: triton_num_servers: {}", total / wanted)
+        } else {
+            format!("{total} copies of {ranks} GPUs cannot be shared so")
+        };
+        problems.push(problem(message, Some(hint)));
+    }
+    copies
 }
 
-fn check_against_engine(
-    values: &BTreeMap<&'static str, Option<String>>,
-    engine: &EngineConfig,
-    problems: &mut Vec<Problem>,
-) {
-    let number = |name: &str| values.get(name).and_then(Option::as_ref).and_then(|text| text.parse::<u64>().ok());
-    let is_on = |name: &str| values.get(name).and_then(Option::as_deref) == Some("true");
-    let build = &engine.build_config;
-    for (name, limit, flag) in [
-        ("triton_max_batch_size", build.max_batch_size, "max_batch_size"),
-        ("max_batch_size", build.max_batch_size, "max_batch_size"),
-        ("max_num_tokens", build.max_num_tokens, "max_num_tokens"),
-        ("max_beam_width", build.max_beam_width, "max_beam_width"),
-    ] {
-        if let Some(value) = number(name).filter(|value| *value > u64::from(limit)) {
+/// Devices counted inside a server's visible ones: `0,1` for one copy of the model, `0,1;2,3` for two.
+fn groups(copies: u32, ranks: u32) -> String {
+    let group = |copy: u32| (copy * ranks..(copy + 1) * ranks).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(",");
+    (0..copies).map(group).collect::<Vec<_>>().join(";")
+}
+
+/// Experts are cut over the ranks of tensor parallelism.
+fn check_experts(engine: &EngineConfig, problems: &mut Vec<Problem>) {
+    let mapping = &engine.pretrained_config.mapping;
+    let size = |key: &str| mapping.rest.get(key).and_then(Value::as_u64).unwrap_or(1);
+    let (tp, ep) = (size("moe_tp_size"), size("moe_ep_size"));
+    let named = mapping.rest.contains_key("moe_tp_size") && mapping.rest.contains_key("moe_ep_size");
+    if named && tp * ep != u64::from(mapping.tp_size) {
+        let message = format!(
+            "the engine's moe_tp_size {tp} × moe_ep_size {ep} is not its tp_size {}: experts share the ranks of tensor parallelism",
+            mapping.tp_size
+        );
+        problems.push(problem(message, Some("build the engine again".to_owned())));
+    }
+}
+
+/// The folder that the files of the models come from has what each model needs.
+fn check_files(spec: &RepositorySpec, backend: &str, problems: &mut Vec<Problem>) {
+    let Some(files) = &spec.files else { return };
+    for role in roles(spec).filter(|role| is_python(role, backend)) {
+        let path = files.join(role).join("1/model.py");
+        if !path.is_file() {
             problems.push(problem(
-                format!("`{name}` is {value}, and the engine was built with {flag} {limit}"),
-                Some(format!("lower it, or build the engine with a larger {flag}")),
+                format!("`files` has no {role}/1/model.py: {} is not there", path.display()),
+                Some("name a tree like TensorRT-LLM's all_models/inflight_batcher_llm".to_owned()),
             ));
         }
     }
-    let block = u64::from(engine.tokens_per_block());
-    let least = number("max_beam_width").unwrap_or(1) * u64::from(engine.max_seq_len()).div_ceil(block) * block;
-    if let Some(tokens) = number("max_tokens_in_paged_kv_cache").filter(|tokens| *tokens < least) {
-        problems.push(problem(
-            format!(
-                "`max_tokens_in_paged_kv_cache` is {tokens}, too small for one sequence of the engine ({least} tokens)"
-            ),
-            None,
-        ));
-    }
-    if build.plugin_config.use_paged_context_fmha == Some(false) {
-        for name in ["enable_chunked_context", "enable_kv_cache_reuse"] {
-            if is_on(name) {
-                problems.push(problem(
-                    format!("`{name}` needs an engine built with use_paged_context_fmha"),
-                    Some("build it with `use_paged_context_fmha: enable`".to_owned()),
-                ));
-            }
-        }
-    }
+}
+
+fn roles(spec: &RepositorySpec) -> impl Iterator<Item = &str> {
+    let harness = ["tensorrt_llm"].into_iter().filter(|_| spec.layout != Layout::Five);
+    let five = spec.models.iter().map(String::as_str).filter(|_| spec.layout == Layout::Five);
+    harness.chain(five)
+}
+
+fn is_python(role: &str, backend: &str) -> bool {
+    matches!(role, "preprocessing" | "postprocessing" | "tensorrt_llm_bls")
+        || role == "tensorrt_llm" && backend == "python"
 }
 
 fn notes(spec: &RepositorySpec, values: &BTreeMap<&'static str, Option<String>>) -> Vec<String> {
-    let text_models: Vec<&str> =
-        spec.models.iter().map(String::as_str).filter(|m| matches!(*m, "preprocessing" | "postprocessing")).collect();
+    let text_models: Vec<&str> = roles(spec).filter(|m| matches!(*m, "preprocessing" | "postprocessing")).collect();
     let mut notes = Vec::new();
     if !text_models.is_empty() && values.get("tokenizer_dir").is_none_or(Option::is_none) {
         notes.push(format!("no tokenizer is set: Triton cannot load {} without one", text_models.join(" and ")));
+    }
+    let backend = values["triton_backend"].as_deref().unwrap_or_default();
+    let programs: Vec<&str> = roles(spec).filter(|role| is_python(role, backend)).collect();
+    if spec.files.is_none() && !programs.is_empty() {
+        let names = programs.join(", ");
+        notes.push(format!("no `files` are set: Triton hangs at {names} until each has its 1/model.py"));
     }
     notes
 }

@@ -4,9 +4,13 @@
 //! before the first byte is written: names, values, and values against the engine's own `config.json`. The programs of
 //! the Python models (`1/model.py`) are not written: they belong to TensorRT-LLM's backend. Same input, same bytes.
 
+mod check;
 mod fill;
 mod flags;
+mod limits;
 mod parameters;
+mod substitute;
+mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +19,11 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
+
+pub use check::{Checked, check};
+pub use parameters::{Kind, PARAMETERS, Parameter};
+pub use substitute::{pairs, substitute};
+pub use tree::{FilledModel, TreeError, Values, fill_tree};
 
 /// The five models of TensorRT-LLM's Triton backend, and their templates.
 const TEMPLATES: [(&str, &str); 5] = [
@@ -37,12 +46,29 @@ pub struct RepositorySpec {
     /// Token streaming (`decoupled`).
     pub streaming: bool,
     pub tokenizer: Option<PathBuf>,
-    /// From the five.
+    /// What each repository holds.
+    pub layout: Layout,
+    /// From the five; the harness layout has its own.
     pub models: Vec<String>,
+    /// An `all_models` tree: everything of a model's folder but its config.pbtxt is copied (`1/model.py`).
+    pub files: Option<PathBuf>,
     /// In the words of NVIDIA's harness.
     pub runtime_flags: IndexMap<String, Value>,
     /// By template name; wins over nothing: the same thing said twice is a mistake.
     pub parameters: IndexMap<String, Value>,
+}
+
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The models of TensorRT-LLM's backend, with an instance for each copy of the engine.
+    Five,
+    /// As NVIDIA's MLPerf harness lays it out: one `tensorrt_llm` for each copy of the engine (data-parallel rank),
+    /// called `model-<rank>`, counted over all servers.
+    Harness {
+        /// Copies in one server. Not given: as many as its GPUs allow.
+        triton_num_models_per_server: Option<u32>,
+    },
 }
 
 /// What was written.
@@ -84,22 +110,72 @@ impl Problem {
 pub fn write(spec: &RepositorySpec, out: &Path) -> Result<Written, RepositoryError> {
     let engine = EngineConfig::load(&spec.engine)?;
     let filled = fill::fill(spec, &engine)?;
-    let mut configs = Vec::new();
-    for model in &spec.models {
-        configs.push((model, render(model, &filled)?));
-    }
-    let mut written = Written { repositories: Vec::new(), notes: filled.notes };
+    let mut written = Written { repositories: Vec::new(), notes: filled.notes.clone() };
     for server in 0..spec.triton_num_servers {
         let repository = out.join(format!("triton_model_repo_{server}"));
-        for (model, text) in &configs {
-            let version = repository.join(model).join("1");
-            fs::create_dir_all(&version).map_err(|source| RepositoryError::Write { path: version.clone(), source })?;
-            let path = repository.join(model).join("config.pbtxt");
-            fs::write(&path, text).map_err(|source| RepositoryError::Write { path, source })?;
+        for planned in planned(spec, &filled, server, engine.ranks())? {
+            let folder = repository.join(&planned.name);
+            let io = |source| RepositoryError::Write { path: folder.clone(), source };
+            fs::create_dir_all(folder.join("1")).map_err(io)?;
+            if let Some(files) = &spec.files {
+                copy(&files.join(planned.role), &folder).map_err(io)?;
+            }
+            fs::write(folder.join("config.pbtxt"), planned.text).map_err(io)?;
         }
         written.repositories.push(repository);
     }
     Ok(written)
+}
+
+/// One model of one server.
+struct Planned<'a> {
+    /// Which of the five it is.
+    role: &'a str,
+    name: String,
+    text: String,
+}
+
+fn planned<'a>(
+    spec: &'a RepositorySpec,
+    filled: &fill::Filled,
+    server: u32,
+    ranks: u32,
+) -> Result<Vec<Planned<'a>>, RepositoryError> {
+    let mut planned = Vec::new();
+    if spec.layout == Layout::Five {
+        for role in &spec.models {
+            planned.push(Planned { role, name: role.clone(), text: render(role, filled)? });
+        }
+        return Ok(planned);
+    }
+    let role = "tensorrt_llm";
+    let text = render(role, filled)?;
+    for copy in 0..filled.copies {
+        let name = format!("model-{}", server * filled.copies + copy);
+        // Devices are counted inside the server's visible ones.
+        let devices: Vec<String> = (copy * ranks..(copy + 1) * ranks).map(|gpu| gpu.to_string()).collect();
+        let wrong =
+            |error: pbtxt::PbtxtError| RepositoryError::Template { model: role.to_owned(), message: error.to_string() };
+        let mut document = pbtxt::Document::parse(text.clone()).map_err(wrong)?;
+        document.set(&[pbtxt::Step::Name("name")], &pbtxt::quoted(&name)).map_err(wrong)?;
+        document.set_parameter("gpu_device_ids", &devices.join(",")).map_err(wrong)?;
+        planned.push(Planned { role, name, text: document.text().to_owned() });
+    }
+    Ok(planned)
+}
+
+/// Everything in a model's folder but its config.pbtxt.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in walkdir::WalkDir::new(from).min_depth(1).sort_by_file_name() {
+        let entry = entry?;
+        let target = to.join(entry.path().strip_prefix(from).unwrap_or(entry.path()));
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target)?;
+        } else if entry.path() != from.join("config.pbtxt") {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
 }
 
 /// One model's config.pbtxt, read back once so that what is written is known to be readable.

@@ -1,26 +1,40 @@
 //! The parameters of the config.pbtxt templates: their names, what each may be, and what it is when nobody says.
 //!
-//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend v0.19. `None` as default means that the line is
-//! not written, so that the backend takes its own. Four defaults are this program's, for benchmarks: the batch size is
-//! the engine's, decoupling follows `streaming`, `exclude_input_in_output` is true and `enable_kv_cache_reuse` false, as
-//! NVIDIA's MLPerf harness writes them.
+//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend v0.19. A parameter stands either bare in the
+//! text, where an unfilled `${…}` makes the file unreadable, or as the text of a `parameters` entry, where it reaches the
+//! backend. `None` as default means that the line is not written, so that the backend takes its own. Four defaults are
+//! this program's, for benchmarks: the batch size is the engine's, decoupling follows `streaming`,
+//! `exclude_input_in_output` is true and `enable_kv_cache_reuse` false, as NVIDIA's MLPerf harness writes them.
 
 use serde_json::Value;
 
 /// One parameter by its template name.
-pub(super) struct Parameter {
+pub struct Parameter {
     pub name: &'static str,
     pub kind: Kind,
+    /// What this program writes when nobody says.
     pub default: Option<&'static str>,
+    /// The models whose templates have it.
+    pub models: &'static [&'static str],
+    /// Its key among the `parameters` of a config; empty if it stands elsewhere.
+    pub key: &'static str,
+    /// Whether it stands bare in the text.
+    pub is_bare: bool,
+    /// What the backend does without it; empty if it cannot be without.
+    pub unset: &'static str,
+    /// In a few words.
+    pub about: &'static str,
 }
 
 /// What a parameter may be.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
     /// A whole number from this on.
     Count(u64),
     /// Whole numbers from 1, separated by commas.
     Counts,
+    /// Device ids separated by commas, one group for each copy, groups separated by semicolons.
+    Devices,
     /// 0 to 1.
     Fraction,
     Switch,
@@ -37,87 +51,137 @@ const CHUNKING: &[&str] = &["first_come_first_served", "equal_progress"];
 const DECODING: &[&str] =
     &["top_k", "top_p", "top_k_top_p", "beam_search", "medusa", "redrafter", "lookahead", "eagle"];
 
-const fn parameter(name: &'static str, kind: Kind, default: Option<&'static str>) -> Parameter {
-    Parameter { name, kind, default }
+const ALL: &[&str] = &["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+const BATCHED: &[&str] = &["preprocessing", "tensorrt_llm"];
+const LOGITS: &[&str] = &["ensemble", "tensorrt_llm", "tensorrt_llm_bls"];
+const STREAMED: &[&str] = &["tensorrt_llm", "tensorrt_llm_bls"];
+const TOKENIZED: &[&str] = &["preprocessing", "tensorrt_llm", "postprocessing"];
+const ENGINE: &[&str] = &["preprocessing", "tensorrt_llm"];
+const PRE: &[&str] = &["preprocessing"];
+const POST: &[&str] = &["postprocessing"];
+const BLS: &[&str] = &["tensorrt_llm_bls"];
+const LLM: &[&str] = &["tensorrt_llm"];
+
+type Models = &'static [&'static str];
+
+/// One that stands bare in the text.
+const fn bare(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    models: Models,
+    about: &'static str,
+) -> Parameter {
+    Parameter { name, kind, default, models, key: "", is_bare: true, unset: "", about }
 }
 
-/// Every parameter that a manifest may set, in the order of the templates.
-pub(super) const PARAMETERS: &[Parameter] = &[
+/// One that is a text of `parameters`.
+const fn text(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    models: Models,
+    key: &'static str,
+    unset: &'static str,
+    about: &'static str,
+) -> Parameter {
+    Parameter { name, kind, default, models, key, is_bare: false, unset, about }
+}
+
+/// Every parameter, in the order of the templates.
+#[rustfmt::skip]
+pub const PARAMETERS: &[Parameter] = &[
     // Several models.
-    parameter("triton_max_batch_size", Kind::Count(0), None),
-    parameter("max_queue_delay_microseconds", Kind::Count(0), Some("0")),
-    parameter("max_queue_size", Kind::Count(0), Some("0")),
-    parameter("logits_datatype", FLOATS, Some("TYPE_FP32")),
-    parameter("decoupled_mode", Kind::Switch, None),
-    parameter("tokenizer_dir", Kind::Text, None),
+    bare("triton_max_batch_size", Kind::Count(0), None, ALL, "requests that the server may put into one batch"),
+    bare("max_queue_delay_microseconds", Kind::Count(0), Some("0"), BATCHED, "how long the dynamic batcher waits for more requests"),
+    bare("max_queue_size", Kind::Count(0), Some("0"), BATCHED, "requests that may wait; 0 is no limit"),
+    bare("logits_datatype", FLOATS, Some("TYPE_FP32"), LOGITS, "type of context and generation logits"),
+    bare("decoupled_mode", Kind::Switch, None, STREAMED, "any number of answers for a request: token streaming"),
+    text("tokenizer_dir", Kind::Text, None, TOKENIZED, "tokenizer_dir", "", "folder of the tokenizer"),
     // preprocessing and postprocessing.
-    parameter("preprocessing_instance_count", Kind::Count(1), Some("1")),
-    parameter("add_special_tokens", Kind::Switch, Some("true")),
-    parameter("multimodal_model_path", Kind::Text, None),
-    parameter("max_num_images", Kind::Count(1), None),
-    parameter("postprocessing_instance_count", Kind::Count(1), Some("1")),
-    parameter("skip_special_tokens", Kind::Switch, Some("true")),
+    bare("preprocessing_instance_count", Kind::Count(1), Some("1"), PRE, "processes of the tokenizer"),
+    text("add_special_tokens", Kind::Switch, Some("true"), PRE, "add_special_tokens", "true", "whether the tokenizer adds its own tokens"),
+    text("multimodal_model_path", Kind::Text, None, PRE, "multimodal_model_path", "none", "engine of the vision model"),
+    text("max_num_images", Kind::Count(1), None, PRE, "max_num_images", "none", "images in one request"),
+    bare("postprocessing_instance_count", Kind::Count(1), Some("1"), POST, "processes of the detokenizer"),
+    text("skip_special_tokens", Kind::Switch, Some("true"), POST, "skip_special_tokens", "true", "whether special tokens are left out of the text"),
     // tensorrt_llm_bls.
-    parameter("bls_instance_count", Kind::Count(1), Some("1")),
-    parameter("accumulate_tokens", Kind::Switch, Some("false")),
-    parameter("tensorrt_llm_model_name", Kind::Text, Some("tensorrt_llm")),
-    parameter("tensorrt_llm_draft_model_name", Kind::Text, None),
-    parameter("multimodal_encoders_name", Kind::Text, None),
+    bare("bls_instance_count", Kind::Count(1), Some("1"), BLS, "processes of the model"),
+    text("accumulate_tokens", Kind::Switch, Some("false"), BLS, "accumulate_tokens", "false", "whether each streamed answer carries all the text so far"),
+    text("tensorrt_llm_model_name", Kind::Text, Some("tensorrt_llm"), BLS, "tensorrt_llm_model_name", "tensorrt_llm", "the model that is called"),
+    text("tensorrt_llm_draft_model_name", Kind::Text, None, BLS, "tensorrt_llm_draft_model_name", "none", "the draft model of speculative decoding"),
+    text("multimodal_encoders_name", Kind::Text, None, BLS, "multimodal_encoders_name", "none", "the model that encodes images"),
     // tensorrt_llm.
-    parameter("triton_backend", Kind::Word(&["tensorrtllm", "python"]), Some("tensorrtllm")),
-    parameter("batching_strategy", Kind::Word(STRATEGIES), Some("inflight_fused_batching")),
-    parameter("encoder_engine_dir", Kind::Text, None),
-    parameter("encoder_input_features_data_type", FLOATS, Some("TYPE_FP16")),
-    parameter("max_beam_width", Kind::Count(1), Some("1")),
-    parameter("max_tokens_in_paged_kv_cache", Kind::Count(1), None),
-    parameter("kv_cache_free_gpu_mem_fraction", Kind::Fraction, Some("0.9")),
-    parameter("cross_kv_cache_fraction", Kind::Fraction, None),
-    parameter("kv_cache_host_memory_bytes", Kind::Count(0), Some("0")),
-    parameter("kv_cache_onboard_blocks", Kind::Switch, Some("true")),
-    parameter("enable_kv_cache_reuse", Kind::Switch, Some("false")),
-    parameter("max_attention_window_size", Kind::Counts, None),
-    parameter("sink_token_length", Kind::Count(0), None),
-    parameter("batch_scheduler_policy", Kind::Word(POLICIES), Some("guaranteed_no_evict")),
-    parameter("context_chunking_policy", Kind::Word(CHUNKING), None),
-    parameter("enable_chunked_context", Kind::Switch, Some("false")),
-    parameter("max_num_tokens", Kind::Count(1), None),
-    parameter("max_batch_size", Kind::Count(1), None),
-    parameter("exclude_input_in_output", Kind::Switch, Some("true")),
-    parameter("normalize_log_probs", Kind::Switch, Some("true")),
-    parameter("cancellation_check_period_ms", Kind::Count(0), Some("100")),
-    parameter("stats_check_period_ms", Kind::Count(0), Some("100")),
-    parameter("recv_poll_period_ms", Kind::Count(0), Some("0")),
-    parameter("iter_stats_max_iterations", Kind::Count(0), Some("1000")),
-    parameter("request_stats_max_iterations", Kind::Count(0), Some("0")),
-    parameter("gpu_device_ids", Kind::Text, None),
-    parameter("participant_ids", Kind::Text, None),
-    parameter("num_nodes", Kind::Count(1), Some("1")),
-    parameter("gpu_weights_percent", Kind::Fraction, Some("1.0")),
-    parameter("multi_block_mode", Kind::Switch, Some("true")),
-    parameter("enable_context_fmha_fp32_acc", Kind::Switch, Some("false")),
-    parameter("cuda_graph_mode", Kind::Switch, Some("false")),
-    parameter("cuda_graph_cache_size", Kind::Count(0), Some("0")),
-    parameter("decoding_mode", Kind::Word(DECODING), None),
-    parameter("medusa_choices", Kind::Text, None),
-    parameter("eagle_choices", Kind::Text, None),
-    parameter("lookahead_window_size", Kind::Count(1), None),
-    parameter("lookahead_ngram_size", Kind::Count(1), None),
-    parameter("lookahead_verification_set_size", Kind::Count(1), None),
-    parameter("speculative_decoding_fast_logits", Kind::Switch, Some("false")),
-    parameter("lora_cache_optimal_adapter_size", Kind::Count(1), Some("8")),
-    parameter("lora_cache_max_adapter_size", Kind::Count(1), Some("64")),
-    parameter("lora_cache_gpu_memory_fraction", Kind::Fraction, Some("0.05")),
-    parameter("lora_cache_host_memory_bytes", Kind::Count(0), Some("1073741824")),
-    parameter("lora_prefetch_dir", Kind::Text, None),
-    parameter("guided_decoding_backend", Kind::Word(&["xgrammar"]), None),
-    parameter("xgrammar_tokenizer_info_path", Kind::Text, None),
+    text("triton_backend", Kind::Word(&["tensorrtllm", "python"]), Some("tensorrtllm"), LLM, "", "", "the C++ backend or the Python one"),
+    text("batching_strategy", Kind::Word(STRATEGIES), Some("inflight_fused_batching"), LLM, "gpt_model_type", "", "V1 is static batching; the backend fails at any other word"),
+    text("engine_dir", Kind::Text, None, ENGINE, "gpt_model_path", "", "folder of the engine"),
+    text("encoder_engine_dir", Kind::Text, None, LLM, "encoder_model_path", "none", "engine of the encoder"),
+    bare("encoder_input_features_data_type", FLOATS, Some("TYPE_FP16"), LLM, "type of the encoder's input features"),
+    text("max_beam_width", Kind::Count(1), Some("1"), LLM, "max_beam_width", "1", "beams of one request"),
+    text("max_tokens_in_paged_kv_cache", Kind::Count(1), None, LLM, "max_tokens_in_paged_kv_cache", "from the fraction", "size of the KV cache in tokens; the smaller of both limits wins"),
+    text("kv_cache_free_gpu_mem_fraction", Kind::Fraction, Some("0.9"), LLM, "kv_cache_free_gpu_mem_fraction", "0.9", "part of the memory free after loading that the KV cache takes"),
+    text("cross_kv_cache_fraction", Kind::Fraction, None, LLM, "cross_kv_cache_fraction", "0.5", "part of it for cross attention; encoder-decoder models only"),
+    text("kv_cache_host_memory_bytes", Kind::Count(0), Some("0"), LLM, "kv_cache_host_memory_bytes", "0", "host memory that KV blocks may move to"),
+    text("kv_cache_onboard_blocks", Kind::Switch, Some("true"), LLM, "kv_cache_onboard_blocks", "true", "whether blocks are brought back before they are used"),
+    text("enable_kv_cache_reuse", Kind::Switch, Some("false"), LLM, "enable_kv_cache_reuse", "true", "whether requests share blocks of equal prompts"),
+    text("max_attention_window_size", Kind::Counts, None, LLM, "max_attention_window_size", "max_seq_len", "sliding window in tokens, for each layer if several"),
+    text("sink_token_length", Kind::Count(0), None, LLM, "sink_token_length", "none", "tokens that are always attended to"),
+    text("batch_scheduler_policy", Kind::Word(POLICIES), Some("guaranteed_no_evict"), LLM, "batch_scheduler_policy", "guaranteed_no_evict", "the backend takes its default for any other word"),
+    text("context_chunking_policy", Kind::Word(CHUNKING), None, LLM, "context_chunking_policy", "first_come_first_served", "which context is cut first"),
+    text("enable_chunked_context", Kind::Switch, Some("false"), LLM, "enable_chunked_context", "false", "long prompts in parts; needs paged context FMHA"),
+    text("max_num_tokens", Kind::Count(1), None, LLM, "max_num_tokens", "the engine's", "tokens of one step"),
+    text("max_batch_size", Kind::Count(1), None, LLM, "max_batch_size", "the engine's", "requests of one step"),
+    text("exclude_input_in_output", Kind::Switch, Some("true"), LLM, "exclude_input_in_output", "false", "whether the prompt is left out of an answer that is not streamed"),
+    text("normalize_log_probs", Kind::Switch, Some("true"), LLM, "normalize_log_probs", "true", "by the length of the answer"),
+    text("cancellation_check_period_ms", Kind::Count(0), Some("100"), LLM, "cancellation_check_period_ms", "100", "how often cancelled requests are looked for"),
+    text("stats_check_period_ms", Kind::Count(0), Some("100"), LLM, "stats_check_period_ms", "100", "how often the metrics are renewed"),
+    text("recv_poll_period_ms", Kind::Count(0), Some("0"), LLM, "recv_poll_period_ms", "0", "how often new requests are looked for"),
+    text("iter_stats_max_iterations", Kind::Count(0), Some("1000"), LLM, "iter_stats_max_iterations", "1000", "steps whose statistics are kept"),
+    text("request_stats_max_iterations", Kind::Count(0), Some("0"), LLM, "request_stats_max_iterations", "0", "steps whose statistics of requests are kept"),
+    text("gpu_device_ids", Kind::Devices, None, LLM, "gpu_device_ids", "all visible", "GPUs of one copy; copies are separated by semicolons"),
+    text("participant_ids", Kind::Counts, None, LLM, "participant_ids", "derived", "MPI ranks of the copy"),
+    text("num_nodes", Kind::Count(1), Some("1"), LLM, "num_nodes", "1", "hosts that one copy runs on"),
+    text("gpu_weights_percent", Kind::Fraction, Some("1.0"), LLM, "gpu_weights_percent", "1.0", "part of the weights that stays on the GPU"),
+    text("multi_block_mode", Kind::Switch, Some("true"), LLM, "multi_block_mode", "true", "attention over several blocks"),
+    text("enable_context_fmha_fp32_acc", Kind::Switch, Some("false"), LLM, "enable_context_fmha_fp32_acc", "false", "32-bit sums in attention"),
+    text("cuda_graph_mode", Kind::Switch, Some("false"), LLM, "cuda_graph_mode", "false", "CUDA graphs"),
+    text("cuda_graph_cache_size", Kind::Count(0), Some("0"), LLM, "cuda_graph_cache_size", "0", "how many are kept"),
+    text("decoding_mode", Kind::Word(DECODING), None, LLM, "decoding_mode", "derived", "how the next token is found"),
+    text("medusa_choices", Kind::Text, None, LLM, "medusa_choices", "none", "tree of Medusa's heads"),
+    text("eagle_choices", Kind::Text, None, LLM, "eagle_choices", "none", "tree of EAGLE's heads"),
+    text("lookahead_window_size", Kind::Count(1), None, LLM, "lookahead_window_size", "none", "lookahead decoding; all three or none"),
+    text("lookahead_ngram_size", Kind::Count(1), None, LLM, "lookahead_ngram_size", "none", "lookahead decoding; all three or none"),
+    text("lookahead_verification_set_size", Kind::Count(1), None, LLM, "lookahead_verification_set_size", "none", "lookahead decoding; all three or none"),
+    text("speculative_decoding_fast_logits", Kind::Switch, Some("false"), LLM, "speculative_decoding_fast_logits", "false", "logits of the draft model go from GPU to GPU"),
+    text("lora_cache_optimal_adapter_size", Kind::Count(1), Some("8"), LLM, "lora_cache_optimal_adapter_size", "8", "rank that the LoRA cache is laid out for"),
+    text("lora_cache_max_adapter_size", Kind::Count(1), Some("64"), LLM, "lora_cache_max_adapter_size", "64", "largest rank"),
+    text("lora_cache_gpu_memory_fraction", Kind::Fraction, Some("0.05"), LLM, "lora_cache_gpu_memory_fraction", "0.05", "part of the GPU's memory for adapters"),
+    text("lora_cache_host_memory_bytes", Kind::Count(0), Some("1073741824"), LLM, "lora_cache_host_memory_bytes", "1073741824", "host memory for adapters"),
+    text("lora_prefetch_dir", Kind::Text, None, LLM, "lora_prefetch_dir", "none", "adapters that are loaded at the start"),
+    text("guided_decoding_backend", Kind::Word(&["xgrammar"]), None, LLM, "guided_decoding_backend", "none", "needs a tokenizer"),
+    text("xgrammar_tokenizer_info_path", Kind::Text, None, LLM, "xgrammar_tokenizer_info_path", "none", "the tokenizer as xgrammar wrote it"),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
 }
 
+/// The one that a model's `parameters` entry of this key comes from.
+pub(super) fn by_key(model: &str, key: &str) -> Option<&'static Parameter> {
+    of(model).find(|parameter| parameter.key == key)
+}
+
+/// Those of one model's `parameters`.
+pub(super) fn of(model: &str) -> impl Iterator<Item = &'static Parameter> + Clone {
+    PARAMETERS.iter().filter(move |parameter| !parameter.key.is_empty() && parameter.models.contains(&model))
+}
+
 impl Kind {
+    /// The words of a choice, for a person who slipped.
+    pub(super) const fn words(self) -> &'static [&'static str] {
+        if let Self::Word(words) = self { words } else { &[] }
+    }
+
     /// The value as the file spells it, or what it should have been.
     pub(super) fn spell(self, value: &Value) -> Result<String, String> {
         let text = match value {
@@ -129,6 +193,7 @@ impl Kind {
         let fits = match self {
             Self::Count(least) => text.parse::<u64>().is_ok_and(|n| n >= least),
             Self::Counts => text.split(',').all(|part| part.trim().parse::<u64>().is_ok_and(|n| n > 0)),
+            Self::Devices => text.split([',', ';']).all(|id| id.trim().parse::<u32>().is_ok()),
             Self::Fraction => text.parse::<f64>().is_ok_and(|x| (0.0..=1.0).contains(&x)),
             Self::Switch => matches!(text.as_str(), "true" | "false"),
             Self::Word(words) => words.contains(&text.as_str()),
@@ -143,6 +208,7 @@ impl std::fmt::Display for Kind {
         match self {
             Self::Count(least) => write!(f, "a whole number from {least} on"),
             Self::Counts => f.write_str("whole numbers separated by commas"),
+            Self::Devices => f.write_str("GPU ids separated by commas, copies by semicolons"),
             Self::Fraction => f.write_str("a number from 0 to 1"),
             Self::Switch => f.write_str("true or false"),
             Self::Word(words) => write!(f, "one of {}", words.join(", ")),

@@ -29,6 +29,8 @@ fn spec(engine: &TempDir) -> RepositorySpec {
         gpus: None,
         streaming: true,
         tokenizer: None,
+        layout: Layout::Five,
+        files: None,
         models: TEMPLATES.iter().map(|(name, _)| (*name).to_owned()).collect(),
         runtime_flags: IndexMap::new(),
         parameters: IndexMap::new(),
@@ -61,7 +63,7 @@ fn all_five_models_are_written_for_each_server() {
     let (engine, out) = (engine(1), tempfile::tempdir().unwrap());
     let written = write(&RepositorySpec { triton_num_servers: 2, ..spec(&engine) }, out.path()).unwrap();
     assert_eq!(written.repositories.len(), 2);
-    assert_eq!(written.notes.len(), 1);
+    assert_eq!(written.notes.len(), 2, "a tokenizer and the programs are missing");
     for server in 0..2 {
         for (model, _) in TEMPLATES {
             assert_eq!(config(&out, server, model).name, model);
@@ -173,4 +175,79 @@ fn gpus_are_counted_inside_a_servers_visible_ones() {
     }
     assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 8, ..spec(&engine) }).len(), 1);
     assert_eq!(problems(&RepositorySpec { gpus: Some(8), triton_num_servers: 3, ..spec(&engine) }).len(), 1);
+}
+
+#[test]
+fn the_harness_layout_has_one_model_for_each_copy_counted_over_all_servers() {
+    let (engine, out) = (engine(2), tempfile::tempdir().unwrap());
+    let layout = Layout::Harness { triton_num_models_per_server: None };
+    let flags =
+        map(&json!({"max_batch_size": 32, "kvcache_free_gpu_mem_frac": 0.95, "batch_scheduler_policy": "max_util"}));
+    let spec = RepositorySpec { gpus: Some(8), triton_num_servers: 2, layout, runtime_flags: flags, ..spec(&engine) };
+    write(&spec, out.path()).unwrap();
+    for (server, model, devices) in
+        [(0, "model-0", "0,1"), (0, "model-1", "2,3"), (1, "model-2", "0,1"), (1, "model-3", "2,3")]
+    {
+        let llm = config(&out, server, model);
+        assert_eq!((llm.name.as_str(), llm.max_batch_size), (model, 1));
+        assert_eq!(llm.instance_group[0].count, 1);
+        for (key, value) in [
+            ("gpu_device_ids", devices),
+            ("max_batch_size", "32"),
+            ("kv_cache_free_gpu_mem_fraction", "0.95"),
+            ("batch_scheduler_policy", "max_utilization"),
+            ("exclude_input_in_output", "true"),
+            ("enable_kv_cache_reuse", "false"),
+        ] {
+            assert_eq!(parameter(&llm, key).as_deref(), Some(value), "{model} {key}");
+        }
+    }
+    let layout = Layout::Harness { triton_num_models_per_server: Some(1) };
+    insta::assert_snapshot!(problems(&RepositorySpec { layout, ..spec }).join("\n"), @"triton_num_models_per_server is 1: 2 servers would use 4 GPUs, and there are 8 (4 copies of 2 GPUs, 1 in each server: triton_num_servers: 4)");
+}
+
+#[test]
+fn a_value_of_a_wrong_kind_is_an_error_that_names_its_parameter() {
+    let engine = engine(1);
+    for known in parameters::PARAMETERS.iter().filter(|known| known.name != "engine_dir") {
+        for wrong in [json!(null), json!([1]), json!({"a": 1}), json!("")] {
+            let parameters = IndexMap::from([(known.name.to_owned(), wrong.clone())]);
+            let told = problems(&RepositorySpec { parameters, ..spec(&engine) });
+            assert!(
+                told.iter().any(|line| line.contains(&format!("`{}`", known.name))),
+                "{} {wrong}: {told:?}",
+                known.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_parameter_is_in_the_templates_of_its_models_and_stands_there_as_it_says() {
+    for known in parameters::PARAMETERS {
+        for (model, text) in TEMPLATES {
+            let has = text.contains(&format!("{{{{ {} }}}}", known.name))
+                || text.contains(&format!(", {})", known.name))
+                || text.contains(&format!("{} | quoted", known.name));
+            assert_eq!(has, known.models.contains(&model), "{} in {model}", known.name);
+            if has && !known.key.is_empty() {
+                assert!(
+                    text.contains(&format!("parameter(\"{}\", {})", known.key, known.name)),
+                    "{} in {model}",
+                    known.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn experts_must_share_the_ranks_of_tensor_parallelism() {
+    let engine = engine(2);
+    let path = engine.path().join("config.json");
+    let text = std::fs::read_to_string(&path)
+        .unwrap()
+        .replace("\"tp_size\":2", "\"tp_size\":2,\"moe_tp_size\":2,\"moe_ep_size\":2");
+    std::fs::write(&path, text).unwrap();
+    assert!(problems(&spec(&engine))[0].contains("moe_tp_size 2 × moe_ep_size 2 is not its tp_size 2"));
 }

@@ -43,6 +43,8 @@ impl Files {
             gpus: None,
             streaming,
             tokenizer: None,
+            layout: repository::Layout::Five,
+            files: None,
             models: ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
                 .map(str::to_owned)
                 .to_vec(),

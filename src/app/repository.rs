@@ -1,0 +1,171 @@
+//! `regatta repository check | fill | parameters`: Triton model repositories, outside any run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use super::project::colored;
+use super::{Trouble, say, say_error};
+use crate::cli::{Exit, Global, Repository, RepositoryFill};
+use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
+use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
+
+pub(super) fn perform(global: &Global, request: &Repository) -> Result<Exit, Trouble> {
+    match request {
+        Repository::Check { folder, engine, gpus, json } => {
+            let checked = check(folder, engine.as_deref(), *gpus)?;
+            let errors = checked.found.errors();
+            if *json {
+                say(&format!("{:#}\n", told(checked.models.len(), &checked.found)));
+            } else {
+                say_error(&checked.found.render(colored(global.color.choice())));
+                let warnings = checked.found.len() - errors;
+                let (models, errors) = (count(checked.models.len(), "model"), count(errors, "error"));
+                say(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
+            }
+            Ok(if errors > 0 { Exit::Usage } else { Exit::Done })
+        }
+        Repository::Fill(request) => fill(request),
+        Repository::Parameters { json } => {
+            say(&parameters(*json));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn told(models: usize, found: &Diagnostics) -> serde_json::Value {
+    let problems: Vec<serde_json::Value> = found.sorted().into_iter().map(problem).collect();
+    serde_json::json!({ "models": models, "errors": found.errors(), "problems": problems })
+}
+
+fn problem(one: &Diagnostic) -> serde_json::Value {
+    let span = one.primary.as_ref().map(|label| &label.span);
+    let column = span.map(|span| {
+        let (source, at) = (span.source(), span.range().start);
+        let begin = source.line_start(span.line());
+        source.text().get(begin..at).map_or(1, |before| before.chars().count() + 1)
+    });
+    serde_json::json!({
+        "severity": match one.severity { Severity::Error => "error", Severity::Warning => "warning" },
+        "message": one.message,
+        "file": span.map(|span| span.source().name()),
+        "line": span.map(Span::line),
+        "column": column,
+        "hints": one.hints,
+    })
+}
+
+fn fill(request: &RepositoryFill) -> Result<Exit, Trouble> {
+    let values = values(request)?;
+    let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
+        TreeError::Mistakes(found) => Trouble::Manifest(found),
+        TreeError::Refused(what) => Trouble::Usage(what),
+        error @ TreeError::Io { .. } => Trouble::Other(error.into()),
+    })?;
+    say(&report(&models));
+    Ok(Exit::Done)
+}
+
+/// All values, wherever they were said. Two different ones for one key are a mistake.
+fn values(request: &RepositoryFill) -> Result<Values, Trouble> {
+    let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
+    let mut given: Vec<(Option<String>, String, String)> = Vec::new();
+    if let Some(path) = &request.values {
+        let text = fs::read_to_string(path)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
+        let wrong = |what: String| Trouble::Usage(format!("{}: {what}", path.display()));
+        let file: BTreeMap<String, serde_yaml::Value> =
+            serde_yaml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        for (key, value) in file {
+            match value {
+                serde_yaml::Value::Mapping(own) => {
+                    for (name, value) in own {
+                        let name = scalar(&name).ok_or_else(|| wrong(format!("a key of `{key}` is no text")))?;
+                        let value =
+                            scalar(&value).ok_or_else(|| wrong(format!("`{key}.{name}` is no single value")))?;
+                        given.push((Some(key.clone()), name, value));
+                    }
+                }
+                value => {
+                    let value = scalar(&value).ok_or_else(|| wrong(format!("`{key}` is no single value")))?;
+                    given.push((None, key, value));
+                }
+            }
+        }
+    }
+    if let Some(text) = &request.substitutions {
+        let pairs = pairs(text).map_err(|what| Trouble::Usage(format!("--substitutions: {what}")))?;
+        given.extend(pairs.into_iter().map(|(key, value)| (None, key, value)));
+    }
+    given.extend(request.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
+    given
+        .extend(request.of_models.iter().map(|(model, one)| (Some(model.clone()), one.key.clone(), one.value.clone())));
+    for (model, key, value) in given {
+        let into = match &model {
+            None => &mut values.all,
+            Some(model) => values.of.entry(model.clone()).or_default(),
+        };
+        if let Some(before) = into.insert(key.clone(), value.clone()).filter(|before| *before != value) {
+            return Err(Trouble::Usage(format!("`{key}` is given twice: `{before}` and `{value}`")));
+        }
+    }
+    Ok(values)
+}
+
+fn scalar(value: &serde_yaml::Value) -> Option<String> {
+    match value {
+        serde_yaml::Value::Bool(switch) => Some(switch.to_string()),
+        serde_yaml::Value::Number(number) => Some(number.to_string()),
+        serde_yaml::Value::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// What became of every placeholder.
+fn report(models: &[FilledModel]) -> String {
+    let mut text = String::new();
+    for filled in models {
+        let _ = writeln!(text, "{}", filled.path.display());
+        for (name, value) in &filled.replaced {
+            let _ = writeln!(text, "  {name} = {value}");
+        }
+        for name in &filled.unfilled {
+            let _ = writeln!(text, "  {name} stays unfilled");
+        }
+    }
+    text
+}
+
+fn parameters(json: bool) -> String {
+    if json {
+        let all: Vec<serde_json::Value> = PARAMETERS
+            .iter()
+            .map(|one| {
+                serde_json::json!({
+                    "name": one.name, "models": one.models, "key": one.key,
+                    "position": if one.is_bare { "bare" } else { "quoted" },
+                    "allowed": one.kind.to_string(), "default": one.default,
+                    "backend_default": one.unset, "about": one.about,
+                })
+            })
+            .collect();
+        return format!("{:#}\n", serde_json::Value::from(all));
+    }
+    let width = PARAMETERS.iter().map(|one| one.name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for one in PARAMETERS {
+        let position = if one.is_bare { "bare" } else { "quoted" };
+        let default = match (one.default, one.unset) {
+            (Some(default), _) => default.to_owned(),
+            (None, "") => "from the stage".to_owned(),
+            (None, unset) => format!("not written; the backend's: {unset}"),
+        };
+        let _ = writeln!(text, "{:width$}  {position}; {}; default {default}", one.name, one.kind);
+        let _ = writeln!(text, "{:width$}  {} ({})", "", one.about, one.models.join(", "));
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! Too little memory on a GPU: what is needed, what there is, and how far to turn which knob. All numbers are the log's own.
+
+use super::Diagnosis;
+use super::log::{Log, after, gib, number};
+
+/// Something on the GPU could not be allocated.
+pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
+    let needed = after(line, "Tried to allocate ").or_else(|| after(line, "GPU memory (")).and_then(gib);
+    let free = after(line, "of which ").or_else(|| before_free(line)).and_then(gib);
+    // `Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB`
+    let paged = log.after("calculating max tokens in paged kv cache: ");
+    let available = paged.and_then(|text| after(text, "available: ")).and_then(gib);
+    // `Allocated 61.20 GiB for max tokens in paged KV cache (501248).`
+    let cache = log.after("[MemUsageChange] Allocated ").filter(|text| text.contains("paged KV cache")).and_then(gib);
+    let engine = log.after("Loaded engine size: ").and_then(gib);
+    let free = free.or(if cache.is_none() { available } else { None });
+
+    let mut cause = "the GPU has too little memory for this".to_owned();
+    match (needed, free) {
+        (Some(needed), Some(free)) => {
+            cause = format!("{cause}: it asked for {needed:.1} GiB, and {free:.1} GiB are free");
+        }
+        (Some(needed), None) => cause = format!("{cause}: it asked for {needed:.1} GiB"),
+        (None, _) => {}
+    }
+    if let Some(engine) = engine {
+        cause = format!("{cause} (the engine's weights take {engine:.1} GiB)");
+    }
+    let missing = needed.zip(free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0);
+    let hint = match (cache, available, missing) {
+        (Some(cache), Some(available), missing) if available > 0.0 => {
+            let now = cache / available;
+            // Without a number, a twentieth of what there was: room for activations.
+            let less = missing.unwrap_or(available * 0.05);
+            let then = ((cache - less) / available * 100.0).floor().max(1.0) / 100.0;
+            format!(
+                "the KV cache took {cache:.1} of {available:.1} GiB (kvcache_free_gpu_mem_frac {now:.2}): set it to {then:.2} or less, or lower max_num_tokens or max_batch_size"
+            )
+        }
+        (_, _, Some(missing)) => {
+            let (needed, free) = (needed.unwrap_or_default(), free.unwrap_or_default());
+            let times = (needed / free.max(0.1)).ceil().max(2.0) as u32;
+            format!(
+                "{missing:.1} GiB are missing: multiply tensor_parallelism by {}, lower max_batch_size and max_num_tokens and build again, or look at `nvidia-smi` for another process on the GPU",
+                times.next_power_of_two()
+            )
+        }
+        _ => "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or look at `nvidia-smi` for another process on the GPU".to_owned(),
+    };
+    Diagnosis { cause, hint }
+}
+
+/// Older PyTorch: `(GPU 0; 79.15 GiB total capacity; 76.00 GiB already allocated; 1.10 GiB free; …`.
+fn before_free(line: &str) -> Option<&str> {
+    let text = line.split_once(" free;")?.0;
+    Some(text.rsplit_once("; ")?.1)
+}
+
+/// `maxTokensInPagedKvCache (1856) must be large enough to process at least 1 sequence to completion (i.e. must be larger
+/// than beam_width (1) * tokensPerBlock (64) * maxBlocksPerSeq (47))`; older ones without the numbers.
+pub fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
+    let have = after(line, "maxTokensInPagedKvCache ").and_then(number);
+    let have =
+        have.or_else(|| log.after("[TensorRT-LLM][INFO] Using ").filter(|t| t.contains("paged KV")).and_then(number));
+    let factor = |name: &str| after(line, name).and_then(number);
+    let need = factor("beam_width ").zip(factor("tokensPerBlock ")).zip(factor("maxBlocksPerSeq "));
+    let need = need.map(|((beam, block), blocks)| beam * block * blocks);
+    let cause = match (have, need) {
+        (Some(have), Some(need)) => {
+            format!("the KV cache holds {have} tokens, and one sequence of the full length needs {need}")
+        }
+        (Some(have), None) => {
+            format!("the KV cache holds {have} tokens, fewer than one sequence of the full length needs")
+        }
+        _ => "the KV cache is too small for one sequence of the full length".to_owned(),
+    };
+    let hint = match (have, need) {
+        (Some(have), Some(need)) if have > 0.0 => format!(
+            "multiply kvcache_free_gpu_mem_frac by {:.1} (at most 0.95 in all), set max_tokens_in_paged_kv_cache to {need} or more if it is set, or build with max_seq_len {have} or less",
+            (need / have * 10.0).ceil() / 10.0
+        ),
+        _ => "raise kvcache_free_gpu_mem_frac or max_tokens_in_paged_kv_cache, or build with a smaller max_seq_len"
+            .to_owned(),
+    };
+    Diagnosis { cause, hint }
+}
+
+/// `Unable to initialize shared memory key '…' to requested size (1048576 bytes). …`, or NCCL's segment.
+pub fn shared_memory(_: &Log<'_>, line: &str) -> Diagnosis {
+    let size = after(line, "requested size (").or_else(|| after(line, "(size ")).and_then(number);
+    let each =
+        size.map_or_else(String::new, |size| format!(", {:.0} MiB for this one", (size / 1024.0 / 1024.0).ceil()));
+    Diagnosis::new(
+        format!("/dev/shm is too small{each}"),
+        "every instance of a Python model takes 1 MiB and more, NCCL about 10 MiB for each GPU: give the container `--shm-size=2g` or `--ipc=host`, and remove regions that nobody uses (`ls -l /dev/shm`)",
+    )
+}

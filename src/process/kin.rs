@@ -1,0 +1,84 @@
+//! The processes below one of ours: who they are, and whether they are still there.
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::procfs;
+
+/// A process below one of ours. Knows it again: a process id alone may have gone to somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kin {
+    pub pid: i32,
+    pub command: String,
+    started: u64,
+}
+
+impl Kin {
+    fn of(pid: i32) -> Option<Self> {
+        Some(Self { pid, command: procfs::command(pid), started: procfs::started(pid)? })
+    }
+
+    /// The name of its program.
+    pub fn program(&self) -> &str {
+        let first = self.command.split(' ').next().unwrap_or_default();
+        first.rsplit('/').next().unwrap_or(first)
+    }
+
+    pub fn is_alive(&self) -> bool {
+        procfs::started(self.pid) == Some(self.started) && procfs::stat(self.pid).is_some_and(|stat| !stat.zombie)
+    }
+
+    /// A variable of the environment that it was started with.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        procfs::variable(self.pid, name)
+    }
+
+    /// Asks it to end, with its whole group if it leads one.
+    pub fn terminate(&self) {
+        let Some(pid) = Pid::from_raw(self.pid).filter(|_| self.is_alive()) else { return };
+        // ESRCH: it is gone, which is what we want.
+        let _ = match procfs::stat(self.pid) {
+            Some(stat) if stat.group == self.pid => kill_process_group(pid, Signal::TERM),
+            _ => kill_process(pid, Signal::TERM),
+        };
+    }
+}
+
+/// The children of a process.
+pub fn children(pid: i32) -> Vec<Kin> {
+    procfs::children_of(pid).into_iter().filter_map(Kin::of).collect()
+}
+
+/// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent.
+pub fn below(pid: i32) -> Vec<Kin> {
+    let mut found = Vec::new();
+    let mut look = vec![pid];
+    while let Some(parent) = look.pop() {
+        for child in procfs::children_of(parent) {
+            if let Some(kin) = Kin::of(child) {
+                found.push(kin);
+                look.push(child);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::id;
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_known_by_name_and_known_to_be_gone() {
+        let child = duct::cmd("sleep", ["1000"]).unchecked().start().unwrap();
+        let pid = child.pids()[0] as i32;
+        // `posix_spawn` returns when the new program is there; its parent is one of our threads.
+        let kin = below(id() as i32).into_iter().find(|kin| kin.pid == pid).unwrap();
+        assert_eq!(kin.program(), "sleep");
+        assert!(kin.is_alive());
+        kin.terminate();
+        child.wait().unwrap();
+        assert!(!kin.is_alive());
+    }
+}

@@ -1,0 +1,86 @@
+//! What outlives the processes that made it, and is removed by the name that we gave it: containers, shared memory.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::event::Outliving;
+
+const SHARED_MEMORY: &str = "/dev/shm";
+/// How long a container program may take for one order.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
+pub fn orders(outliving: &Outliving) -> Vec<Vec<String>> {
+    match outliving {
+        // `rm -f` alone would ask first and wait.
+        Outliving::Container { program, name } => {
+            [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
+        }
+        Outliving::SharedMemory { .. } => Vec::new(),
+    }
+}
+
+fn order(program: &str, words: &[&str]) -> Vec<String> {
+    std::iter::once(program).chain(words.iter().copied()).map(str::to_owned).collect()
+}
+
+/// Removes it, and says whether there was anything. For who has no runtime: the warden, and the next run.
+pub fn remove(outliving: &Outliving) -> bool {
+    match outliving {
+        // Each of them, whatever became of the one before.
+        Outliving::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
+        Outliving::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
+    }
+}
+
+fn obey(order: &[String]) -> bool {
+    let [program, arguments @ ..] = order else { return false };
+    let started = duct::cmd(program, arguments).stdin_null().stdout_null().stderr_null().unchecked().start();
+    let Ok(handle) = started else { return false };
+    if let Ok(Some(output)) = handle.wait_timeout(PATIENCE) {
+        return output.status.success();
+    }
+    let _ = handle.kill();
+    false
+}
+
+/// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they are nobody
+/// else's.
+pub fn remove_shared_memory(mark: &str) -> Vec<String> {
+    remove_below(Path::new(SHARED_MEMORY), mark)
+}
+
+fn remove_below(folder: &Path, mark: &str) -> Vec<String> {
+    /// A mark that is shorter cannot hold the name of a run.
+    const SHORTEST: usize = 16;
+    if mark.len() < SHORTEST {
+        return Vec::new();
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.contains(mark) && fs::remove_file(folder.join(name)).is_ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regions_with_our_mark_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["prefix0_20261121-090000.000-17_a", "prefix0_b", "nccl-x"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(remove_below(folder.path(), "prefix0_"), [""; 0], "that could be anybody's");
+        let ours = remove_below(folder.path(), "20261121-090000.000-17");
+        assert_eq!(ours, ["prefix0_20261121-090000.000-17_a"]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_container_is_killed_and_then_removed() {
+        let container = Outliving::Container { program: "podman".into(), name: "n".into() };
+        assert_eq!(orders(&container), [["podman", "kill", "n"].to_vec(), ["podman", "rm", "-f", "n"].to_vec()]);
+    }
+}

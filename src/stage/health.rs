@@ -1,0 +1,117 @@
+//! Whether a server still answers. Ready is no health, but silence is an illness.
+//!
+//! One small question a second. A single answer that is late says nothing under load; no answer for [`SILENCE`] does.
+
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::event::Endpoint;
+use crate::triton::{ClientError, TritonClient};
+
+/// How often a server is asked.
+pub const EVERY: Duration = Duration::from_secs(1);
+/// No single question waits longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A server that has not answered for so long is gone.
+pub const SILENCE: Duration = Duration::from_secs(8);
+
+/// How a server is asked.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// ServerLive, and ModelReady for each of these models.
+    Kserve(Vec<String>),
+    /// A TCP connection.
+    Port,
+}
+
+/// A server that does not answer any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Silent {
+    pub endpoint: Endpoint,
+    pub for_s: f64,
+    /// What the last question met.
+    pub last: String,
+}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} has not answered for {:.1} s: {}", self.endpoint, self.for_s, self.last)
+    }
+}
+
+/// Resolves when the server has been silent for `limit`. `heard` is called at each answer.
+pub async fn silent(endpoint: &Endpoint, question: Question, limit: Duration, heard: impl Fn(Instant)) -> Silent {
+    let mut tick = interval(EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut client = None;
+    let mut since = Instant::now();
+    loop {
+        tick.tick().await;
+        let said = match timeout(PATIENCE, ask(endpoint, &question, &mut client)).await {
+            Ok(said) => said,
+            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+        };
+        match said {
+            Ok(()) => {
+                since = Instant::now();
+                heard(since);
+            }
+            Err(last) => {
+                // A connection that failed once may never come back; a new one tells.
+                client = None;
+                if since.elapsed() >= limit {
+                    return Silent { endpoint: endpoint.clone(), for_s: since.elapsed().as_secs_f64(), last };
+                }
+            }
+        }
+    }
+}
+
+/// Resolves when one of several has been silent for `limit`.
+pub async fn any_silent(endpoints: Vec<Endpoint>, question: Question, limit: Duration) -> Silent {
+    let mut watches = JoinSet::new();
+    for endpoint in endpoints {
+        let question = question.clone();
+        watches.spawn(async move { silent(&endpoint, question, limit, |_| {}).await });
+    }
+    match watches.join_next().await {
+        Some(Ok(silent)) => silent,
+        _ => std::future::pending().await,
+    }
+}
+
+async fn ask(endpoint: &Endpoint, question: &Question, client: &mut Option<TritonClient>) -> Result<(), String> {
+    let models = match question {
+        Question::Kserve(models) => models,
+        Question::Port => {
+            let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
+            return connected.map(drop).map_err(|error| format!("no connection: {error}"));
+        }
+    };
+    if client.is_none() {
+        *client = Some(TritonClient::connect(endpoint).await.map_err(|error| error.why.to_string())?);
+    }
+    let Some(client) = client else { return Ok(()) };
+    match client.is_live().await {
+        Ok(true) => {}
+        Ok(false) => return Err("it says that it is not live".to_owned()),
+        Err(error) => return answered(&error),
+    }
+    for model in models {
+        match client.is_model_ready(model, "").await {
+            Ok(true) => {}
+            Ok(false) => return Err(format!("it says that {model} is not ready any more")),
+            Err(error) => return answered(&error),
+        }
+    }
+    Ok(())
+}
+
+/// A server without such a question has answered. Any other refusal may come from who stands in its place: a proxy on the
+/// way to a host that is gone.
+fn answered(error: &ClientError) -> Result<(), String> {
+    if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(error.why.to_string()) }
+}

@@ -1,0 +1,233 @@
+//! Holds the fields of a text against the schema: a message, and every mistake with its place.
+
+use std::sync::OnceLock;
+
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value as Reflected,
+};
+
+use super::PbtxtError;
+use super::tree::{Field, Shape, Value};
+use crate::diag::did_you_mean;
+use crate::triton::proto::DESCRIPTORS;
+
+/// `inference.ModelConfig`.
+pub(super) fn model_config() -> &'static MessageDescriptor {
+    static SCHEMA: OnceLock<MessageDescriptor> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        DescriptorPool::decode(DESCRIPTORS)
+            .ok()
+            .and_then(|pool| pool.get_message_by_name("inference.ModelConfig"))
+            .expect("the build embeds the descriptors of proto/")
+    })
+}
+
+/// The message that the fields spell, as far as they can be read.
+pub(super) fn read(text: &str, fields: &[Field]) -> (DynamicMessage, Vec<PbtxtError>) {
+    let mut reader = Reader { text, wrong: Vec::new() };
+    let message = reader.message(model_config(), fields);
+    (message, reader.wrong)
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    wrong: Vec<PbtxtError>,
+}
+
+impl Reader<'_> {
+    fn say(&mut self, bytes: &std::ops::Range<usize>, message: String, hint: Option<String>) {
+        self.wrong.push(PbtxtError::new(self.text, bytes.clone(), message, hint));
+    }
+
+    fn message(&mut self, schema: &MessageDescriptor, fields: &[Field]) -> DynamicMessage {
+        let mut message = DynamicMessage::new(schema.clone());
+        let mut seen: Vec<&str> = Vec::new();
+        for field in fields {
+            let Some(known) = schema.get_field_by_name(&field.name) else {
+                let names: Vec<String> = schema.fields().map(|field| field.name().to_owned()).collect();
+                let what = format!("`{}` has no field `{}`", schema.name(), field.name);
+                self.say(&field.at, what, did_you_mean(&field.name, names.iter().map(String::as_str)));
+                continue;
+            };
+            self.twice(&known, field, &seen);
+            seen.push(&field.name);
+            self.field(&mut message, &known, field);
+        }
+        message
+    }
+
+    /// A field that is no list may be set once, and one of a choice alone.
+    fn twice(&mut self, known: &FieldDescriptor, field: &Field, seen: &[&str]) {
+        if known.is_list() || known.is_map() {
+            return;
+        }
+        if seen.contains(&field.name.as_str()) {
+            self.say(&field.at, format!("`{}` is set twice", field.name), Some("keep one of them".to_owned()));
+        } else if let Some(choice) = known.containing_oneof()
+            && let Some(other) = choice.fields().find(|other| seen.contains(&other.name()))
+        {
+            let what = format!("`{}` and `{}` exclude each other", other.name(), field.name);
+            self.say(&field.at, what, Some("keep one of them".to_owned()));
+        }
+    }
+
+    fn field(&mut self, message: &mut DynamicMessage, known: &FieldDescriptor, field: &Field) {
+        let is_message = matches!(known.kind(), Kind::Message(_));
+        if field.is_list && !(known.is_list() || known.is_map()) {
+            let what = format!("`{}` is one value, not a list", field.name);
+            self.say(&field.at, what, Some("take the `[` and `]` away".to_owned()));
+            return;
+        }
+        // Before messages, also in a list, the colon may be left out.
+        if !field.has_colon && !is_message {
+            let what = format!("`{}` needs a colon before its value", field.name);
+            self.say(&field.at, what, Some(format!("write `{}: …`", field.name)));
+            return;
+        }
+        for value in &field.values {
+            let Some(read) = self.value(known, value) else { continue };
+            if known.is_map() {
+                let Reflected::Message(entry) = read else { continue };
+                let (key, value) = entry_of(&entry);
+                if let Some(map) = message.get_field_mut(known).as_map_mut() {
+                    map.insert(key, value);
+                }
+            } else if known.is_list() {
+                if let Some(list) = message.get_field_mut(known).as_list_mut() {
+                    list.push(read);
+                }
+            } else {
+                message.set_field(known, read);
+            }
+        }
+    }
+
+    fn value(&mut self, known: &FieldDescriptor, value: &Value) -> Option<Reflected> {
+        if let Shape::Placeholder(name) = &value.shape {
+            let what = if name.is_empty() {
+                format!("`{}` has a `$` for its value", known.name())
+            } else {
+                format!("the placeholder `{name}` was never filled")
+            };
+            let hint = format!("`{}` is {}: fill it, or the server cannot read the file", known.name(), sort(known));
+            self.say(&value.bytes, what, Some(hint));
+            return None;
+        }
+        if let (Kind::Message(schema), Shape::Message(fields)) = (known.kind(), &value.shape) {
+            return Some(Reflected::Message(self.message(&schema, fields)));
+        }
+        match scalar(known, &value.shape) {
+            Ok(read) => Some(read),
+            Err(hint) => {
+                let shown: String = self.text[value.bytes.clone()].chars().take(60).collect();
+                self.say(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
+                None
+            }
+        }
+    }
+}
+
+/// The value of one word, or a hint.
+fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<String>> {
+    match (known.kind(), shape) {
+        (Kind::String, Shape::Text(bytes)) => String::from_utf8(bytes.clone())
+            .map(Reflected::String)
+            .map_err(|_| Some("a text must be UTF-8; the server hangs at one that is not".to_owned())),
+        (Kind::Bytes, Shape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
+        (Kind::String | Kind::Bytes, Shape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
+        (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
+        (Kind::Enum(words), Shape::Bare(word)) => {
+            let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
+            // Numbers that no word belongs to are read by the server as well; what they mean nobody knows.
+            let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
+                whole(word).and_then(|number| i32::try_from(number).ok()).filter(|n| words.get_value(*n).is_some())
+            });
+            let prefixed = names.iter().find(|name| name.ends_with(&format!("_{}", word.to_uppercase())));
+            let hint = || match prefixed {
+                Some(name) => Some(format!("did you mean `{name}`?")),
+                None => did_you_mean(word, names.iter().map(String::as_str)),
+            };
+            number.map(Reflected::EnumNumber).ok_or_else(hint)
+        }
+        (Kind::Bool, Shape::Bare(word)) => match word.as_str() {
+            "true" | "True" | "t" => Ok(Reflected::Bool(true)),
+            "false" | "False" | "f" => Ok(Reflected::Bool(false)),
+            number => match whole(number) {
+                Some(0) => Ok(Reflected::Bool(false)),
+                Some(1) => Ok(Reflected::Bool(true)),
+                _ => Err(Some("write `true` or `false`".to_owned())),
+            },
+        },
+        (Kind::Float, Shape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
+        (Kind::Double, Shape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
+        (kind, Shape::Bare(word)) => {
+            let number = whole(word).ok_or(None)?;
+            let fits = || Some("it does not fit into the field".to_owned());
+            match kind {
+                Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
+                    i32::try_from(number).map(Reflected::I32).map_err(|_| fits())
+                }
+                Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
+                    i64::try_from(number).map(Reflected::I64).map_err(|_| fits())
+                }
+                Kind::Uint32 | Kind::Fixed32 => u32::try_from(number).map(Reflected::U32).map_err(|_| fits()),
+                _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
+            }
+        }
+        (_, Shape::Text(_)) => Err(Some("take the quotes away".to_owned())),
+        (_, _) => Err(None),
+    }
+}
+
+/// Decimal, `0x…` hexadecimal or `0…` octal.
+fn whole(word: &str) -> Option<i128> {
+    let (sign, digits) = word.strip_prefix('-').map_or((1, word), |rest| (-1, rest));
+    let (radix, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hexadecimal) => (16, hexadecimal),
+        None if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
+        None => (10, digits),
+    };
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    plain.then(|| i128::from_str_radix(digits, radix).ok()).flatten().map(|number| sign * number)
+}
+
+fn fraction(word: &str) -> Option<f64> {
+    let (sign, digits) = word.strip_prefix('-').map_or((1.0, word), |rest| (-1.0, rest));
+    let named = match digits.to_ascii_lowercase().as_str() {
+        "inf" | "infinity" => Some(f64::INFINITY),
+        "nan" => Some(f64::NAN),
+        _ => None,
+    };
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let octal = digits.len() > 1 && digits.starts_with('0') && digits.chars().all(|c| c.is_ascii_digit());
+    let read = || digits.trim_end_matches(['f', 'F']).parse().ok().filter(|_| plain && !octal);
+    named.or_else(read).map(|x: f64| sign * x)
+}
+
+/// What a field holds, in words.
+fn sort(known: &FieldDescriptor) -> String {
+    match known.kind() {
+        Kind::Message(_) => "a message in braces".to_owned(),
+        Kind::String | Kind::Bytes => "a text in quotes".to_owned(),
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Enum(words) => format!("a word of {}", words.name()),
+        Kind::Float | Kind::Double => "a number".to_owned(),
+        Kind::Uint32 | Kind::Uint64 | Kind::Fixed32 | Kind::Fixed64 => "a whole number from 0 on".to_owned(),
+        _ => "a whole number".to_owned(),
+    }
+}
+
+/// What is left out of `{ key: … value: … }` has its default.
+fn entry_of(entry: &DynamicMessage) -> (MapKey, Reflected) {
+    let get = |name| entry.get_field_by_name(name).map(std::borrow::Cow::into_owned);
+    let key = match get("key") {
+        Some(Reflected::String(text)) => MapKey::String(text),
+        Some(Reflected::Bool(switch)) => MapKey::Bool(switch),
+        Some(Reflected::I32(number)) => MapKey::I32(number),
+        Some(Reflected::I64(number)) => MapKey::I64(number),
+        Some(Reflected::U32(number)) => MapKey::U32(number),
+        Some(Reflected::U64(number)) => MapKey::U64(number),
+        _ => MapKey::String(String::new()),
+    };
+    (key, get("value").unwrap_or_else(|| Reflected::String(String::new())))
+}

@@ -1,0 +1,192 @@
+//! A text as fields and values, each with its place. Nothing is known of the schema here.
+
+use std::ops::Range;
+
+use super::PbtxtError;
+use super::lex::{Lexer, Word};
+
+/// `name: value` or `name { … }` or `name: [ … ]`.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub name: String,
+    /// The name alone.
+    pub at: Range<usize>,
+    pub has_colon: bool,
+    pub is_list: bool,
+    pub values: Vec<Value>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Value {
+    pub bytes: Range<usize>,
+    pub shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    /// A number, a switch or a word of the schema, with its sign.
+    Bare(String),
+    Text(Vec<u8>),
+    Message(Vec<Field>),
+    Placeholder(String),
+}
+
+/// Deeper than any config; the server's own parser has a limit too.
+const DEEPEST: usize = 64;
+
+/// The fields of a whole text. A syntax error ends the reading: what follows it has no sure meaning.
+pub(super) fn parse(text: &str) -> Result<Vec<Field>, PbtxtError> {
+    let mut parser = Parser { text, lexer: Lexer::new(text), word: Word::End, at: 0..0, end: 0 };
+    parser.advance()?;
+    parser.fields(None, 0)
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    lexer: Lexer<'t>,
+    word: Word,
+    at: Range<usize>,
+    /// Where the word before this one ended.
+    end: usize,
+}
+
+impl Parser<'_> {
+    fn advance(&mut self) -> Result<(), PbtxtError> {
+        self.end = self.at.end;
+        (self.word, self.at) = self.lexer.next()?;
+        Ok(())
+    }
+
+    fn wrong(&self, message: impl Into<String>, hint: Option<String>) -> PbtxtError {
+        PbtxtError::new(self.text, self.at.clone(), message.into(), hint)
+    }
+
+    fn found(&self) -> String {
+        match &self.word {
+            Word::End => "the end of the file".to_owned(),
+            _ => format!("`{}`", self.text[self.at.clone()].lines().next().unwrap_or_default()),
+        }
+    }
+
+    fn is(&self, mark: u8) -> bool {
+        self.word == Word::Mark(mark)
+    }
+
+    fn take(&mut self, mark: u8) -> Result<bool, PbtxtError> {
+        let there = self.is(mark);
+        if there {
+            self.advance()?;
+        }
+        Ok(there)
+    }
+
+    /// Until the closing bracket, or the end of the text for the outermost.
+    fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<Field>, PbtxtError> {
+        if depth > DEEPEST {
+            return Err(self.wrong("this is nested too deeply", None));
+        }
+        let mut fields = Vec::new();
+        loop {
+            match (&self.word, opened) {
+                (Word::End, None) => return Ok(fields),
+                (Word::End, Some((_, at))) => {
+                    let hint = "close it, or take it away".to_owned();
+                    return Err(PbtxtError::new(
+                        self.text,
+                        at.clone(),
+                        "this bracket is never closed".to_owned(),
+                        Some(hint),
+                    ));
+                }
+                (Word::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
+                (Word::Bare, _) => fields.push(self.field(depth)?),
+                (Word::Mark(b'}' | b'>' | b']'), _) => {
+                    return Err(self.wrong(format!("{} closes nothing that is open here", self.found()), None));
+                }
+                (Word::Placeholder(name), _) => {
+                    return Err(self.wrong(format!("the placeholder `{name}` stands where a field should begin"), None));
+                }
+                _ => return Err(self.wrong(format!("a field's name should stand here, not {}", self.found()), None)),
+            }
+        }
+    }
+
+    fn field(&mut self, depth: usize) -> Result<Field, PbtxtError> {
+        let at = self.at.clone();
+        let name = self.text[at.clone()].to_owned();
+        if name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(self.wrong(format!("a field's name should stand here, not `{name}`"), None));
+        }
+        self.advance()?;
+        let has_colon = self.take(b':')?;
+        let is_list = self.take(b'[')?;
+        let mut values = Vec::new();
+        if is_list {
+            while !self.is(b']') {
+                values.push(self.value(&name, depth)?);
+                if self.is(b']') {
+                    break;
+                }
+                if !self.take(b',')? {
+                    let message = format!("the list of `{name}` needs a comma or `]` here, not {}", self.found());
+                    return Err(self.wrong(message, None));
+                }
+                if self.is(b']') {
+                    let message = format!("the list of `{name}` ends with a comma");
+                    return Err(self.wrong(message, Some("take the comma before it away".to_owned())));
+                }
+            }
+            self.advance()?;
+        } else {
+            values.push(self.value(&name, depth)?);
+        }
+        if !self.take(b',')? {
+            self.take(b';')?;
+        }
+        Ok(Field { name, at, has_colon, is_list, values })
+    }
+
+    fn value(&mut self, name: &str, depth: usize) -> Result<Value, PbtxtError> {
+        let start = self.at.start;
+        let shape = match self.word.clone() {
+            Word::Mark(open @ (b'{' | b'<')) => {
+                let closing = if open == b'{' { b'}' } else { b'>' };
+                let opened = (closing, self.at.clone());
+                self.advance()?;
+                let fields = self.fields(Some(&opened), depth + 1)?;
+                self.advance()?;
+                Shape::Message(fields)
+            }
+            Word::Text(mut bytes) => {
+                self.advance()?;
+                while let Word::Text(more) = &self.word {
+                    bytes.extend(more);
+                    self.advance()?;
+                }
+                Shape::Text(bytes)
+            }
+            Word::Mark(b'-') => {
+                self.advance()?;
+                if self.word != Word::Bare {
+                    return Err(self.wrong(format!("a number should follow the `-`, not {}", self.found()), None));
+                }
+                let text = format!("-{}", &self.text[self.at.clone()]);
+                self.advance()?;
+                Shape::Bare(text)
+            }
+            Word::Bare => {
+                let text = self.text[self.at.clone()].to_owned();
+                self.advance()?;
+                Shape::Bare(text)
+            }
+            Word::Placeholder(name) => {
+                self.advance()?;
+                Shape::Placeholder(name)
+            }
+            Word::Mark(_) | Word::End => {
+                return Err(self.wrong(format!("`{name}` needs a value here, not {}", self.found()), None));
+            }
+        };
+        Ok(Value { bytes: start..self.end, shape })
+    }
+}

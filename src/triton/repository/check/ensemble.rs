@@ -1,0 +1,284 @@
+//! Ensembles: whether their members are there, and whether what flows between them fits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Look, Model, files};
+use crate::diag::{Diagnostics, did_you_mean};
+use crate::triton::pbtxt::Step;
+use crate::triton::proto::inference::model_config::SchedulingChoice;
+use crate::triton::proto::inference::{DataType, ModelEnsembling, model_ensembling};
+
+const SCHEDULING: Step<'static> = Step::Name("ensemble_scheduling");
+
+/// A tensor as one model sees it.
+#[derive(Clone)]
+struct Seen {
+    model: String,
+    data_type: i32,
+    dims: Vec<i64>,
+    has_batches: bool,
+}
+
+pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
+    let model = look.model;
+    let ensembling = match &model.config.scheduling_choice {
+        Some(SchedulingChoice::EnsembleScheduling(ensembling)) => Some(ensembling),
+        _ => None,
+    };
+    match (look.is_ensemble(), ensembling) {
+        (false, None) => {}
+        (false, Some(_)) => {
+            let hint = "write `platform: \"ensemble\"` and no backend".to_owned();
+            look.error(&[SCHEDULING], "ensemble_scheduling needs the platform `ensemble`", Some(hint));
+        }
+        (true, None) if !model.is_whole => {}
+        (true, None) => look.error(&[Step::Name("platform")], "an ensemble needs ensemble_scheduling", None),
+        (true, Some(ensembling)) => {
+            frame(look);
+            if ensembling.step.is_empty() && model.is_whole {
+                look.error(&[SCHEDULING], "an ensemble needs a step", None);
+            }
+            steps(look, ensembling, models, names);
+            if model.is_whole {
+                flow(look, ensembling);
+            }
+            fit(look, ensembling, models);
+        }
+    }
+}
+
+/// What an ensemble cannot have, because it runs nothing itself.
+fn frame(look: &mut Look<'_>) {
+    let config = &look.model.config;
+    let set = [
+        ("backend", !config.backend.is_empty()),
+        ("instance_group", !config.instance_group.is_empty()),
+        ("optimization", config.optimization.is_some()),
+        ("model_warmup", !config.model_warmup.is_empty()),
+    ];
+    let is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
+    for (name, _) in set.into_iter().filter(|(_, set)| *set) {
+        look.error(&[Step::Name(name)], format!("an ensemble has no `{name}`"), Some("take it away".to_owned()));
+    }
+    if is_decoupled {
+        let hint = "an ensemble streams when one of its members is decoupled; take it away".to_owned();
+        look.warn(&[Step::Name("model_transaction_policy")], "`decoupled` says nothing on an ensemble", Some(hint));
+    }
+}
+
+fn steps(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model], names: &[&str]) {
+    let own = look.model;
+    for (index, step) in ensembling.step.iter().enumerate() {
+        let at = [SCHEDULING, Step::Name("step"), Step::Nth(index)];
+        let field = |name: &'static str| [at[0], at[1], at[2], Step::Name(name)];
+        for (name, map) in [("input_map", &step.input_map), ("output_map", &step.output_map)] {
+            if map.is_empty() && own.is_whole {
+                look.error(&at, format!("step {index} needs an `{name}`"), None);
+            }
+        }
+        if step.model_name.is_empty() {
+            if own.is_whole {
+                look.error(&at, format!("step {index} needs a model_name"), None);
+            }
+        } else if step.model_name == own.name {
+            look.error(&field("model_name"), "the ensemble is a step of itself; the server hangs at it", None);
+        } else if !names.contains(&step.model_name.as_str()) {
+            let others = names.iter().copied().filter(|name| *name != own.name);
+            let hint = did_you_mean(&step.model_name, others.collect::<Vec<_>>());
+            look.error(&field("model_name"), format!("the repository has no model `{}`", step.model_name), hint);
+        }
+        let Some(member) = models.iter().find(|model| model.name == step.model_name) else { continue };
+        circle(look, &field("model_name"), member, models);
+        version(look, step, member, &field("model_version"));
+        if member.is_whole {
+            mapped(look, step, member, index);
+        }
+        let (ours, theirs) = (own.config.max_batch_size, member.config.max_batch_size);
+        if ours > theirs {
+            let what =
+                format!("the ensemble's max_batch_size {ours} is above {theirs}, which `{}` allows", member.name);
+            look.error(&[Step::Name("max_batch_size")], what, Some(format!("{theirs} at most")));
+        }
+    }
+}
+
+/// Whether a member leads back to this ensemble.
+fn circle(look: &mut Look<'_>, way: &[Step<'_>], member: &Model, models: &[Model]) {
+    let own = look.model.name.as_str();
+    let mut seen = BTreeSet::new();
+    let mut next = vec![member];
+    while let Some(model) = next.pop() {
+        let Some(SchedulingChoice::EnsembleScheduling(inner)) = &model.config.scheduling_choice else { continue };
+        for step in &inner.step {
+            if step.model_name == own && model.name != own {
+                let what = format!("`{}` leads back to this ensemble; the server hangs at it", member.name);
+                look.error(way, what, None);
+                return;
+            }
+            if seen.insert(step.model_name.as_str()) {
+                next.extend(models.iter().find(|model| model.name == step.model_name));
+            }
+        }
+    }
+}
+
+fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, way: &[Step<'_>]) {
+    let available = files::available(&Look { model: member, found: &mut Diagnostics::new() });
+    let is_there = u64::try_from(step.model_version).is_ok_and(|version| available.contains(&version));
+    if step.model_version != -1 && !is_there {
+        let hint = "-1 is the newest one".to_owned();
+        look.error(way, format!("`{}` has no version {}", member.name, step.model_version), Some(hint));
+    }
+}
+
+/// The names on the members' side of the maps.
+fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, index: usize) {
+    let at = [SCHEDULING, Step::Name("step"), Step::Nth(index)];
+    let inputs: Vec<&str> = member.config.input.iter().map(|input| input.name.as_str()).collect();
+    let outputs: Vec<&str> = member.config.output.iter().map(|output| output.name.as_str()).collect();
+    for (map, field, known) in [(&step.input_map, "input_map", &inputs), (&step.output_map, "output_map", &outputs)] {
+        for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            let what = if field == "input_map" { "input" } else { "output" };
+            let way = [at[0], at[1], at[2], Step::Name(field), Step::Key(key)];
+            let hint = did_you_mean(key, known.iter().copied());
+            look.error(&way, format!("`{}` has no {what} `{key}`", member.name), hint);
+        }
+    }
+    for input in member.config.input.iter().filter(|input| !input.optional && !step.input_map.contains_key(&input.name))
+    {
+        let what = format!("`{}` needs its input `{}`, and the step gives it none", member.name, input.name);
+        look.error(&[at[0], at[1], at[2], Step::Name("input_map")], what, None);
+    }
+}
+
+/// What is written, by whom, and whether it is read.
+fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
+    let config = &look.model.config;
+    let way = |index: usize, map: &'static str| [SCHEDULING, Step::Name("step"), Step::Nth(index), Step::Name(map)];
+    let given: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
+    let wanted: BTreeSet<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
+    let read: BTreeSet<&str> =
+        ensembling.step.iter().flat_map(|step| step.input_map.values().map(String::as_str)).collect();
+    let mut written: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, step) in ensembling.step.iter().enumerate() {
+        for (key, tensor) in &step.output_map {
+            let at = way(index, "output_map");
+            let at = [at[0], at[1], at[2], at[3], Step::Key(key)];
+            if given.contains(tensor.as_str()) {
+                look.error(&at, format!("`{tensor}` is an input of the ensemble; a step cannot write it"), None);
+            } else if written.insert(tensor, index).is_some() {
+                look.error(&at, format!("`{tensor}` is written twice"), None);
+            }
+            if !read.contains(tensor.as_str()) && !wanted.contains(tensor.as_str()) {
+                let hint = "map only what a later step or the ensemble needs".to_owned();
+                look.error(&at, format!("`{tensor}` is written and never read"), Some(hint));
+            }
+        }
+    }
+    // Again and again, whatever can run with what is there: what is left waits for itself or for nobody.
+    let mut there = given.clone();
+    let mut waiting: Vec<usize> = (0..ensembling.step.len()).collect();
+    loop {
+        let before = waiting.len();
+        waiting.retain(|index| {
+            let step = &ensembling.step[*index];
+            let runs = step.input_map.values().all(|tensor| there.contains(tensor.as_str()));
+            if runs {
+                there.extend(step.output_map.values().map(String::as_str));
+            }
+            !runs
+        });
+        if waiting.len() == before {
+            break;
+        }
+    }
+    for index in waiting {
+        for (key, tensor) in ensembling.step[index].input_map.iter().filter(|(_, t)| !there.contains(t.as_str())) {
+            let at = way(index, "input_map");
+            let at = [at[0], at[1], at[2], at[3], Step::Key(key)];
+            let (what, hint) = if written.contains_key(tensor.as_str()) {
+                (format!("`{tensor}` is never ready: the steps wait for each other"), None)
+            } else {
+                let known: Vec<&str> = given.iter().copied().chain(written.keys().copied()).collect();
+                (format!("nobody writes `{tensor}`"), did_you_mean(tensor, known))
+            };
+            look.error(&at, what, hint);
+        }
+    }
+    for (index, output) in config.output.iter().enumerate() {
+        if !written.contains_key(output.name.as_str()) {
+            let hint = did_you_mean(&output.name, written.keys().copied().collect::<Vec<_>>());
+            look.error(
+                &[Step::Name("output"), Step::Nth(index)],
+                format!("no step writes the output `{}`", output.name),
+                hint,
+            );
+        }
+    }
+    for (index, input) in config.input.iter().enumerate().filter(|(_, input)| !read.contains(input.name.as_str())) {
+        look.error(&[Step::Name("input"), Step::Nth(index)], format!("no step reads the input `{}`", input.name), None);
+    }
+}
+
+/// Whether everybody who sees a tensor sees the same type and shape.
+fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
+    let config = &look.model.config;
+    let has_batches = config.max_batch_size > 0;
+    let model = "the ensemble";
+    let mut first: BTreeMap<&str, Seen> = BTreeMap::new();
+    // Of the ensemble's own tensors the server compares what they are reshaped to; of a member's, the dims.
+    let inputs = config.input.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
+    let outputs = config.output.iter().map(|it| (&it.name, it.data_type, &it.dims, it.reshape.as_ref()));
+    for (name, data_type, dims, reshape) in inputs.chain(outputs) {
+        let dims = reshape.map_or(dims, |reshape| &reshape.shape).clone();
+        first.insert(name, Seen { model: model.to_owned(), data_type, dims, has_batches });
+    }
+    for (index, step) in ensembling.step.iter().enumerate() {
+        let Some(member) = models.iter().find(|model| model.name == step.model_name) else { continue };
+        let has_batches = member.config.max_batch_size > 0;
+        let maps = [("input_map", &step.input_map), ("output_map", &step.output_map)];
+        for (field, (key, tensor)) in maps.iter().flat_map(|(field, map)| map.iter().map(move |pair| (*field, pair))) {
+            let (data_type, dims) = if field == "input_map" {
+                let Some(input) = member.config.input.iter().find(|input| input.name == *key) else { continue };
+                (input.data_type, input.dims.clone())
+            } else {
+                let Some(output) = member.config.output.iter().find(|output| output.name == *key) else { continue };
+                (output.data_type, output.dims.clone())
+            };
+            let seen = Seen { model: format!("`{}`", member.name), data_type, dims, has_batches };
+            let Some(other) = first.get(tensor.as_str()) else {
+                first.insert(tensor, seen);
+                continue;
+            };
+            let way = [SCHEDULING, Step::Name("step"), Step::Nth(index), Step::Name(field), Step::Key(key)];
+            let word = |data_type: i32| DataType::try_from(data_type).map_or("?", |kind| kind.as_str_name());
+            if other.data_type != seen.data_type {
+                let (a, b) = (word(other.data_type), word(seen.data_type));
+                let what = format!("`{tensor}` is {a} in {} and {b} in {}", other.model, seen.model);
+                look.error(&way, what, Some("give both the same data_type".to_owned()));
+            } else if !same_shape(other, &seen) {
+                let what = format!(
+                    "`{tensor}` is {:?} in {} and {:?} in {}",
+                    full(other),
+                    other.model,
+                    full(&seen),
+                    seen.model
+                );
+                look.error(&way, what, Some("-1 fits any length; the number of dims must be the same".to_owned()));
+            }
+        }
+    }
+}
+
+/// The shape on the wire.
+fn full(seen: &Seen) -> Vec<i64> {
+    let batch = seen.has_batches.then_some(-1);
+    batch.into_iter().chain(seen.dims.iter().copied()).collect()
+}
+
+/// As the server compares: -1 fits any length; where only one of them has batches, they may be left out.
+fn same_shape(a: &Seen, b: &Seen) -> bool {
+    let fits =
+        |a: &[i64], b: &[i64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || *a == -1 || *b == -1);
+    fits(&full(a), &full(b)) || a.has_batches != b.has_batches && fits(&a.dims, &b.dims)
+}

@@ -1,0 +1,145 @@
+//! Name, backend, version folders, and the files that a backend opens.
+
+use std::io;
+use std::path::Path;
+
+use super::{Look, folders, name_of};
+use crate::diag::{list_of, nearest};
+use crate::triton::pbtxt::Step;
+use crate::triton::proto::inference::model_version_policy::PolicyChoice;
+
+/// Backends of Triton's containers, and the file that each opens in a version folder (empty: it has no fixed one).
+const BACKENDS: [(&str, &str); 10] = [
+    ("python", "model.py"),
+    ("tensorrtllm", ""),
+    ("tensorrt", "model.plan"),
+    ("onnxruntime", "model.onnx"),
+    ("pytorch", "model.pt"),
+    ("openvino", "model.xml"),
+    ("tensorflow", ""),
+    ("vllm", "model.json"),
+    ("dali", "model.dali"),
+    ("fil", ""),
+];
+
+const PLATFORMS: [&str; 6] = [
+    "ensemble",
+    "tensorrt_plan",
+    "onnxruntime_onnx",
+    "pytorch_libtorch",
+    "tensorflow_graphdef",
+    "tensorflow_savedmodel",
+];
+
+pub(super) fn check(look: &mut Look<'_>) {
+    let (name, config) = (look.model.name.clone(), &look.model.config);
+    if !config.name.is_empty() && config.name != name {
+        let what = format!("the model is called `{}` and its folder `{name}`", config.name);
+        look.error(&[Step::Name("name")], what, Some("the server wants the same name; rename one of them".to_owned()));
+    }
+    backend(look);
+    policy(look);
+    labels(look);
+}
+
+/// Numbers without a leading zero; every other folder is no version.
+pub(super) fn versions(folder: &Path) -> io::Result<Vec<u64>> {
+    let numbers = folders(folder)?.into_iter().map(|path| name_of(&path));
+    let plain = numbers.filter(|name| name == "0" || !name.starts_with('0'));
+    let mut versions: Vec<u64> = plain.filter_map(|name| name.parse().ok()).collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(versions)
+}
+
+/// The versions that the policy makes available.
+pub(super) fn available(look: &Look<'_>) -> Vec<u64> {
+    let there = &look.model.versions;
+    match look.model.config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref()) {
+        None => there.iter().copied().take(1).collect(),
+        Some(PolicyChoice::Latest(latest)) => there.iter().copied().take(latest.num_versions as usize).collect(),
+        Some(PolicyChoice::All(_)) => there.clone(),
+        Some(PolicyChoice::Specific(these)) => {
+            there.iter().copied().filter(|version| these.versions.contains(&(*version as i64))).collect()
+        }
+    }
+}
+
+fn backend(look: &mut Look<'_>) {
+    let config = &look.model.config;
+    let (backend, platform, runtime) = (config.backend.clone(), config.platform.clone(), config.runtime.clone());
+    if platform == "ensemble" || !look.model.is_whole && backend.is_empty() && platform.is_empty() {
+        return;
+    }
+    if !platform.is_empty() && !PLATFORMS.contains(&platform.as_str()) {
+        let hint = nearest(&platform, PLATFORMS).map(|name| format!("did you mean `{name}`?"));
+        let hint =
+            hint.or_else(|| Some(format!("there is: {}; other backends stand in `backend`", list_of(PLATFORMS))));
+        look.error(&[Step::Name("platform")], format!("there is no platform `{platform}`"), hint);
+        return;
+    }
+    let folder = &look.model.folder;
+    let own = format!("libtriton_{backend}.so");
+    let brings = |file: &str| {
+        folder.join(file).is_file()
+            || look.model.versions.iter().any(|v| folder.join(v.to_string()).join(file).exists())
+    };
+    let known = BACKENDS.iter().find(|(name, _)| *name == backend);
+    let names = BACKENDS.map(|(name, _)| name);
+    if backend.is_empty() && platform.is_empty() {
+        let file = BACKENDS.iter().find(|(_, file)| !file.is_empty() && brings(file));
+        match file {
+            Some((name, file)) => look.warn(
+                &[],
+                format!("no backend is named; the server takes `{name}` because of {file}"),
+                Some(format!("write `backend: \"{name}\"`")),
+            ),
+            None => look.error(&[], "no backend is named", Some(format!("there is: {}", list_of(names)))),
+        }
+    } else if known.is_none() && !backend.is_empty() && !brings(&own) && runtime.is_empty() {
+        let hint = nearest(&backend, names).map(|name| format!("did you mean `{name}`?"));
+        let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {own}", list_of(names))));
+        look.error(&[Step::Name("backend")], format!("there is no backend `{backend}`"), hint);
+    }
+    let given = look.model.config.default_model_filename.clone();
+    let usual = known.map_or("", |(_, file)| file);
+    let file = if given.is_empty() { usual } else { given.as_str() };
+    for version in available(look) {
+        let path = look.model.folder.join(version.to_string()).join(file);
+        if !file.is_empty() && !path.exists() {
+            let hangs = if backend == "python" { "; the server hangs without it" } else { "" };
+            let way = if given.is_empty() { [Step::Name("backend")] } else { [Step::Name("default_model_filename")] };
+            look.error(&way, format!("{} is missing{hangs}", path.display()), None);
+        }
+    }
+}
+
+fn policy(look: &mut Look<'_>) {
+    let way = [Step::Name("version_policy")];
+    let folder = look.model.folder.display().to_string();
+    if available(look).is_empty() {
+        let what = match look.model.versions.as_slice() {
+            [] => format!("{folder} has no version folder"),
+            there => format!("the version policy takes none of the versions that are there ({there:?})"),
+        };
+        let hint = "a version is a folder named by a number without a leading zero: `1`".to_owned();
+        look.error(&way, what, Some(hint));
+    } else if let Some(PolicyChoice::Specific(these)) =
+        look.model.config.version_policy.as_ref().and_then(|policy| policy.policy_choice.clone())
+    {
+        for version in these.versions {
+            if !u64::try_from(version).is_ok_and(|version| look.model.versions.contains(&version)) {
+                look.warn(&way, format!("version {version} is not there; the server goes on without it"), None);
+            }
+        }
+    }
+}
+
+fn labels(look: &mut Look<'_>) {
+    for (index, output) in look.model.config.output.iter().enumerate() {
+        let path = look.model.folder.join(&output.label_filename);
+        if !output.label_filename.is_empty() && !path.is_file() {
+            let way = [Step::Name("output"), Step::Nth(index), Step::Name("label_filename")];
+            look.error(&way, format!("{} is missing", path.display()), None);
+        }
+    }
+}

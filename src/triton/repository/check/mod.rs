@@ -1,0 +1,189 @@
+//! Says everything that is wrong with a model repository that is there already, whoever wrote it.
+//!
+//! An error is what a Triton server refuses or hangs at, or what a backend cannot do; a warning is what it takes without
+//! a word and a person would not want. What the real server refuses was tried on it (tests/it/repository.rs).
+
+mod backend;
+mod batching;
+mod ensemble;
+mod files;
+mod instances;
+mod tensors;
+mod warmup;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::diag::{Diagnostic, Diagnostics, Source};
+use crate::triton::EngineConfig;
+use crate::triton::pbtxt::{Document, Step, unfilled};
+use crate::triton::proto::inference::ModelConfig;
+
+/// What was looked at, and what was found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Folders of the models, in order.
+    pub models: Vec<PathBuf>,
+    pub found: Diagnostics,
+}
+
+/// A model's folder and its config, as far as it can be read.
+struct Model {
+    name: String,
+    folder: PathBuf,
+    source: Source,
+    document: Document,
+    config: ModelConfig,
+    /// Whether every field could be read. Rules about what is missing hold only then.
+    is_whole: bool,
+    /// Version folders, the newest first.
+    versions: Vec<u64>,
+}
+
+/// Checks one repository, or each `triton_model_repo_<n>` of a folder. `engine` is looked at in the place of the one
+/// that a config names; `gpus` is how many the serving machine has.
+pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Result<Checked> {
+    let mut checked = Checked::default();
+    let servers: Vec<PathBuf> =
+        folders(folder)?.into_iter().filter(|path| name_of(path).starts_with("triton_model_repo_")).collect();
+    let engine = engine.and_then(|path| match EngineConfig::load(path) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            checked.found.push(Diagnostic::error(error.to_string()));
+            None
+        }
+    });
+    if servers.is_empty() {
+        repository(folder, engine.as_ref(), gpus, &mut checked)?;
+    }
+    for server in servers {
+        repository(&server, engine.as_ref(), gpus, &mut checked)?;
+    }
+    Ok(checked)
+}
+
+fn repository(
+    folder: &Path,
+    engine: Option<&EngineConfig>,
+    gpus: Option<u32>,
+    checked: &mut Checked,
+) -> io::Result<()> {
+    let mut models = Vec::new();
+    let all = folders(folder)?;
+    for path in &all {
+        checked.models.push(path.clone());
+        models.extend(read(path, &mut checked.found)?);
+    }
+    if all.is_empty() {
+        let what = format!("{} holds no model: each model is a folder in it", folder.display());
+        checked.found.push(Diagnostic::error(what));
+    }
+    let names: Vec<&str> = all.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    for model in &models {
+        let mut look = Look { model, found: &mut checked.found };
+        files::check(&mut look);
+        tensors::check(&mut look);
+        batching::check(&mut look);
+        instances::check(&mut look, gpus);
+        warmup::check(&mut look);
+        backend::check(&mut look, engine);
+        ensemble::check(&mut look, &models, &names);
+    }
+    Ok(())
+}
+
+/// One model's config.pbtxt; nothing if it cannot be read at all.
+fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
+    let path = folder.join("config.pbtxt");
+    let shown = path.display().to_string();
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            found.push(
+                Diagnostic::error(format!("{shown} is missing"))
+                    .hint("every folder in a repository is a model; take it away if it is none"),
+            );
+            return Ok(None);
+        }
+        Err(error) => return Err(io::Error::new(error.kind(), format!("cannot read {shown}: {error}"))),
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            found.push(Diagnostic::error(format!("{shown} is not UTF-8 at byte {at}")));
+            return Ok(None);
+        }
+    };
+    let source = Source::new(shown, text.clone());
+    let document = match Document::parse(text) {
+        Ok(document) => document,
+        Err(wrong) => {
+            let syntax = Diagnostic::error(wrong.message).at(source.span(wrong.bytes), "");
+            found.push(syntax.maybe_hint(wrong.hint));
+            return Ok(None);
+        }
+    };
+    let (config, wrong) = document.config();
+    let is_whole = wrong.is_empty();
+    for wrong in wrong {
+        found.push(Diagnostic::error(wrong.message).at(source.span(wrong.bytes), "").maybe_hint(wrong.hint));
+    }
+    let versions = files::versions(folder)?;
+    Ok(Some(Model { name: name_of(folder), folder: folder.to_owned(), source, document, config, is_whole, versions }))
+}
+
+fn name_of(folder: &Path) -> String {
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The folders in a folder, by name; hidden ones are not models.
+fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", folder.display())))?;
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() && !name_of(&path).starts_with('.') {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// One model under examination.
+struct Look<'a> {
+    model: &'a Model,
+    found: &'a mut Diagnostics,
+}
+
+impl Look<'_> {
+    fn error(&mut self, way: &[Step<'_>], message: impl Into<String>, hint: Option<String>) {
+        self.say(Diagnostic::error(message), way, hint);
+    }
+
+    fn warn(&mut self, way: &[Step<'_>], message: impl Into<String>, hint: Option<String>) {
+        self.say(Diagnostic::warning(message), way, hint);
+    }
+
+    fn say(&mut self, what: Diagnostic, way: &[Step<'_>], hint: Option<String>) {
+        let span = self.model.source.span(self.model.document.place(way));
+        self.found.push(what.at(span, "").maybe_hint(hint));
+    }
+
+    fn is_ensemble(&self) -> bool {
+        self.model.config.platform == "ensemble"
+    }
+}
+
+/// The way to a text of `parameters`.
+const fn parameter(key: &str) -> [Step<'_>; 4] {
+    [Step::Name("parameters"), Step::Key(key), Step::Name("value"), Step::Name("string_value")]
+}
+
+/// The placeholder that a whole text is, if it is one.
+fn placeholder(text: &str) -> Option<String> {
+    unfilled(text).into_iter().next().map(|unfilled| unfilled.name)
+}

@@ -1,0 +1,119 @@
+//! `regatta repository check`: what a person reads.
+
+use proptest::prelude::*;
+use regatta::triton::repository::check;
+use serde_json::json;
+
+use super::{golden, program, same_as_golden};
+use crate::world::World;
+
+/// Two models with a handful of mistakes, and an engine that does not fit.
+fn wrong() -> World {
+    let world = World::new();
+    world.file(
+        "repo/tensorrt_llm/config.pbtxt",
+        "name: \"tensorrt_llm\"\nbackend: \"tensorrtllm\"\nmax_batch_size: 128\nmax_batch_sise: 64\n\
+         input [\n  { name: \"input_ids\" data_type: INT32 dims: [ -1 ] }\n]\n\
+         output [ { name: \"output_ids\" data_type: TYPE_INT32 dims: [ -2 ] } ]\n\
+         instance_group [ { count: 1 kind: KIND_GPU } ]\n\
+         parameters { key: \"gpt_model_type\" value { string_value: \"${batching_strategy}\" } }\n\
+         parameters { key: \"gpt_model_path\" value { string_value: \"/engines/not/here\" } }\n\
+         parameters { key: \"batch_scheduler_policy\" value { string_value: \"MAX_UTILIZATION\" } }\n\
+         parameters { key: \"kv_cache_free_gpu_mem_fracton\" value { string_value: \"0.9\" } }\n\
+         parameters { key: \"gpu_device_ids\" value { string_value: \"0,1\" } }\n\
+         parameters { key: \"enable_chunked_context\" value { string_value: \"true\" } }\n\
+         parameters { key: \"max_tokens_in_paged_kv_cache\" value { string_value: \"512\" } }\n\
+         parameters { key: \"guided_decoding_backend\" value { string_value: \"${guided_decoding_backend}\" } }\n",
+    );
+    world.file("repo/tensorrt_llm/1/.keep", "");
+    world.file(
+        "repo/preprocessing/config.pbtxt",
+        "name: \"preprocesing\"\nbackend: \"python\"\ninput [ { name: \"QUERY\"\n",
+    );
+    world.file("repo/notes/readme.txt", "");
+    let engine = json!({"version": "0.19.0",
+        "pretrained_config": {"architecture": "LlamaForCausalLM", "dtype": "float16", "num_hidden_layers": 2, "hidden_size": 64,
+            "num_attention_heads": 4, "mapping": {"world_size": 1, "tp_size": 1, "pp_size": 1}},
+        "build_config": {"max_input_len": 1024, "max_seq_len": 2048, "max_batch_size": 64, "max_num_tokens": 4096,
+            "plugin_config": {"tokens_per_block": 32, "use_paged_context_fmha": false}}});
+    world.file("engine/config.json", &engine.to_string()).file("engine/rank0.engine", "");
+    world
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_and_what_to_try() {
+    let world = wrong();
+    let ended = world.regatta(&["repository", "check", "repo", "--engine", "engine"]);
+    assert_eq!(ended.code, 2);
+    same_as_golden("check.txt", &format!("{}{}", ended.stderr, ended.stdout));
+}
+
+#[test]
+fn programs_get_the_same_as_json() {
+    let world = wrong();
+    let ended = world.regatta(&["repository", "check", "repo", "--engine", "engine", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((ended.code, &told["models"]), (2, &json!(3)));
+    let problems = told["problems"].as_array().expect("problems");
+    let typo = problems.iter().find(|one| one["message"].as_str().is_some_and(|m| m.contains("max_batch_sise")));
+    assert_eq!(typo.map(|one| (&one["line"], &one["column"])), Some((&json!(4), &json!(1))));
+}
+
+#[test]
+fn a_good_repository_is_good_and_a_folder_of_repositories_is_checked_whole() {
+    let world = World::new();
+    for server in 0..2 {
+        for (name, text) in [("1/model.py", program()), ("config.pbtxt", read("base/worker/config.pbtxt"))] {
+            world.file(&format!("all/triton_model_repo_{server}/worker/{name}"), &text);
+        }
+    }
+    let ended = world.good(&["repository", "check", "all"]);
+    assert_eq!(ended.stdout, "all: 2 models, 0 errors, 0 warnings\n");
+    world.file("all/triton_model_repo_1/worker/config.pbtxt", "name: \"other\"");
+    assert_eq!(world.regatta(&["repository", "check", "all"]).code, 2);
+}
+
+#[test]
+fn the_parameters_of_the_templates_are_listed() {
+    let world = World::new();
+    same_as_golden("parameters.txt", &world.good(&["repository", "parameters"]).stdout);
+    let listed: serde_json::Value =
+        serde_json::from_str(&world.good(&["repository", "parameters", "--json"]).stdout).expect("JSON");
+    assert!(listed.as_array().expect("a list").iter().all(|one| one["about"] != ""));
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(golden(name)).expect("a golden file")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_bytes_make_the_check_crash(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..900, cut in 0usize..40) {
+        for of in ["worker", "chain"] {
+            let mut text = read(&format!("base/{of}/config.pbtxt")).into_bytes();
+            let from = at.min(text.len());
+            let to = (from + cut).min(text.len());
+            text.splice(from..to, bytes.iter().copied());
+            for text in [&text, &bytes] {
+                let folder = tempfile::tempdir().expect("a folder");
+                std::fs::create_dir_all(folder.path().join(of).join("1")).expect("a folder");
+                std::fs::write(folder.path().join(of).join("config.pbtxt"), text).expect("a config");
+                let _ = check(folder.path(), None, None).expect("a verdict").found.render(false);
+            }
+        }
+    }
+
+    #[test]
+    fn no_word_moved_makes_the_check_crash(from in 0usize..120, to in 0usize..120, of in prop::sample::select(vec!["worker", "chain"])) {
+        let text = read(&format!("base/{of}/config.pbtxt"));
+        let mut words: Vec<&str> = text.split_inclusive(' ').collect();
+        let word = words.remove(from % words.len());
+        words.insert(to % (words.len() + 1), word);
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join(of).join("1")).expect("a folder");
+        std::fs::write(folder.path().join(of).join("config.pbtxt"), words.concat()).expect("a config");
+        let _ = check(folder.path(), None, None).expect("a verdict").found.render(false);
+    }
+}

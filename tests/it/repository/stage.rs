@@ -1,0 +1,44 @@
+//! `repository:` in a manifest.
+
+use crate::world::World;
+
+const ENGINE: &str = "\
+stages:
+  engine:
+    engine:
+      backend: simulator
+      model: { name: m, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128,
+               num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 32000, max_position_embeddings: 2048 }
+      system: { name: cpu, gpus: 1, memory_gb: 8, bandwidth_gbs: 100, tflops_16bit: 1 }
+      precision: fp16
+      build_flags: { max_batch_size: 64, max_num_tokens: 8192, max_input_len: 1024, max_seq_len: 2048 }
+";
+
+#[test]
+fn a_manifest_asks_for_the_harness_layout_and_the_check_finds_nothing_wrong() {
+    let world = World::with(&format!(
+        "{ENGINE}  repository:\n    inputs: {{ files: models }}\n    repository:\n      engine: '{{{{ stages.engine.out }}}}'\n      \
+         layout: harness\n      triton_num_servers: 2\n      triton_num_models_per_server: 2\n      streaming: true\n      \
+         files: '{{{{ inputs.files }}}}'\n      runtime_flags: {{ batch_scheduler_policy: max_util }}\n      \
+         parameters: {{ triton_backend: python }}\n"
+    ));
+    world
+        .file("models/tensorrt_llm/1/model.py", "# a program\n")
+        .file("models/tensorrt_llm/config.pbtxt", "not copied");
+    world.good(&["run", "m"]);
+    let out = "latest/repository";
+    assert_eq!(world.read(format!("{out}/triton_model_repo_1/model-3/1/model.py")), "# a program\n");
+    let text = world.read(format!("{out}/triton_model_repo_1/model-2/config.pbtxt"));
+    assert!(text.contains("name: \"model-2\"") && text.contains("\"max_utilization\""), "{text}");
+    world.good(&["repository", "check", out]).says("4 models, 0 errors, 0 warnings");
+}
+
+#[test]
+fn what_does_not_belong_to_a_layout_is_refused_before_anything_runs() {
+    let world = World::with(&format!(
+        "{ENGINE}  repository:\n    repository: {{ engine: '{{{{ stages.engine.out }}}}', triton_num_models_per_server: 2 }}\n"
+    ));
+    let ended = world.regatta(&["check", "m"]);
+    assert_eq!(ended.code, 2);
+    ended.says("needs the harness layout");
+}
