@@ -106,7 +106,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = health::any_silent(spec.endpoints.clone(), Question::Kserve(vec![spec.model.clone()]), SILENCE + AFTER_ITS_STAGE) => {
+        silent = silence(spec) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.gently();
             measuring.await
@@ -127,6 +127,17 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
         measured.server_failed(why);
     }
     Ok(measured)
+}
+
+/// The servers are asked beside the requests. Over HTTP nothing is: what falls silent there ends at `stall_timeout`.
+async fn silence(spec: &Spec) -> health::Silent {
+    match spec.protocol {
+        harness::Protocol::Kserve => {
+            let question = Question::Kserve(vec![spec.model.clone()]);
+            health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
+        }
+        harness::Protocol::Http(_) => std::future::pending().await,
+    }
 }
 
 /// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
