@@ -1,5 +1,6 @@
 //! `regatta sim serve`: the simulated Triton as a process of its own.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +37,7 @@ fn ready_line(at: &Addresses) -> String {
     let mut line = format!("ready grpc={}", at.grpc.port());
     for (name, address) in [("http", at.http), ("metrics", at.metrics)] {
         if let Some(address) = address {
-            line.push_str(&format!(" {name}={}", address.port()));
+            let _ = write!(line, " {name}={}", address.port());
         }
     }
     line.push('\n');

@@ -92,7 +92,7 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
     };
     let load = match (args.concurrency, args.rate, args.offline) {
         (Some(users), ..) => Load::Concurrency(users),
-        (_, Some(rate), _) if rate == -1.0 => Load::Offline,
+        (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => Load::Offline,
         (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => Load::Rate(rate),
         (_, Some(rate), _) => {
             return mistake(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));

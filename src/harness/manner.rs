@@ -33,9 +33,10 @@ impl Manner {
         heard: &Answers,
     ) -> Result<Bytes, HarnessError> {
         let write = |(index, planned)| -> Result<Prompt, HarnessError> {
-            Ok(match self.takes_ids() {
-                true => Prompt::Ids(schedule.ids(index, planned, heard)?),
-                false => Prompt::Text(schedule.text(index, planned, heard)?),
+            Ok(if self.takes_ids() {
+                Prompt::Ids(schedule.ids(index, planned, heard)?)
+            } else {
+                Prompt::Text(schedule.text(index, planned, heard)?)
             })
         };
         let mut prompts = (first..).zip(planned).map(write);

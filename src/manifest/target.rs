@@ -106,7 +106,9 @@ fn asked_by_path(mut found: Targets, is_openai: bool) -> Targets {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> Result<(Vec<String>, Option<Protocol>, Option<String>), String> {
+    type Shown = (Vec<String>, Option<Protocol>, Option<String>);
+
+    fn shown(text: &str) -> Result<Shown, String> {
         let found = targets(text)?;
         Ok((found.endpoints.iter().map(ToString::to_string).collect(), found.protocol, found.path))
     }

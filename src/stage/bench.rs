@@ -25,7 +25,7 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
         return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
     }
-    let measured = measure(errand, &spec, "").await?;
+    let measured = Box::pin(measure(errand, &spec, "")).await?;
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
     if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::super::Trouble;
 use super::STAGE;
 use crate::cli::{Bench, Load, Tokens};
-use crate::manifest::{shipped, targets};
+use crate::manifest::{Targets, shipped, targets};
 
 const SIM: &str = "sim:";
 const USUAL_GPU: &str = "h200";
@@ -23,8 +23,8 @@ pub fn simulated(target: &str) -> Option<String> {
 fn parts(target: &str) -> Option<(&str, &str)> {
     let rest = target.strip_prefix(SIM)?;
     let (gpu, model) = rest.split_once('/').unwrap_or((rest, ""));
-    let or = |text, usual| if text == "" { usual } else { text };
-    Some((or(gpu, USUAL_GPU), or(model, USUAL_MODEL)))
+    let gpu = if gpu.is_empty() { USUAL_GPU } else { gpu };
+    Some((gpu, if model.is_empty() { USUAL_MODEL } else { model }))
 }
 
 pub fn text(request: &Bench) -> Result<String, Trouble> {
@@ -37,7 +37,7 @@ pub fn text(request: &Bench) -> Result<String, Trouble> {
         }
         None => request.target.clone(),
     };
-    stages.insert(STAGE.to_owned(), json!({"bench": measurement(request, target)?}));
+    stages.insert(STAGE.to_owned(), json!({"bench": measurement(request, &target)?}));
     let mut manifest = Map::new();
     manifest.insert("regatta".to_owned(), json!(1));
     manifest.insert("name".to_owned(), json!(STAGE));
@@ -49,9 +49,9 @@ pub fn text(request: &Bench) -> Result<String, Trouble> {
     serde_yaml::to_string(&Value::Object(manifest)).map_err(|error| anyhow::Error::from(error).into())
 }
 
-fn measurement(request: &Bench, target: String) -> Result<Value, Trouble> {
+fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
     let is_simulated = request.target.starts_with(SIM);
-    let said = if is_simulated { Default::default() } else { targets(&target).map_err(Trouble::Usage)? };
+    let said = if is_simulated { Targets::default() } else { targets(target).map_err(Trouble::Usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
         bench.insert(key.to_owned(), value);

@@ -95,14 +95,12 @@ fn outputs(response: &ModelInferResponse) -> Value {
     value.insert("model_name".to_owned(), response.model_name.clone().into());
     value.insert("model_version".to_owned(), response.model_version.clone().into());
     for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
-        let said = match output.datatype.as_str() {
-            "BYTES" => Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default())),
-            _ => {
-                let (words, _) = raw.as_chunks::<4>();
-                match words {
-                    [one] => Value::from(i32::from_le_bytes(*one)),
-                    all => all.iter().map(|word| i32::from_le_bytes(*word)).collect(),
-                }
+        let said = if output.datatype == "BYTES" {
+            Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default()))
+        } else {
+            match raw.as_chunks::<4>().0 {
+                [one] => Value::from(i32::from_le_bytes(*one)),
+                all => all.iter().map(|word| i32::from_le_bytes(*word)).collect(),
             }
         };
         value.insert(output.name.clone(), said);

@@ -9,9 +9,11 @@ use super::super::request::version;
 use super::super::service::Inner;
 use crate::sim::core::Holding;
 
+type Counter = fn(&Shared) -> &AtomicU64;
+
 pub(super) fn text(inner: &Inner) -> String {
     let mut page = Page(String::new());
-    let counters: [(&str, &str, fn(&Shared) -> &AtomicU64); 3] = [
+    let counters: [(&str, &str, Counter); 3] = [
         ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| &s.served),
         ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| &s.served),
         ("nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", |s| {
@@ -104,7 +106,7 @@ fn engine_gauges(inner: &Inner, page: &mut Page) {
 }
 
 fn token_counters(inner: &Inner, page: &mut Page) {
-    let counters: [(&str, &str, fn(&Shared) -> &AtomicU64); 2] = [
+    let counters: [(&str, &str, Counter); 2] = [
         ("nv_llm_input_token_len", "total_input_tokens", |s| &s.input_tokens),
         ("nv_llm_output_token_len", "total_output_tokens", |s| &s.tokens),
     ];

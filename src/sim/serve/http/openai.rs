@@ -183,7 +183,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn chunk(&self, choices: Value, usage: Value) -> Bytes {
+    fn chunk(&self, choices: &Value, usage: Value) -> Bytes {
         let object = match self.kind {
             Kind::Chat => "chat.completion.chunk",
             Kind::Completions => "text_completion",
@@ -203,7 +203,7 @@ impl Shape {
     fn role(&self) -> Option<Bytes> {
         (self.kind == Kind::Chat).then(|| {
             let delta = json!({"role": "assistant", "content": ""});
-            self.chunk(json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]), Value::Null)
+            self.chunk(&json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]), Value::Null)
         })
     }
 
@@ -216,11 +216,11 @@ impl Shape {
             Kind::Completions => json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish}),
         };
         let usage = if self.continuous_usage { self.usage(count) } else { Value::Null };
-        self.chunk(json!([choice]), usage)
+        self.chunk(&json!([choice]), usage)
     }
 
     fn ending(&self) -> Vec<Bytes> {
-        let usage = self.include_usage.then(|| self.chunk(json!([]), self.usage(self.osl)));
+        let usage = self.include_usage.then(|| self.chunk(&json!([]), self.usage(self.osl)));
         usage.into_iter().chain([Bytes::from_static(b"data: [DONE]\n\n")]).collect()
     }
 
