@@ -150,6 +150,13 @@ fn with_logs_that_are_there(story: &Story) -> Story {
     story
 }
 
+/// Output folders, and what failed tasks kept.
+pub(super) fn outputs(story: &Story, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
+    let failed =
+        story.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
+    done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
+}
+
 /// The page of a run, with the results of all its benchmarks, cached ones too. Its place.
 pub(super) fn write_report(
     home: &Home,
@@ -159,10 +166,7 @@ pub(super) fn write_report(
     done: &[(TaskId, Done, PathBuf)],
 ) -> Result<PathBuf, Trouble> {
     let mut results = Vec::new();
-    let failed =
-        story.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
-    let outputs = done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed);
-    for (task, out) in outputs {
+    for (task, out) in outputs(story, done) {
         if let Ok(text) = fs::read(out.join("result.json"))
             && let Ok(result) = serde_json::from_slice(&text)
         {

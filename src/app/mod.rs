@@ -1,5 +1,6 @@
 //! The only place that knows every room: what was asked for → who does it → the exit code.
 
+mod bench;
 mod cleaning;
 mod comparing;
 mod exchange;
@@ -52,6 +53,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
     let Request { global, job } = request;
     match job {
         Job::Run(request) => run::run(&global, &request),
+        Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),

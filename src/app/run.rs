@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, history};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness};
-use crate::event::{Event, Outliving, RunId, Stop, Tally};
+use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
 use crate::report::{Live, Look, Places};
@@ -22,7 +22,20 @@ use crate::store::{
     unfinished, unfinished_plans,
 };
 
+/// How a run ended, and what it left.
+pub(super) struct Ran {
+    pub exit: Exit,
+    /// The output folder of each task that has one, also of one that failed and kept what it had.
+    pub outs: Vec<(TaskId, PathBuf)>,
+    pub report: Option<PathBuf>,
+}
+
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
+    perform(global, request, false).map(|ran| ran.exit)
+}
+
+/// `aside` tells the run on stderr.
+pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Result<Ran, Trouble> {
     let begun = Instant::now();
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
@@ -31,13 +44,15 @@ pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> 
         quiet: global.loudness == Loudness::Quiet,
         verbose: matches!(global.loudness, Loudness::Verbose(_)),
         color: global.color.choice(),
+        aside,
     };
     if request.select.force == Force::Nothing
         && compiler.is_fresh(|name| env::var(name).ok())
         && let Some(rest) = compiler.rest()
         && rest.holds()
     {
-        return Ok(nothing_to_do(&rest, look, &project.home, begun));
+        let exit = nothing_to_do(&rest, look, &project.home, begun);
+        return Ok(Ran { exit, outs: Vec::new(), report: None });
     }
     let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -79,7 +94,7 @@ struct Errand {
 }
 
 impl Errand {
-    fn go(self) -> Result<Exit, Trouble> {
+    fn go(self) -> Result<Ran, Trouble> {
         let home = self.project.home.clone();
         let stop = Stop::new();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
@@ -90,7 +105,7 @@ impl Errand {
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(Exit::Interrupted);
+            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -155,7 +170,9 @@ impl Errand {
         let broken = sink.finish();
         let live = teller.close();
         let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
-        let places = Places { logs: Some(home.run(&id)), report: report.ok(), ..places(&home) };
+        let outs = history::outputs(live.story(), &summary.done);
+        let report = report.ok();
+        let places = Places { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
             return Err(anyhow::Error::from(error)
@@ -164,7 +181,7 @@ impl Errand {
         }
         keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
         drop(lock);
-        Ok(exit)
+        Ok(Ran { exit, outs, report })
     }
 }
 

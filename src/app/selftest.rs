@@ -116,7 +116,7 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
     let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
     let spec = Spec {
         endpoints: vec![endpoint],
-        protocol: crate::harness::Protocol::Kserve,
+        protocol: harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         timelines: scenario.is_open_loop(),
         scenario,
@@ -126,8 +126,8 @@ async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clie
         output_len: Length::Fixed(tokens),
         seed: 1,
         warmup: 0,
-        pace: crate::harness::Pace::default(),
-        content: crate::harness::Content::default(),
+        pace: harness::Pace::default(),
+        content: harness::Content::default(),
         frontends: 1,
         clients,
         stall_timeout: Duration::from_mins(1),

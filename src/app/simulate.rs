@@ -1,17 +1,21 @@
 //! `regatta sim serve`: the simulated Triton as a process of its own.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Trouble, say};
 use crate::cli::{Exit, Simulate};
-use crate::sim::{self, Faults, SimOptions};
+use crate::sim::{self, Addresses, Faults, SimOptions};
 
-/// Serves until TERM or INT. Prints one line once the port is open: `ready grpc=<port>`.
+/// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
     let mut options =
         SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
+    let there = |port: u16| SocketAddr::new(request.grpc_address, port);
+    options.http = request.http_port.map(there);
+    options.metrics = request.metrics_port.map(there);
     options.speed = request.speed;
     options.load_seconds = request.load_seconds;
     options.faults = faults(&request.faults)?;
@@ -24,9 +28,20 @@ pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
                 _ = int.recv() => {}
             }
         };
-        sim::serve(options, stop, |address| say(&format!("ready grpc={}\n", address.port()))).await?;
+        sim::serve(options, stop, |at| say(&ready_line(&at))).await?;
         Ok(Exit::Done)
     })
+}
+
+fn ready_line(at: &Addresses) -> String {
+    let mut line = format!("ready grpc={}", at.grpc.port());
+    for (name, address) in [("http", at.http), ("metrics", at.metrics)] {
+        if let Some(address) = address {
+            let _ = write!(line, " {name}={}", address.port());
+        }
+    }
+    line.push('\n');
+    line
 }
 
 /// The hidden `--fault NAME[=N]` options, for tests of what stands before a server.

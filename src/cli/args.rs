@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
+use super::bench_args::BenchArgs;
 use super::help;
 use super::setting::Setting;
 use super::triton::TritonArgs;
@@ -56,6 +57,9 @@ pub(super) enum Command {
     /// Run a manifest: what is already done is not done again.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
+    /// Measure one server with one line, no manifest needed.
+    #[command(after_long_help = help::BENCH)]
+    Bench(Box<BenchArgs>),
     /// Say what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
@@ -291,8 +295,13 @@ pub(super) struct SimServeArgs {
     /// The gRPC port; 0 takes a free one and says which.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
-
-    /// The address to listen on; 0.0.0.0 is every one of this machine
+    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub http_port: Option<u16>,
+    /// The port of Prometheus metrics; 0 takes a free one.
+    #[arg(long, value_name = "N")]
+    pub metrics_port: Option<u16>,
+    /// The address to listen on; 0.0.0.0 is every one of this machine.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub grpc_address: std::net::IpAddr,
     /// How many times faster than real time.

@@ -60,6 +60,14 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
+pub(super) const BENCH: &str = with_run_codes!(examples![
+    "regatta bench sim:                                        try it with nothing",
+    "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
+    "regatta bench http://host:8000/v1/chat/completions --rate 20",
+    "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
+    "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
+]);
+
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
 
 pub(super) const SHOW: &str =

@@ -6,6 +6,8 @@
 //! terminal library, `NO_COLOR`.
 
 mod args;
+mod bench;
+mod bench_args;
 mod exit;
 mod help;
 mod parse;
@@ -13,6 +15,7 @@ mod request;
 mod setting;
 mod triton;
 
+pub use bench::{Bench, Load, Tokens};
 pub use exit::Exit;
 pub use parse::{Refused, completions, parse};
 pub use request::{

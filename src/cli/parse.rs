@@ -12,6 +12,7 @@ use super::args::{
     ALL, ColorWord, Command, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
     Typed,
 };
+use super::bench;
 use super::exit::Exit;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
@@ -140,6 +141,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
             })
         }
+        Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             let select = select(args.select, &mut settings)?;
@@ -174,6 +176,8 @@ fn job(command: Command) -> Result<Job, Mistake> {
             SimCommand::Serve(serve) => Job::Simulate(Simulate {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
+                http_port: serve.http_port,
+                metrics_port: serve.metrics_port,
                 grpc_address: serve.grpc_address,
                 speed: serve.speed,
                 load_seconds: serve.load_seconds,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 pub use clap_complete::Shell;
 
+use super::bench::Bench;
 use super::setting::Setting;
 use super::triton::Triton;
 
@@ -53,6 +54,7 @@ pub enum Loudness {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     Run(Run),
+    Bench(Box<Bench>),
     Plan(PlanRequest),
     Check(Check),
     Show(Show),
@@ -232,6 +234,9 @@ pub struct Simulate {
     pub repository: PathBuf,
     /// 0: any free one.
     pub grpc_port: u16,
+    /// `None`: no such port.
+    pub http_port: Option<u16>,
+    pub metrics_port: Option<u16>,
     pub grpc_address: std::net::IpAddr,
     /// Above 0; 1 is real time.
     pub speed: f64,

@@ -139,7 +139,8 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
 fn tokens(all: &Collector, count: Count) -> Tokens {
     let input_source = match count {
         Count::Ids { .. } => "input_ids",
-        Count::Responses | Count::Asked | Count::Usage => "words of the prompt, each taken for one token",
+        Count::Responses | Count::Asked => "words of text_input",
+        Count::Usage => "words of the prompt",
     };
     let mut tokens = Tokens { source: count.source(), input_source: input_source.to_owned(), ..Tokens::default() };
     let (mut requests, mut first) = (0u64, 0u64);

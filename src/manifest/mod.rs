@@ -19,6 +19,7 @@ mod read;
 mod scalar;
 mod schema;
 mod shape;
+mod target;
 mod value;
 mod vars;
 
@@ -33,4 +34,5 @@ pub(crate) use order::order;
 pub use param::Chosen;
 pub use schema::schema;
 pub use shape::stage as stage_shape;
+pub use target::{Targets, targets};
 pub use value::{NoValue, value_of};

@@ -5,12 +5,11 @@ mod serve;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
-use crate::event::Endpoint;
 use crate::manifest::model::{
     Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, RepositoryLayout, Request, Scenario, Stage,
     ThinkTime, Words,
 };
-use crate::manifest::{Node, duration};
+use crate::manifest::{Node, duration, targets};
 
 use super::Reference;
 
@@ -343,7 +342,7 @@ impl Look<'_> {
             self.say(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
-        if let Err(why) = Endpoint::list(target) {
+        if let Err(why) = targets(target) {
             self.say(&["bench", "target"], "must name servers", &why, hint);
         }
     }

@@ -12,13 +12,16 @@ use super::serve::attach;
 use super::{scrape, search};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, Spec};
-use crate::manifest::duration;
 use crate::manifest::model::{self, Bench};
+use crate::manifest::{Targets, duration, targets};
 
 pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
     let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
-    greet(errand, bench, &spec).await?;
+    match spec.protocol {
+        harness::Protocol::Kserve => greet(errand, bench, &spec).await?,
+        harness::Protocol::Http(_) => have_http(errand, &spec)?,
+    }
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
         return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
     }
@@ -38,6 +41,18 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
+}
+
+/// A service of ours that has no HTTP port cannot be asked over HTTP.
+fn have_http(errand: &Errand, spec: &Spec) -> Result<(), Failure> {
+    let ours = &errand.lease.assignment.endpoints;
+    match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
+        None => Ok(()),
+        Some(endpoint) => {
+            let what = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
+            Err(Failure::new(FailureKind::Refused, what).hint("`protocol: kserve` asks over gRPC"))
+        }
+    }
 }
 
 /// Asks the servers whether they are what the benchmark needs, before anything is sent.
@@ -91,7 +106,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = health::any_silent(spec.endpoints.clone(), Question::Kserve(vec![spec.model.clone()]), SILENCE + AFTER_ITS_STAGE) => {
+        silent = silence(spec) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.gently();
             measuring.await
@@ -112,6 +127,17 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
         measured.server_failed(why);
     }
     Ok(measured)
+}
+
+/// The servers are asked beside the requests. Over HTTP nothing is: what falls silent there ends at `stall_timeout`.
+async fn silence(spec: &Spec) -> health::Silent {
+    match spec.protocol {
+        harness::Protocol::Kserve => {
+            let question = Question::Kserve(vec![spec.model.clone()]);
+            health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
+        }
+        harness::Protocol::Http(_) => std::future::pending().await,
+    }
 }
 
 /// A server that its own stage watches is that stage's to tell of: it knows more, so it speaks first.
@@ -146,10 +172,14 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
+    let targets = targets(&bench.target)?;
+    let protocol = protocol(bench, &targets)?;
+    let mut request = request(&bench.request)?;
+    request.streaming = request.streaming.or(targets.streams);
     Ok(Spec {
-        endpoints: endpoints(&bench.target)?,
-        protocol: harness::Protocol::Kserve,
-        model: bench.model.clone(),
+        endpoints: targets.endpoints,
+        protocol,
+        model: targets.model.unwrap_or_else(|| bench.model.clone()),
         scenario: load::scenario(bench)?,
         arrivals: load::arrivals(bench.arrivals),
         stop: harness::Until { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
@@ -167,20 +197,32 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
         timelines: bench.timelines,
         vocab_size: bench.vocab_size,
         end_id: bench.end_id,
-        request: request(&bench.request)?,
+        request,
     })
 }
 
-/// Reads `host:port,port|host:port`: one endpoint for each port.
-fn endpoints(target: &str) -> Result<Vec<Endpoint>, String> {
-    let mut endpoints = Vec::new();
-    for part in target.split('|').map(str::trim) {
-        let (host, ports) = part.rsplit_once(':').ok_or_else(|| format!("the target `{part}` is not host:port"))?;
-        for port in ports.split(',') {
-            endpoints.push(format!("{host}:{}", port.trim()).parse()?);
+/// What the manifest says of it, else what the target's URL says.
+fn protocol(bench: &Bench, targets: &Targets) -> Result<harness::Protocol, String> {
+    let api = match bench.protocol.or(targets.protocol) {
+        None | Some(model::Protocol::Kserve) => {
+            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
+                return Err(format!(
+                    "the path {path} needs a `protocol` over HTTP: generate, openai-chat, openai-completions"
+                ));
+            }
+            return Ok(harness::Protocol::Kserve);
         }
-    }
-    Ok(endpoints)
+        Some(model::Protocol::Generate) => harness::Api::Generate,
+        Some(model::Protocol::OpenaiChat) => harness::Api::OpenaiChat,
+        Some(model::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
+    };
+    Ok(harness::Protocol::Http(harness::Http {
+        path: bench.endpoint.clone().or_else(|| targets.path.clone()),
+        extra: bench.extra.clone(),
+        api_key_env: bench.api_key_env.clone(),
+        prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
+        ..harness::Http::new(api)
+    }))
 }
 
 /// A target names gRPC ports only; of services that were started for it the others are known too.
@@ -189,18 +231,5 @@ fn know_all_ports(endpoints: &mut [Endpoint], known: &[Endpoint]) {
         if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
             endpoint.clone_from(known);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_names_every_server() {
-        let shown = |target: &str| endpoints(target).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(shown("a:1,2|b:3"), Ok(vec!["a:1".to_owned(), "a:2".to_owned(), "b:3".to_owned()]));
-        assert_eq!(shown("a"), Err("the target `a` is not host:port".to_owned()));
-        assert!(shown("a:x").is_err());
     }
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 33] = [
+const COMMANDS: [&str; 34] = [
     "",
     "run",
+    "bench",
     "plan",
     "check",
     "show",

@@ -6,6 +6,7 @@ mod architecture;
 mod arrivals;
 mod asking;
 mod attach;
+mod bench_command;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;
@@ -24,6 +25,7 @@ mod lifecycle;
 mod manual;
 mod metrics;
 mod mpi;
+mod openai;
 mod processes;
 mod real;
 mod report;

@@ -26,8 +26,8 @@ fn spec(request: Request) -> Spec {
         slo: Slo::default(),
         vocab_size: 100,
         end_id: 2,
-        request,
         timelines: false,
+        request,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The questions before a run over HTTP: is the server there, is the model there, what does it take?
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::dialect::{Dialect, Offered, headers};
@@ -7,6 +9,9 @@ use super::pool::Pool;
 use super::talk::ask;
 use super::target::{Api, Http};
 use crate::harness::{HarnessError, Spec};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server without these questions is taken as it is asked; its first answer will tell.
 pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Dialect, HarnessError> {
@@ -20,7 +25,7 @@ pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Diale
         })?),
     };
     let asker = Asker { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
-    pool.warm(1).await.map_err(absent)?;
+    await_port(pool).await.map_err(absent)?;
     let offered = match http.api {
         Api::Generate => {
             let (status, _) = asker.get("/v2/health/ready").await.map_err(absent)?;
@@ -39,10 +44,21 @@ pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Diale
     })
 }
 
+/// A Triton opens its HTTP port a moment after the gRPC port at which it says that it is ready.
+async fn await_port(pool: &Pool) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match pool.warm(1).await {
+            Err(_) if begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            ended => return ended,
+        }
+    }
+}
+
 struct Asker<'a> {
     pool: &'a Pool,
     headers: String,
-    patience: std::time::Duration,
+    patience: Duration,
 }
 
 impl Asker<'_> {

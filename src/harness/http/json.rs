@@ -95,8 +95,7 @@ impl<'a> Json<'a> {
         let (word, left) = self.left.split_at(self.left.iter().take_while(is_part).count());
         self.left = left;
         match word {
-            b"true" | b"false" | b"null" => Ok(word),
-            [b'-' | b'0'..=b'9', ..] => Ok(word),
+            b"true" | b"false" | b"null" | [b'-' | b'0'..=b'9', ..] => Ok(word),
             _ => Err(NotJson("a value was expected")),
         }
     }
@@ -159,7 +158,7 @@ mod tests {
         leaf.prop_recursive(4, 30, 5, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(any::<String>(), inner, 0..5).prop_map(|map| Value::from_iter(map)),
+                prop::collection::btree_map(any::<String>(), inner, 0..5).prop_map(Value::from_iter),
             ]
         })
     }

@@ -74,7 +74,8 @@ impl Pool {
         Ok(())
     }
 
-    async fn open(&self) -> Result<TcpStream, String> {
+    /// A new one.
+    pub async fn open(&self) -> Result<TcpStream, String> {
         if let Some((at, why)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
         {

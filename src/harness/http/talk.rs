@@ -44,31 +44,38 @@ pub(crate) struct Heard {
 impl Talk<'_> {
     /// `heard` is filled in every case, also when this future is dropped in the middle.
     pub async fn perform(&self, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
-        let connect = |why: String| (Class::Connect, why);
-        let (mut socket, is_used) = self.pool.take().await.map_err(connect)?;
+        let (socket, is_kept) = self.pool.take().await.map_err(|why| (Class::Connect, why))?;
+        match self.attempt(socket, request.clone(), heard).await {
+            // A server may close an idle connection at any time, also while a request is on its way to it.
+            Err((Class::Connect, _)) if is_kept => {
+                self.pool.lost.set(self.pool.lost.get() + 1);
+                let socket = self.pool.open().await.map_err(|why| (Class::Connect, why))?;
+                self.attempt(socket, request, heard).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// A fault of the class `Connect` means that no byte of an answer came.
+    async fn attempt(&self, mut socket: TcpStream, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
         let mut listener = Listener::new(self.dialect.api, self.asked_tokens, heard);
         let mut decoder = Decoder::new();
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
-        if let Err(error) = socket.write_all_buf(&mut head.chain(request)).await {
-            // A server that refuses a request may answer before it has read all of it.
-            let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
-            return match answered {
-                Err((class @ (Class::Refused | Class::Server), why)) => Err((class, why)),
-                _ => Err(connect(format!("the connection broke while the request was sent: {error}"))),
-            };
-        }
-        let keeps = self.listen(&mut socket, &mut decoder, &mut listener).await.map_err(|(class, why)| {
-            let is_unanswered = class == Class::Stream && decoder.is_untouched();
-            match (is_unanswered, is_used) {
-                (true, true) => connect(format!("{why}, on a connection that was kept from an earlier request")),
-                (true, false) => connect(why),
-                _ => (class, why),
+        let sent = socket.write_all_buf(&mut head.chain(request)).await;
+        // A server that refuses a request may answer before it has read all of it.
+        let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
+        match (answered, sent) {
+            (Ok(true), Ok(())) => {
+                self.pool.put(socket);
+                Ok(())
             }
-        })?;
-        if keeps {
-            self.pool.put(socket);
+            (Ok(_), _) => Ok(()),
+            (Err((Class::Stream, _)), Err(error)) if decoder.is_untouched() => {
+                Err((Class::Connect, format!("the connection broke while the request was sent: {error}")))
+            }
+            (Err((Class::Stream, why)), _) if decoder.is_untouched() => Err((Class::Connect, why)),
+            (Err(fault), _) => Err(fault),
         }
-        Ok(())
     }
 
     /// True when the connection may carry another request.

@@ -9,11 +9,23 @@ use super::{Data, Prefixes, Ramp, Request, Sessions, ThinkTime};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
-    /// `{{ stages.NAME }}` of a `serve` stage, or `host:port,port|host:port`.
+    /// `{{ stages.NAME }}` of a `serve` stage, `host:port,port|host:port`, or URLs with `|` between them.
     pub target: String,
-    /// The Triton model to drive: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
+    /// How the servers are asked. Left out: as the target's URL says, else `kserve`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. Over OpenAI's interfaces "" is the only one that the server lists.
     #[serde(default = "tensorrt_llm")]
     pub model: String,
+    /// Over HTTP: the path, in place of the protocol's usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Over HTTP: fields of every request's body, besides those that follow from the rest; null takes one out.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub extra: serde_json::Map<String, serde_json::Value>,
+    /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +133,20 @@ const fn llama_vocabulary() -> u32 {
 }
 fn a_minute() -> String {
     "60s".to_owned()
+}
+
+/// How servers are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// KServe v2 over gRPC.
+    Kserve,
+    /// Triton's generate extension over HTTP: `generate_stream`, or `generate` when `request.streaming` is false.
+    Generate,
+    /// OpenAI's chat completions.
+    OpenaiChat,
+    /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
+    OpenaiCompletions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -15,7 +15,9 @@ mod triton;
 mod tritonserver;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
-pub use bench::{Arrivals, Bench, Length, Limits, Promise, RateSearch, Scenario, Stop as BenchStop, Weighted};
+pub use bench::{
+    Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Weighted,
+};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};

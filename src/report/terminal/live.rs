@@ -18,11 +18,13 @@ pub struct Look {
     pub quiet: bool,
     pub verbose: bool,
     pub color: anstream::ColorChoice,
+    /// Everything on stderr: stdout is for a result.
+    pub aside: bool,
 }
 
 impl Default for Look {
     fn default() -> Self {
-        Self { json_lines: false, quiet: false, verbose: false, color: anstream::ColorChoice::Auto }
+        Self { json_lines: false, quiet: false, verbose: false, color: anstream::ColorChoice::Auto, aside: false }
     }
 }
 
@@ -53,6 +55,9 @@ const A_FRAME: Duration = Duration::from_millis(100);
 impl Live {
     /// To stdout: bars if it is a terminal that can draw them.
     pub fn new(look: Look) -> Self {
+        if look.aside {
+            return Self::to(look, Box::new(io::stderr()));
+        }
         let paint = Paint::chosen(look.color);
         let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let way = match (look.json_lines, terminal && !look.quiet) {

@@ -107,6 +107,24 @@ pub struct Step {
     pub paused: usize,
 }
 
+/// What the core holds, for whoever watches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Requests inside.
+    pub active: usize,
+    /// Those that have no KV blocks.
+    pub waiting: usize,
+    /// In the step in flight: requests that compute their context, and their tokens.
+    pub contexts: usize,
+    pub context_tokens: u64,
+    /// In the step in flight: requests that generate.
+    pub generating: usize,
+    pub used_blocks: u64,
+    pub steps: u64,
+    /// How often a request was paused, in all.
+    pub pauses: u64,
+}
+
 /// The step in flight: indices into `active`, which only grows until the step is finished.
 #[derive(Clone, Debug, Default)]
 struct InFlight {
@@ -123,11 +141,12 @@ pub struct Core {
     in_flight: Option<InFlight>,
     steps: u64,
     peak_blocks: u64,
+    pauses: u64,
 }
 
 impl Core {
     pub const fn new(limits: Limits) -> Self {
-        Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0 }
+        Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0, pauses: 0 }
     }
 
     pub const fn is_idle(&self) -> bool {
@@ -188,6 +207,7 @@ impl Core {
             return None;
         }
         let (scheduled, paused) = capacity::schedule(&self.limits, &mut self.active);
+        self.pauses += paused as u64;
         let flight = batch::compose(&self.limits, &self.active, &scheduled);
         debug_assert!(
             !flight.contexts.is_empty() || !flight.generating.is_empty(),
@@ -226,6 +246,32 @@ impl Core {
         debug_assert!(used <= self.limits.blocks, "{used} blocks in use of {}", self.limits.blocks);
         self.peak_blocks = self.peak_blocks.max(used);
         self.active.retain(|request| request.made < request.osl && !request.cancelled);
+    }
+
+    /// The state now.
+    pub fn holding(&self) -> Holding {
+        let (contexts, context_tokens, generating) = self.in_flight.as_ref().map_or((0, 0, 0), |flight| {
+            let tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
+            (flight.contexts.len(), tokens, flight.generating.len())
+        });
+        Holding {
+            active: self.active.len(),
+            waiting: self.waiting(),
+            contexts,
+            context_tokens,
+            generating,
+            used_blocks: self.used_blocks(),
+            steps: self.steps,
+            pauses: self.pauses,
+        }
+    }
+
+    /// Requests without KV blocks: not begun, and not about to be.
+    fn waiting(&self) -> usize {
+        let begins = |at: usize| {
+            self.in_flight.as_ref().is_some_and(|flight| flight.contexts.iter().any(|(context, _)| *context == at))
+        };
+        self.active.iter().enumerate().filter(|(at, request)| !request.started && !begins(*at)).count()
     }
 
     fn used_blocks(&self) -> u64 {

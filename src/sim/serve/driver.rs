@@ -4,9 +4,9 @@
 //! step. Requests enter by their time stamp, so the same stamps give the same schedule as the virtual clock.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::answer::Answer;
 use super::more::Times;
-use crate::sim::core::{Core, Limits, Token};
+use crate::sim::core::{Core, Holding, Limits, Token};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -80,6 +80,10 @@ pub(super) struct Shared {
     pub served: AtomicU64,
     pub failed: AtomicU64,
     pub tokens: AtomicU64,
+    /// Prompt tokens of requests that were let in.
+    pub input_tokens: AtomicU64,
+    /// From arrival to the last token, simulated microseconds, of answered requests.
+    pub duration_us: AtomicU64,
     pub stall_after_tokens: Option<u64>,
     pub die_after_requests: Option<u64>,
     pub dead: CancellationToken,
@@ -90,29 +94,37 @@ pub(super) struct Shared {
 pub(super) struct Driver {
     commands: Sender<Command>,
     inside: Arc<AtomicUsize>,
+    holding: Arc<Mutex<Holding>>,
 }
 
 impl Driver {
     pub(super) fn start(name: &str, limits: &Limits, clock: Clock, shared: Arc<Shared>) -> std::io::Result<Self> {
         let (commands, inbox) = channel();
         let inside = Arc::new(AtomicUsize::new(0));
+        let holding = Arc::new(Mutex::new(Holding::default()));
         let driver = Running {
             core: Core::new(limits.clone()),
             inbox,
             clock,
             shared,
             inside: Arc::clone(&inside),
+            holding: Arc::clone(&holding),
             waiting: VecDeque::new(),
             jobs: BTreeMap::new(),
             next_id: 0,
         };
         thread::Builder::new().name(format!("sim {name}")).spawn(move || driver.run())?;
-        Ok(Self { commands, inside })
+        Ok(Self { commands, inside, holding })
     }
 
     /// Requests that it has and that have not ended.
     pub(super) fn load(&self) -> usize {
         self.inside.load(Ordering::Relaxed)
+    }
+
+    /// What its core holds: as of the step in flight.
+    pub(super) fn holding(&self) -> Holding {
+        *self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn submit(&self, job: Job) {
@@ -136,6 +148,7 @@ struct Running {
     clock: Clock,
     shared: Arc<Shared>,
     inside: Arc<AtomicUsize>,
+    holding: Arc<Mutex<Holding>>,
     /// Not yet in the core: their time has not come.
     waiting: VecDeque<Box<Job>>,
     jobs: BTreeMap<u64, Box<Job>>,
@@ -164,9 +177,11 @@ impl Running {
                 self.enter();
             }
             let Some(step) = self.core.begin(now) else { continue };
+            self.show();
             self.clock.sleep_until(step.end);
             now = step.end;
             self.deliver(now);
+            self.show();
             if self.is_stalled() {
                 // Swallow everything from now on, as a hung backend does; ends with the server.
                 while self.inbox.recv().is_ok() {}
@@ -177,6 +192,10 @@ impl Running {
 
     fn is_stalled(&self) -> bool {
         self.shared.stall_after_tokens.is_some_and(|limit| self.shared.tokens.load(Ordering::Relaxed) >= limit)
+    }
+
+    fn show(&self) {
+        *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = self.core.holding();
     }
 
     fn take(&mut self, command: Command) {
@@ -223,6 +242,7 @@ impl Running {
         self.next_id += 1;
         match self.core.arrive(id, job.isl, job.osl) {
             Ok(()) => {
+                self.shared.input_tokens.fetch_add(job.isl, Ordering::Relaxed);
                 self.jobs.insert(id, job);
             }
             Err(unfit) => {
@@ -249,6 +269,9 @@ impl Running {
             // Counted before it is said: who has the last token finds it in the statistics.
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let Some(job) = jobs.get_mut(&token.id) else { return };
+            if token.is_last {
+                shared.duration_us.fetch_add(now.saturating_sub(job.arrived) / 1_000, Ordering::Relaxed);
+            }
             job.made = token.index + 1;
             if token.index == 0 {
                 job.first_token = now;

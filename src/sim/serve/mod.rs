@@ -6,6 +6,7 @@
 mod answer;
 mod decode;
 mod driver;
+mod http;
 mod inputs;
 mod load;
 mod more;
@@ -27,6 +28,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Clock, Driver, Shared};
+use self::http::{Face, Open};
 use self::load::{Kind, Model};
 use self::service::{Inner, Service};
 use crate::triton::proto::health::health_server::HealthServer;
@@ -41,6 +43,10 @@ pub struct SimOptions {
     pub repository: PathBuf,
     /// Port 0 takes a free one.
     pub grpc: SocketAddr,
+    /// Triton's HTTP service and OpenAI's interface.
+    pub http: Option<SocketAddr>,
+    /// Prometheus metrics.
+    pub metrics: Option<SocketAddr>,
     /// Simulated seconds per real second.
     pub speed: f64,
     /// Simulated seconds until the port opens, as the loading of an engine takes them.
@@ -58,6 +64,8 @@ impl SimOptions {
         Self {
             repository,
             grpc,
+            http: None,
+            metrics: None,
             speed: 1.0,
             load_seconds: 0.0,
             max_concurrent_streams: None,
@@ -106,11 +114,20 @@ pub enum ServeError {
     ExitTimeout(Duration),
 }
 
-/// Serves until `stop` resolves, then lets what is in flight finish. `on_ready` hears the address once the port is open.
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    pub grpc: SocketAddr,
+    pub http: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Serves until `stop` resolves, then lets what is in flight finish. `on_ready` hears the addresses once all ports are
+/// open.
 pub async fn serve(
     options: SimOptions,
     stop: impl Future<Output = ()> + Send + 'static,
-    on_ready: impl FnOnce(SocketAddr),
+    on_ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
     if !(options.speed.is_finite() && options.speed > 0.0) {
         return Err(ServeError::Speed(options.speed));
@@ -124,17 +141,31 @@ pub async fn serve(
         () = &mut stop => return Ok(()),
         () = tokio::time::sleep(loading) => {}
     }
-    let unavailable = |message: String| ServeError::Port { address: options.grpc, message };
-    let incoming = TcpIncoming::bind(options.grpc).map_err(|error| unavailable(error.to_string()))?;
-    let address = incoming.local_addr().map_err(|error| unavailable(error.to_string()))?;
+    let unavailable = |address: SocketAddr, message: String| ServeError::Port { address, message };
+    let incoming = TcpIncoming::bind(options.grpc).map_err(|error| unavailable(options.grpc, error.to_string()))?;
+    let grpc = incoming.local_addr().map_err(|error| unavailable(options.grpc, error.to_string()))?;
+    let mut faces = Vec::new();
+    let mut addresses = Addresses { grpc, http: None, metrics: None };
+    for (wanted, face, found) in
+        [(options.http, Face::Service, &mut addresses.http), (options.metrics, Face::Metrics, &mut addresses.metrics)]
+    {
+        let Some(wanted) = wanted else { continue };
+        let told = |error: std::io::Error| unavailable(wanted, error.to_string());
+        let open = Open::bind(wanted, face).await.map_err(told)?;
+        *found = Some(open.address().map_err(told)?);
+        faces.push(open);
+    }
     let dead = CancellationToken::new();
     let inner = start(models, &options, &dead)?;
     let open = inner.open.clone();
-    on_ready(address);
+    on_ready(addresses);
 
     let stopped = CancellationToken::new();
     let asked = stopped.clone();
-    let service = Service(Arc::new(inner));
+    let inner = Arc::new(inner);
+    let faces: Vec<_> =
+        faces.into_iter().map(|open| tokio::spawn(open.serve(Arc::clone(&inner), stopped.clone()))).collect();
+    let service = Service(inner);
     let message_limit = i32::MAX as usize;
     let server = Server::builder()
         .max_concurrent_streams(options.max_concurrent_streams)
@@ -156,12 +187,14 @@ pub async fn serve(
         tokio::time::sleep(FLUSH).await;
         in_time.map_err(|_| ServeError::ExitTimeout(options.exit_timeout))
     };
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
         () = dead.cancelled() => Err(ServeError::Died(options.faults.die_after_requests.unwrap_or_default())),
         ended = server => Ok(ended?),
         emptied = emptied => emptied,
-    }
+    };
+    faces.iter().for_each(tokio::task::JoinHandle::abort);
+    ended
 }
 
 /// One thread for each copy of each engine.

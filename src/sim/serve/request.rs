@@ -258,7 +258,7 @@ fn output_length(length: Option<i32>) -> Result<u64, Refusal> {
     }
 }
 
-fn check_lengths(isl: u64, osl: u64, engine: &Engine) -> Result<(), Refusal> {
+pub(super) fn check_lengths(isl: u64, osl: u64, engine: &Engine) -> Result<(), Refusal> {
     if isl > engine.max_input_len {
         let limit = engine.max_input_len;
         return Err(Refusal::backend(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));

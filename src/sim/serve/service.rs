@@ -52,9 +52,9 @@ pub(super) struct Inner {
 pub(super) struct Service(pub Arc<Inner>);
 
 /// Tells the drivers when a call goes away before its answers are through.
-struct Call {
+pub(super) struct Call {
     inner: Arc<Inner>,
-    owner: u64,
+    pub owner: u64,
     _open: TaskTrackerToken,
 }
 
@@ -69,12 +69,12 @@ impl Drop for Call {
 }
 
 impl Inner {
-    fn call(self: &Arc<Self>) -> Call {
+    pub fn call(self: &Arc<Self>) -> Call {
         let owner = self.calls.fetch_add(1, Ordering::Relaxed);
         Call { inner: Arc::clone(self), owner, _open: self.open.token() }
     }
 
-    fn find(&self, name: &str, version: &str) -> Result<&Model, Refusal> {
+    pub fn find(&self, name: &str, version: &str) -> Result<&Model, Refusal> {
         let not_found = |message: String| Refusal { code: Code::NotFound, message, by_backend: false };
         let model = self
             .models
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    fn engine_under<'a>(&'a self, model: &'a Model) -> Option<(&'a str, &'a Engine)> {
+    pub fn engine_under<'a>(&'a self, model: &'a Model) -> Option<(&'a str, &'a Engine)> {
         match &model.kind {
             Kind::Engine(engine) => Some((&model.name, engine)),
             Kind::Text { engine: name } => match &self.models.get(name)?.kind {
@@ -104,7 +104,7 @@ impl Inner {
         }
     }
 
-    fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, Refusal> {
+    pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, Refusal> {
         let model = self.find(&request.model_name, &request.model_version)?;
         if once && model.is_decoupled {
             let message = "ModelInfer RPC doesn't support models with decoupled transaction policy".to_owned();
@@ -119,7 +119,12 @@ impl Inner {
     }
 
     /// `reply` makes the way back for one part. A stop is answered at once: by the answer that comes back.
-    fn submit(&self, accepted: Accepted, owner: u64, mut reply: impl FnMut() -> Option<Reply>) -> Option<Box<Answer>> {
+    pub fn submit(
+        &self,
+        accepted: Accepted,
+        owner: u64,
+        mut reply: impl FnMut() -> Option<Reply>,
+    ) -> Option<Box<Answer>> {
         match accepted {
             Accepted::Stop { engine, answer } => {
                 for driver in self.drivers.get(&engine).iter().flat_map(|(drivers, _)| drivers) {
@@ -151,9 +156,15 @@ impl From<Refusal> for Status {
 type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 /// Responses of one call; keeps the call alive until the stream is dropped.
-struct Speaking {
+pub(super) struct Speaking {
     answers: Answers,
     _call: Call,
+}
+
+impl Speaking {
+    pub fn new(answers: Answers, call: Call) -> Self {
+        Self { answers, _call: call }
+    }
 }
 
 impl Stream for Speaking {
@@ -279,7 +290,7 @@ impl GrpcInferenceService for Service {
         let mut answers = UnboundedReceiverStream::new(receiver);
         let first = answers.next().await;
         let answers: Answers = Box::pin(tokio_stream::iter(first).chain(answers));
-        Ok(Response::new(Box::pin(Speaking { answers, _call: call })))
+        Ok(Response::new(Box::pin(Speaking::new(answers, call))))
     }
 
     async fn model_statistics(

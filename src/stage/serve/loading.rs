@@ -1,5 +1,6 @@
 //! How far a server is with loading: what its log says. A server that loads has no port that could be asked.
 
+use crate::event::Endpoint;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -17,8 +18,8 @@ pub struct Loading {
     rest: String,
     begun: BTreeSet<String>,
     loaded: BTreeSet<String>,
-    /// The port that a server chose: `ready grpc=PORT`.
-    pub port: Option<u16>,
+    /// The ports that a server chose: `ready grpc=PORT http=PORT metrics=PORT`.
+    pub ports: Option<Endpoint>,
     /// The last line that says something.
     pub last: Option<String>,
     /// When the log last grew.
@@ -35,7 +36,7 @@ impl Loading {
             rest: String::new(),
             begun: BTreeSet::new(),
             loaded: BTreeSet::new(),
-            port: None,
+            ports: None,
             last: None,
             grew: Instant::now(),
             hopeless: None,
@@ -67,8 +68,8 @@ impl Loading {
 
     fn take(&mut self, line: &str) {
         let (_, line) = process::untagged(line);
-        if let Some(port) = line.strip_prefix("ready grpc=").and_then(|port| port.parse().ok()) {
-            self.port = self.port.or(Some(port));
+        if let Some(ports) = ports(line) {
+            self.ports.get_or_insert(ports);
         }
         if line.contains("error while loading shared libraries: libpython") {
             // The stub is dead before it could say so to the server, which goes on waiting for it.
@@ -114,6 +115,13 @@ fn message(line: &str) -> &str {
     text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
 }
 
+fn ports(line: &str) -> Option<Endpoint> {
+    let words = line.strip_prefix("ready ")?;
+    let port =
+        |name: &str| words.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+    Some(Endpoint { host: "127.0.0.1".to_owned(), grpc: port("grpc")?, http: port("http"), metrics: port("metrics") })
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -145,7 +153,7 @@ mod tests {
         loading.take("[1,0]<stderr>:I1128 16:31:49.479096 227 model_lifecycle.cc:461] loading: tensorrt_llm:1");
         assert_eq!(loading.open(), ["tensorrt_llm"]);
         loading.take("[1,0]<stdout>:ready grpc=4711");
-        assert_eq!(loading.port, Some(4711));
+        assert_eq!(loading.ports.as_ref().unwrap().grpc, 4711);
         loading.take("triton_python_backend_stub: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file: No such file or directory");
         assert!(loading.hopeless.is_some());
     }

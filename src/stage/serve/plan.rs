@@ -118,7 +118,8 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
         let mut argv: Vec<OsString> = vec![program.clone().into()];
         argv.extend(words(["sim", "serve", "--repository"]));
         argv.push(repository.into());
-        argv.extend(words(["--grpc-port", "0", "--speed", &server.speed.to_string()]));
+        argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
+        argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
         Planned {
             name: format!("server {index}"),

@@ -95,13 +95,7 @@ async fn come_up(server: &Planned, board: &Shared) -> Result<Endpoint, Hopeless>
             if let Some(line) = &board.loading.hopeless {
                 return Err(Hopeless(format!("{} will wait for its Python model for ever: {line}", server.name)));
             }
-            let announced = board.loading.port.map(|grpc| Endpoint {
-                host: "127.0.0.1".to_owned(),
-                grpc,
-                http: None,
-                metrics: None,
-            });
-            server.endpoint.clone().or(announced)
+            server.endpoint.clone().or_else(|| board.loading.ports.clone())
         };
         if let Some(endpoint) = endpoint {
             let (step, up) = match server.by {

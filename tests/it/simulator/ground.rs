@@ -105,6 +105,8 @@ pub fn engine_spec() -> EngineSpec {
 /// A server on its own runtime, as it would be in its own process. Dropping it ends it.
 pub struct Running {
     pub address: SocketAddr,
+    pub http: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
     stop: CancellationToken,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
@@ -120,8 +122,8 @@ impl Running {
                 ready.send(address).unwrap();
             }))
         });
-        let address = address.recv().expect("the server opens its port");
-        Self { address, stop, thread: Some(thread) }
+        let at = address.recv().expect("the server opens its ports");
+        Self { address: at.grpc, http: at.http, metrics: at.metrics, stop, thread: Some(thread) }
     }
 
     pub async fn client(&self) -> Client {

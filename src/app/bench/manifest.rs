@@ -1,0 +1,271 @@
+//! The manifest that a line of options means. `--dry-run` prints it, and `regatta run` takes it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::super::Trouble;
+use super::STAGE;
+use crate::cli::{Bench, Load, Tokens};
+use crate::manifest::{Targets, shipped, targets};
+
+const SIM: &str = "sim:";
+const USUAL_GPU: &str = "h200";
+const USUAL_MODEL: &str = "llama2-70b";
+
+/// What `sim:…` stands for, for people.
+pub fn simulated(target: &str) -> Option<String> {
+    let (gpu, model) = parts(target)?;
+    Some(format!("{model} on one {}", gpu.to_uppercase()))
+}
+
+/// GPU and model of `sim:`, `sim:h100`, `sim:h100/llama2-70b`.
+fn parts(target: &str) -> Option<(&str, &str)> {
+    let rest = target.strip_prefix(SIM)?;
+    let (gpu, model) = rest.split_once('/').unwrap_or((rest, ""));
+    let gpu = if gpu.is_empty() { USUAL_GPU } else { gpu };
+    Some((gpu, if model.is_empty() { USUAL_MODEL } else { model }))
+}
+
+pub fn text(request: &Bench) -> Result<String, Trouble> {
+    let mut stages = Map::new();
+    let mut vars = Map::new();
+    let target = match parts(&request.target) {
+        Some((gpu, model)) => {
+            simulator(request, gpu, model, &mut vars, &mut stages)?;
+            "{{ stages.simulator }}".to_owned()
+        }
+        None => request.target.clone(),
+    };
+    stages.insert(STAGE.to_owned(), json!({"bench": measurement(request, &target)?}));
+    let mut manifest = Map::new();
+    manifest.insert("regatta".to_owned(), json!(1));
+    manifest.insert("name".to_owned(), json!(STAGE));
+    manifest.insert("about".to_owned(), json!(format!("regatta bench {}", request.target)));
+    if !vars.is_empty() {
+        manifest.insert("vars".to_owned(), Value::Object(vars));
+    }
+    manifest.insert("stages".to_owned(), Value::Object(stages));
+    serde_yaml::to_string(&Value::Object(manifest)).map_err(|error| anyhow::Error::from(error).into())
+}
+
+fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
+    let is_simulated = request.target.starts_with(SIM);
+    let said = if is_simulated { Targets::default() } else { targets(target).map_err(Trouble::Usage)? };
+    let mut bench = Map::new();
+    let mut put = |key: &str, value: Value| {
+        bench.insert(key.to_owned(), value);
+    };
+    put("target", json!(target));
+    let protocol = request.protocol.map(str::to_owned).or_else(|| {
+        let protocol = serde_json::to_value(said.protocol).ok()?;
+        protocol.as_str().map(str::to_owned)
+    });
+    let is_openai = protocol.as_deref().is_some_and(|protocol| protocol.starts_with("openai"));
+    if let Some(protocol) = request.protocol {
+        put("protocol", json!(protocol));
+    } else if protocol.is_none() && request.target.starts_with("http://") {
+        // A bare server: what most of them speak.
+        put("protocol", json!("openai-chat"));
+    }
+    match (&request.model, said.model) {
+        (Some(model), _) => put("model", json!(model)),
+        (None, Some(model)) => put("model", json!(model)),
+        (None, None) if is_simulated && is_openai => put("model", json!("tensorrt_llm")),
+        (None, None) if is_openai || protocol.is_none() && request.target.starts_with("http://") => {
+            put("model", json!(""));
+        }
+        (None, None) if protocol.as_deref() == Some("generate") => put("model", json!("ensemble")),
+        (None, None) => {}
+    }
+    if let Some(endpoint) = &request.endpoint {
+        put("endpoint", json!(if endpoint.starts_with('/') { endpoint.clone() } else { format!("/{endpoint}") }));
+    }
+    if let Some(name) = &request.api_key_env {
+        put("api_key_env", json!(name));
+    }
+    let mut extra = request.extra.clone();
+    if request.ignore_eos && is_openai {
+        extra.insert("ignore_eos".to_owned(), json!(true));
+    }
+    if !extra.is_empty() {
+        put("extra", Value::Object(extra));
+    }
+    match request.load {
+        Load::Offline => put("scenario", json!("offline")),
+        Load::Rate(rate) => {
+            put("scenario", json!("server"));
+            put("rate", json!(rate));
+            if request.is_constant {
+                put("arrivals", json!("constant"));
+            }
+        }
+        Load::Concurrency(users) => {
+            put("scenario", json!("concurrency"));
+            put("concurrency", json!(users));
+        }
+    }
+    let mut stop = Map::new();
+    if let Some(requests) = request.requests {
+        stop.insert("requests".to_owned(), json!(requests));
+    }
+    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != Load::Offline) {
+        stop.insert("duration".to_owned(), json!(duration));
+    }
+    if !stop.is_empty() {
+        put("stop", Value::Object(stop));
+    }
+    for (key, tokens) in [("input_tokens", &request.input), ("output_tokens", &request.output)] {
+        if let Some(tokens) = tokens {
+            put(key, length(tokens));
+        }
+    }
+    if let Some((kind, file)) = &request.data {
+        put("data", json!({*kind: file}));
+    }
+    if let Some(path) = request.tokenizer.as_deref().and_then(tokenizer) {
+        put("tokenizer", json!(path));
+    }
+    put("seed", json!(request.seed));
+    put("warmup", json!(request.warmup));
+    if request.connections > 1 {
+        put("triton_num_clients_per_frontend", json!(request.connections));
+    }
+    put("stall_timeout", json!(request.stall_timeout));
+    let mut limits = Map::new();
+    for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {
+        if let Some(limit) = limit {
+            limits.insert(key.to_owned(), json!(limit));
+        }
+    }
+    if !limits.is_empty() {
+        put("limits", Value::Object(limits));
+    }
+    if !request.promise.is_empty() {
+        let slo: Map<String, Value> =
+            request.promise.iter().map(|(key, ms)| ((*key).to_owned(), json!(format!("{ms}ms")))).collect();
+        put("slo", Value::Object(slo));
+    }
+    put("vocab_size", json!(request.vocab_size));
+    put("end_id", json!(request.end_id));
+    let asks = asks(request, is_openai);
+    if !asks.is_empty() {
+        put("request", Value::Object(asks));
+    }
+    Ok(Value::Object(bench))
+}
+
+/// What each request asks for besides.
+fn asks(request: &Bench, is_openai: bool) -> Map<String, Value> {
+    let mut asks = Map::new();
+    if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
+        asks.insert("streaming".to_owned(), json!(streaming));
+    }
+    if let Some(temperature) = request.temperature {
+        asks.insert("temperature".to_owned(), json!(temperature));
+    }
+    if let Some(tokens) = request.min_tokens {
+        asks.insert("min_length".to_owned(), json!(tokens));
+    }
+    // An end token that does not exist ends nothing.
+    if request.ignore_eos && !is_openai {
+        asks.insert("end_id".to_owned(), json!(-1));
+    }
+    asks
+}
+
+/// A tokenizer.json, or the one in a folder; names of other places' tokenizers are none.
+pub fn tokenizer(path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    [path.to_owned(), path.join("tokenizer.json")].into_iter().find(|path| path.is_file())
+}
+
+/// Within four deviations: beyond lies one request in sixteen thousand.
+fn length(tokens: &Tokens) -> Value {
+    let Tokens { mean, stddev, max } = *tokens;
+    if stddev == 0.0 {
+        return json!({"fixed": mean});
+    }
+    let reach = (stddev * 4.0).ceil() as u32;
+    let most = mean.saturating_add(reach).min(max.unwrap_or(u32::MAX));
+    json!({"normal": {"mean": mean, "stddev": stddev, "min": mean.saturating_sub(reach).max(1), "max": most}})
+}
+
+fn longest(tokens: &Tokens) -> u64 {
+    let most = u64::from(tokens.mean) + (tokens.stddev * 4.0).ceil() as u64;
+    tokens.max.map_or(most, |max| most.min(u64::from(max)))
+}
+
+/// Engine, repository and server of the simulator, with the shapes and tuning that are shipped.
+fn simulator(
+    request: &Bench,
+    gpu: &str,
+    model: &str,
+    vars: &mut Map<String, Value>,
+    stages: &mut Map<String, Value>,
+) -> Result<(), Trouble> {
+    for path in [format!("manifests/quickstart/sim-{gpu}-x1.yaml"), format!("manifests/models/{model}.yaml")] {
+        let Some((_, bytes)) = shipped().find(|(name, _)| *name == path) else {
+            let known = |folder: &str, before: &str, after: &str| {
+                let names = shipped().filter_map(|(name, _)| {
+                    Some(name.strip_prefix(folder)?.strip_prefix(before)?.strip_suffix(after)?.to_owned())
+                });
+                names.collect::<Vec<_>>().join(", ")
+            };
+            return Err(Trouble::Usage(format!(
+                "`{}`: the simulator knows the GPUs {} and the models {}",
+                request.target,
+                known("manifests/quickstart/", "sim-", "-x1.yaml"),
+                known("manifests/models/", "", ".yaml"),
+            )));
+        };
+        let found: Value = serde_yaml::from_slice(bytes).map_err(anyhow::Error::from)?;
+        if let Some(found) = found["vars"].as_object() {
+            vars.extend(found.clone());
+        }
+    }
+    let [input, output] = [&request.input, &request.output].map(|tokens| tokens.as_ref().map_or(0, longest));
+    if let Some(tuning) = vars.get_mut("tuning").and_then(Value::as_object_mut) {
+        let mut widen = |key: &str, least: u64| {
+            let now = tuning.get(key).and_then(Value::as_u64).unwrap_or(0);
+            tuning.insert(key.to_owned(), json!(now.max(least)));
+        };
+        widen("max_input_len", input);
+        widen("max_seq_len", input + output);
+    }
+    let streams = request.streaming != Some(false) && (request.load != Load::Offline || request.protocol.is_some());
+    stages.insert(
+        "engine".to_owned(),
+        json!({"engine": {
+            "backend": "simulator",
+            "model": "{{ model }}",
+            "system": "{{ machine }}",
+            "precision": "{{ precision }}",
+            "checkpoint_flags": {"kv_cache_dtype": "fp8"},
+            "build_flags": {
+                "max_batch_size": "{{ tuning.max_batch_size }}",
+                "max_num_tokens": "{{ tuning.max_num_tokens }}",
+                "max_input_len": "{{ tuning.max_input_len }}",
+                "max_seq_len": "{{ tuning.max_seq_len }}",
+                "tokens_per_block": "{{ tuning.tokens_per_block }}",
+            },
+        }}),
+    );
+    stages.insert(
+        "repository".to_owned(),
+        json!({"repository": {
+            "engine": "{{ stages.engine.out }}",
+            "streaming": streams,
+            "runtime_flags": {
+                "kvcache_free_gpu_mem_frac": "{{ tuning.kv_fraction }}",
+                "batch_scheduler_policy": "{{ tuning.scheduler }}",
+                "enable_chunked_context": true,
+            },
+        }}),
+    );
+    stages.insert(
+        "simulator".to_owned(),
+        json!({"serve": {"simulator": {"repository": "{{ stages.repository.out }}", "ready": {"timeout": "1m"}}}}),
+    );
+    Ok(())
+}

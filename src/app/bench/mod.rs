@@ -1,0 +1,98 @@
+//! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
+
+mod manifest;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use super::run::{self, Ran};
+use super::{Trouble, say, say_error};
+use crate::cli::{self, Bench, Exit, Force, Global, Select};
+use crate::harness::read_result;
+
+/// The stage that measures.
+const STAGE: &str = "bench";
+
+pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
+    for notice in &request.notices {
+        say_error(&format!("note: {notice}\n"));
+    }
+    if let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) {
+        say_error(&format!(
+            "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are counted by the \
+             server, and prompts are of words that are one token each in English vocabularies\n"
+        ));
+    }
+    let text = manifest::text(request)?;
+    if request.dry_run {
+        say(&text);
+        return Ok(Exit::Done);
+    }
+    if let Some(simulated) = manifest::simulated(&request.target) {
+        say_error(&format!(
+            "note: {simulated} is the built-in simulator: its times come from a model, not from a GPU\n"
+        ));
+    }
+    let home = std::env::current_dir()?.join(&global.home);
+    fs::create_dir_all(&home)?;
+    let path = home.join("bench.yaml");
+    fs::write(&path, &text)?;
+    let run = cli::Run {
+        manifest: path.to_string_lossy().into_owned(),
+        settings: Vec::new(),
+        // What a simulator is made of may be there from before; a measurement never is.
+        select: Select { force: Force::Stages(vec![STAGE.to_owned()]), ..Select::default() },
+        jobs: None,
+        keep_going: false,
+        events: cli::EventsAs::Terminal,
+        gpus: None,
+    };
+    let ran = run::perform(global, &run, request.json)?;
+    if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
+        tell(request, out)?;
+        export(request, &ran, out, &text)?;
+    }
+    Ok(ran.exit)
+}
+
+fn tell(request: &Bench, out: &Path) -> Result<(), Trouble> {
+    let path = out.join("result.json");
+    // A benchmark that could not begin has none; the run has said why.
+    if !path.exists() {
+        return Ok(());
+    }
+    if request.json {
+        say(&fs::read_to_string(&path)?);
+    } else {
+        let result = read_result(&path).map_err(anyhow::Error::from)?;
+        say(&table::text(&result));
+    }
+    Ok(())
+}
+
+/// Copies of what the run left, where they were asked for.
+fn export(request: &Bench, ran: &Ran, out: &Path, manifest: &str) -> Result<(), Trouble> {
+    let copy = |from: &Path, to: &Path| -> Result<(), Trouble> {
+        if from.exists() {
+            fs::copy(from, to)
+                .map_err(|error| anyhow::anyhow!("cannot copy {} to {}: {error}", from.display(), to.display()))?;
+        }
+        Ok(())
+    };
+    if let Some(folder) = &request.out {
+        fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", folder.display()))?;
+        for name in ["result.json", "requests.jsonl"] {
+            copy(&out.join(name), &folder.join(name))?;
+        }
+        if let Some(report) = &ran.report {
+            copy(report, &folder.join("report.html"))?;
+        }
+        fs::write(folder.join("manifest.yaml"), manifest)?;
+        say_error(&format!("copied to {}\n", folder.display()));
+    }
+    if let Some(file) = &request.profile_export_file {
+        copy(&out.join("requests.jsonl"), file)?;
+    }
+    Ok(())
+}

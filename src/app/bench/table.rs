@@ -1,0 +1,125 @@
+//! The result as the table that users of GenAI-Perf expect, with what each number means under it.
+
+use std::fmt::Write as _;
+
+use crate::harness::{Metric, RunResult, Scenario, Severity};
+
+const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
+
+pub fn text(result: &RunResult) -> String {
+    let latency = &result.latency;
+    let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
+    let rows: Vec<(&str, &Metric)> = match result.asked.scenario {
+        // All requests are due at once: from the schedule counts the queue, not the server.
+        Scenario::Offline => vec![
+            (ttft, &latency.ttft_sent),
+            ("Time per output token (ms)", &latency.tpot),
+            ("Inter-token latency (ms)", &latency.itl_token),
+            ("Inter-chunk latency (ms)", &latency.icl),
+            (e2e, &latency.e2e_sent),
+            ("Longest gap (ms)", &latency.max_stall),
+        ],
+        _ => vec![
+            (ttft, &latency.ttft),
+            ("  first token from the send (ms)", &latency.ttft_sent),
+            ("Time per output token (ms)", &latency.tpot),
+            ("Inter-token latency (ms)", &latency.itl_token),
+            ("Inter-chunk latency (ms)", &latency.icl),
+            (e2e, &latency.e2e),
+            ("  latency from the send (ms)", &latency.e2e_sent),
+            ("Longest gap (ms)", &latency.max_stall),
+            ("Send behind schedule (ms)", &latency.queue_client),
+        ],
+    };
+    let mut text = String::new();
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let _ = write!(text, "\n{:<width$}", "");
+    for column in COLUMNS {
+        let _ = write!(text, " {column:>11}");
+    }
+    text.push('\n');
+    for (name, metric) in &rows {
+        let _ = write!(text, "{name:<width$}");
+        let values = [metric.mean, metric.min, metric.max, metric.p99, metric.p90, metric.p75, metric.p50];
+        for value in values {
+            let _ = write!(text, " {:>11}", number(value));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    totals(result, &mut text);
+    text.push('\n');
+    meanings(&rows, &mut text);
+    verdict(result, &mut text);
+    text
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "n/a".to_owned(),
+        Some(value) if value.abs() >= 1e6 => format!("{value:.0}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+fn totals(result: &RunResult, text: &mut String) {
+    let (counts, tokens, rates) = (&result.counts, &result.tokens, &result.rates);
+    let mut line = |name: &str, value: String, what: &str| {
+        let _ = writeln!(text, "{name:<27} {value:>14}  {what}");
+    };
+    let per_s = |value: Option<f64>| number(value);
+    line("Requests", counts.ok.to_string(), &format!("ok of {} scheduled; {} failed", counts.scheduled, counts.failed));
+    line(
+        "Request throughput (1/s)",
+        per_s(rates.requests_full),
+        &format!("over {:.2} s: schedule start to the last answer", rates.window_s),
+    );
+    line("Output token throughput", per_s(rates.output_tokens), "tokens/s of successful requests, same window");
+    line("Output tokens", tokens.output.to_string(), &format!("{}; {} were asked", tokens.source, tokens.output_asked));
+    let server = tokens.input_server.map_or_else(String::new, |server| format!("; the server counts {server}"));
+    line("Input tokens", tokens.input.to_string(), &format!("{}{server}", tokens.input_source));
+    if let Some(share) = tokens.coalesced_share {
+        line(
+            "Coalesced chunks",
+            format!("{:.1} %", share * 100.0),
+            "came in one read with the chunk before: their gap reads 0",
+        );
+    }
+    let connections = &result.connections;
+    line("Connections", connections.count.to_string(), &format!("{} reconnected", connections.reconnects));
+    line(
+        "Client CPU",
+        result.client.cpu_ms_per_1000_chunks.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.2}")),
+        "ms for 1,000 chunks",
+    );
+}
+
+/// Each distinct meaning once, with the rows that have it.
+fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
+    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, metric) in rows {
+        let name = name.trim().trim_end_matches(" (ms)");
+        let meaning = format!(
+            "of {} {}; clock from {}; tokens from {}",
+            metric.n, metric.population, metric.zero_point, metric.token_source
+        );
+        match known.iter_mut().find(|(same, _)| *same == meaning) {
+            Some((_, names)) => names.push(name),
+            None => known.push((meaning, vec![name])),
+        }
+    }
+    for (meaning, names) in known {
+        let _ = writeln!(text, "{}: {meaning}", names.join(", "));
+    }
+    if let Some((_, metric)) = rows.first() {
+        let _ = writeln!(text, "Percentiles: {}", metric.percentile_rule);
+    }
+}
+
+fn verdict(result: &RunResult, text: &mut String) {
+    let _ = writeln!(text, "\n{}", result.verdict.as_str());
+    for reason in &result.reasons {
+        let mark = if reason.severity == Severity::Warning { "!" } else { "✗" };
+        let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);
+    }
+}

@@ -1,0 +1,344 @@
+//! From the words of `regatta bench` to what it means, other tools' words included.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use serde_json::{Map, Value};
+
+use super::bench_args::{ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord};
+
+/// One benchmark of one target, without a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bench {
+    /// As given, with the scheme that follows from the other options.
+    pub target: String,
+    pub model: Option<String>,
+    /// A word of the manifest's `bench.protocol`; `None`: as the target says.
+    pub protocol: Option<&'static str>,
+    pub endpoint: Option<String>,
+    pub api_key_env: Option<String>,
+    pub connections: u32,
+    pub load: Load,
+    /// Equal gaps instead of exponential ones.
+    pub is_constant: bool,
+    pub requests: Option<u64>,
+    pub duration: Option<String>,
+    pub warmup: u32,
+    /// A key of the manifest's `bench.data`, and the file.
+    pub data: Option<(&'static str, PathBuf)>,
+    /// A path, or the name of one that is elsewhere.
+    pub tokenizer: Option<String>,
+    /// `None`: as the data are.
+    pub input: Option<Tokens>,
+    pub output: Option<Tokens>,
+    pub ignore_eos: bool,
+    pub min_tokens: Option<u32>,
+    pub temperature: Option<f64>,
+    /// `None`: as the server and the target have it.
+    pub streaming: Option<bool>,
+    pub extra: Map<String, Value>,
+    pub seed: u64,
+    pub end_id: i32,
+    pub vocab_size: u32,
+    pub ttft_p99: Option<String>,
+    pub tpot_p99: Option<String>,
+    /// Each key of the manifest's `bench.slo`, with its milliseconds.
+    pub promise: Vec<(&'static str, f64)>,
+    pub stall_timeout: String,
+    pub out: Option<PathBuf>,
+    pub profile_export_file: Option<PathBuf>,
+    pub json: bool,
+    pub dry_run: bool,
+    /// What was given and means nothing here, in sentences.
+    pub notices: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Closed loop: users.
+    Concurrency(u32),
+    /// Open loop: requests per second.
+    Rate(f64),
+    Offline,
+}
+
+/// A length in tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tokens {
+    pub mean: u32,
+    pub stddev: f64,
+    pub max: Option<u32>,
+}
+
+type Mistake = (ErrorKind, String);
+
+fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
+    Err((ErrorKind::InvalidValue, text.into()))
+}
+
+pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
+    let protocol = protocol(&args)?;
+    let Some(target) = args.target.clone().or_else(|| args.url.clone()) else {
+        return Err((
+            ErrorKind::MissingRequiredArgument,
+            "no TARGET was given\n  hint: `regatta bench sim:` tries it without a server".to_owned(),
+        ));
+    };
+    let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
+    let target = if is_http && !target.contains("://") && !target.starts_with("sim:") {
+        format!("http://{target}")
+    } else {
+        target
+    };
+    let load = match (args.concurrency, args.rate, args.offline) {
+        (Some(users), ..) => Load::Concurrency(users),
+        (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => Load::Offline,
+        (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => Load::Rate(rate),
+        (_, Some(rate), _) => {
+            return mistake(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));
+        }
+        (_, _, true) => Load::Offline,
+        // As GenAI-Perf has it.
+        _ => Load::Concurrency(1),
+    };
+    let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
+    let data = data(&args)?;
+    let needs_count = data.is_none() && (duration.is_none() || load == Load::Offline);
+    let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
+        let mean = mean.or_else(|| data.is_none().then_some(usual))?;
+        Some(Tokens { mean, stddev, max })
+    };
+    let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
+    let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
+    let requests = args.requests.or_else(|| needs_count.then_some(100));
+    for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
+        if !(stddev.is_finite() && stddev >= 0.0) {
+            return mistake(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
+        }
+    }
+    if input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
+        return mistake("`--max-input-len` is below the mean `--input-tokens`");
+    }
+    Ok(Bench {
+        target,
+        model: args.model.clone(),
+        protocol,
+        endpoint: args.endpoint.clone(),
+        api_key_env: args.api_key_env.clone(),
+        connections: args.connections,
+        load,
+        is_constant: args.arrivals == ArrivalsWord::Constant,
+        requests,
+        duration,
+        warmup: args.warmup,
+        data,
+        tokenizer: args.tokenizer.clone(),
+        input,
+        output,
+        ignore_eos: args.ignore_eos,
+        min_tokens: args.min_tokens,
+        temperature: args.temperature,
+        streaming: match (args.streaming, args.no_streaming) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        extra: extra(&args.extra)?,
+        seed: args.seed,
+        end_id: args.end_id,
+        vocab_size: args.vocab_size,
+        ttft_p99: args.ttft_p99.clone(),
+        tpot_p99: args.tpot_p99.clone(),
+        promise: args.goodput.iter().map(|word| promise(word)).collect::<Result<_, _>>()?,
+        notices: notices(&args),
+        stall_timeout: args.stall_timeout,
+        out: args.out,
+        profile_export_file: args.profile_export_file,
+        json: args.json,
+        dry_run: args.dry_run,
+    })
+}
+
+/// What the file is, by its kind or by its name.
+fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, Mistake> {
+    let Some(file) = &args.data else { return Ok(None) };
+    let kind = match (args.data_kind, file.extension().and_then(|suffix| suffix.to_str())) {
+        (Some(DataWord::Jsonl), _) | (None, Some("jsonl")) => "jsonl",
+        (Some(DataWord::Sharegpt), _) | (None, Some("json")) => "sharegpt",
+        (Some(DataWord::InputIds), _) | (None, Some("npy")) => "input_ids",
+        (Some(DataWord::Mooncake), _) => "mooncake",
+        (Some(DataWord::Plan), _) => "plan",
+        (None, _) => {
+            return mistake(format!("`--data {}`: its name does not say what it is; add --data-kind", file.display()));
+        }
+    };
+    Ok(Some((kind, file.clone())))
+}
+
+/// Our own word, or what GenAI-Perf's words come to.
+fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, Mistake> {
+    let own = args.protocol.map(|word| match word {
+        ProtocolWord::Kserve => "kserve",
+        ProtocolWord::Generate => "generate",
+        ProtocolWord::OpenaiChat => "openai-chat",
+        ProtocolWord::OpenaiCompletions => "openai-completions",
+    });
+    let theirs = match (args.service_kind, args.endpoint_type) {
+        (None, None) => args.backend.map(|_| "kserve"),
+        (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {
+            Some("kserve")
+        }
+        (Some(ServiceWord::Triton) | None, Some(EndpointWord::Generate)) => Some("generate"),
+        (Some(ServiceWord::Openai), None) | (_, Some(EndpointWord::Chat)) => Some("openai-chat"),
+        (_, Some(EndpointWord::Completions)) => Some("openai-completions"),
+        (Some(ServiceWord::Openai), Some(EndpointWord::Kserve | EndpointWord::Generate)) => {
+            return mistake("`--service-kind openai` has the endpoint types chat and completions");
+        }
+    };
+    match (own, theirs) {
+        (Some(own), Some(theirs)) if own != theirs => {
+            mistake(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
+        }
+        _ => Ok(own.or(theirs)),
+    }
+}
+
+/// `NAME:VALUE`, where the value is JSON or else a text; or a JSON object.
+fn extra(words: &[String]) -> Result<Map<String, Value>, Mistake> {
+    let mut all = Map::new();
+    for word in words {
+        if word.trim_start().starts_with('{') {
+            match serde_json::from_str(word) {
+                Ok(Value::Object(more)) => all.extend(more),
+                Ok(_) => return mistake(format!("`--extra {word}` is no JSON object")),
+                Err(error) => return mistake(format!("`--extra {word}`: {error}")),
+            }
+            continue;
+        }
+        let Some((name, value)) = word.split_once(':') else {
+            return mistake(format!("`--extra {word}` is not NAME:VALUE"));
+        };
+        all.insert(name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
+    }
+    if let Some(text) = all.values().find_map(|value| value.as_str().filter(|text| text.contains("{{"))) {
+        return mistake(format!("`--extra …:{text}`: `{{{{` begins an expression in a manifest"));
+    }
+    Ok(all)
+}
+
+fn promise(word: &str) -> Result<(&'static str, f64), Mistake> {
+    let Some((name, ms)) = word.split_once(':') else {
+        return mistake(format!("`--goodput {word}` is not METRIC:MS"));
+    };
+    let key = match name {
+        "ttft" | "time_to_first_token" => "ttft",
+        "tpot" | "inter_token_latency" => "tpot",
+        "e2e" | "request_latency" => "e2e",
+        _ => return mistake(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e")),
+    };
+    match ms.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms > 0.0) {
+        Some(ms) => Ok((key, ms)),
+        None => mistake(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
+    }
+}
+
+fn notices(args: &BenchArgs) -> Vec<String> {
+    let mut notices = Vec::new();
+    let mut say = |is_given: bool, text: &str| {
+        if is_given {
+            notices.push(text.to_owned());
+        }
+    };
+    say(args.num_prompts.is_some(), "--num-prompts is not needed: every request has a prompt of its own");
+    say(
+        args.stability_percentage.is_some(),
+        "--stability-percentage is not used: the run ends with its requests or its duration, and the result says \
+         whether it was steady",
+    );
+    say(
+        args.backend == Some(BackendWord::Vllm),
+        "--backend is not needed: the server is asked for the model's tensors",
+    );
+    notices
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn read(line: &str) -> Result<Bench, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        meaning(line.args).map_err(|(_, text)| text)
+    }
+
+    #[test]
+    fn genai_perfs_tutorial_is_understood_word_for_word() {
+        let bench = read(
+            "-m gpt2 --service-kind triton --backend tensorrtllm --num-prompts 100 --random-seed 123 \
+             --synthetic-input-tokens-mean 200 --synthetic-input-tokens-stddev 0 --streaming --output-tokens-mean 100 \
+             --output-tokens-stddev 0 --output-tokens-mean-deterministic \
+             --tokenizer hf-internal-testing/llama-tokenizer --concurrency 1 --measurement-interval 4000 \
+             --profile-export-file my_profile_export.json --url localhost:8001",
+        )
+        .unwrap();
+        assert_eq!(
+            (bench.target.as_str(), bench.protocol, bench.model.as_deref()),
+            ("localhost:8001", Some("kserve"), Some("gpt2"))
+        );
+        assert_eq!(
+            (bench.load, bench.duration.as_deref(), bench.requests),
+            (Load::Concurrency(1), Some("4000ms"), None)
+        );
+        assert_eq!(
+            (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.seed, bench.ignore_eos),
+            (200, 100, 123, true)
+        );
+        assert_eq!(bench.notices.len(), 1, "{:?}", bench.notices);
+    }
+
+    #[test]
+    fn an_openai_line_gets_its_scheme() {
+        let bench = read("-m m --service-kind openai --endpoint-type chat --request-rate 5 -u host:8000 --extra-inputs max_new:3 --extra-inputs a:b").unwrap();
+        assert_eq!((bench.target.as_str(), bench.protocol), ("http://host:8000", Some("openai-chat")));
+        assert_eq!((bench.load, bench.requests), (Load::Rate(5.0), Some(100)));
+        assert_eq!(Value::Object(bench.extra), serde_json::json!({"max_new": 3, "a": "b"}));
+    }
+
+    #[test]
+    fn benchmark_core_models_words_are_understood() {
+        let bench = read("h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 --output-stdev 2 --max-input-len 300 --decoupled").unwrap();
+        assert_eq!((bench.load, bench.requests), (Load::Offline, Some(30)));
+        let input = bench.input.unwrap();
+        assert_eq!((input.stddev, input.max), (5.0, Some(300)));
+        assert!(read("h:1 --time-delay-dist exponential_dist --request-rate 2").is_ok_and(|bench| !bench.is_constant));
+    }
+
+    #[test]
+    fn data_bring_their_own_lengths_and_number() {
+        let bench = read("h:1 --input-file prompts.jsonl").unwrap();
+        assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
+        assert!(read("h:1 --data x.txt").unwrap_err().contains("--data-kind"));
+        assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, 5);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let why = |line: &str| read(line).unwrap_err();
+        assert!(why("").contains("no TARGET was given"));
+        assert!(why("h:1 --protocol kserve --service-kind openai").contains("contradicts"));
+        assert!(why("h:1 --rate 0").contains("above 0"));
+        assert!(why("h:1 --rate 5 --concurrency 2").contains("cannot be used with"));
+        assert!(why("h:1 --goodput speed:3").contains("ttft, tpot and e2e"));
+        assert!(why("h:1 --extra x").contains("NAME:VALUE"));
+        assert!(why("h:1 --service-kind openai --endpoint-type kserve").contains("chat and completions"));
+    }
+}

@@ -1,0 +1,215 @@
+//! The options of `regatta bench`: our own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
+
+const WHERE: &str = "Where to";
+const LOAD: &str = "Load";
+const WHAT: &str = "What is asked";
+const JUDGE: &str = "Judgement";
+const OUT: &str = "Output";
+const OTHERS: &str = "Words of other tools, for their command lines";
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` (the path tells the
+    /// interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
+    #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
+    pub target: Option<String>,
+    /// The same as TARGET; without a scheme the other options say what is spoken.
+    #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
+    pub url: Option<String>,
+    /// The model [default: the one in the URL, the only one of an OpenAI server, `tensorrt_llm` of a Triton].
+    #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// How the server is asked.
+    #[arg(help_heading = WHERE, long, value_name = "NAME")]
+    pub protocol: Option<ProtocolWord>,
+    /// The path of requests over HTTP, in place of the usual one.
+    #[arg(help_heading = WHERE, long, value_name = "PATH")]
+    pub endpoint: Option<String>,
+    /// The environment variable that holds the server's key; the key is sent and never shown.
+    #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
+    pub api_key_env: Option<String>,
+    /// Connections to each server over gRPC; over HTTP every request under way has its own.
+    #[arg(help_heading = WHERE, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+
+    /// Closed loop: so many users, each sends its next request when its last one has been answered.
+    #[arg(help_heading = LOAD, short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "load")]
+    pub concurrency: Option<u32>,
+    /// Open loop: requests per second; latency counts from the intended time. -1 is all at once.
+    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N", allow_negative_numbers = true, group = "load")]
+    pub rate: Option<f64>,
+    /// All requests at once.
+    #[arg(help_heading = LOAD, long, group = "load")]
+    pub offline: bool,
+    /// The law of arrivals at a rate.
+    #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW", default_value = "poisson")]
+    pub arrivals: ArrivalsWord,
+    /// How many requests [default: 100, unless there are a duration or data].
+    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer.
+    #[arg(help_heading = LOAD, long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// The same in milliseconds.
+    #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    pub measurement_interval: Option<u64>,
+    /// Requests before the measured ones.
+    #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value_t = 1)]
+    pub warmup: u32,
+
+    /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
+    #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub data: Option<PathBuf>,
+    /// What the file is, where its name does not say.
+    #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
+    pub data_kind: Option<DataWord>,
+    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server.
+    #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub tokenizer: Option<String>,
+    /// Tokens of a prompt: their mean [default: 550, or as the data are].
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub input_tokens: Option<u32>,
+    /// Their standard deviation; 0 makes all prompts equally long.
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value_t = 0.0)]
+    pub input_tokens_stddev: f64,
+    /// No prompt is longer than this.
+    #[arg(help_heading = WHAT, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_input_len: Option<u32>,
+    /// Tokens of an answer: their mean [default: 128, or as the data are].
+    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub output_tokens: Option<u32>,
+    /// Their standard deviation.
+    #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value_t = 0.0)]
+    pub output_tokens_stddev: f64,
+    /// Answers are to have exactly the asked length: the end token does not end them.
+    #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
+    pub ignore_eos: bool,
+    /// Tokens before which the end token does not count.
+    #[arg(help_heading = WHAT, long, value_name = "N")]
+    pub min_tokens: Option<u32>,
+    #[arg(help_heading = WHAT, long, value_name = "X")]
+    pub temperature: Option<f64>,
+    /// One chunk for each token. It is the default; the other tools need it said.
+    #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
+    pub streaming: bool,
+    /// One answer in one piece.
+    #[arg(help_heading = WHAT, long)]
+    pub no_streaming: bool,
+    /// A field of every request: `NAME:VALUE`, or a JSON object. Repeatable.
+    #[arg(help_heading = WHAT, long, visible_alias = "extra-inputs", value_name = "NAME:VALUE")]
+    pub extra: Vec<String>,
+    /// Seed of arrivals, lengths and prompts: the same seed gives the same requests at the same times.
+    #[arg(help_heading = WHAT, long, visible_alias = "random-seed", value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// End-of-sequence token of models that take token ids.
+    #[arg(help_heading = WHAT, long, value_name = "ID", default_value_t = 2, allow_negative_numbers = true)]
+    pub end_id: i32,
+    /// Prompt tokens are drawn below this, for models that take token ids.
+    #[arg(help_heading = WHAT, long, value_name = "N", default_value_t = 32_000, value_parser = clap::value_parser!(u32).range(10..))]
+    pub vocab_size: u32,
+
+    /// The 99th percentile of TTFT must be below: `450ms`. Else the run is INVALID(load).
+    #[arg(help_heading = JUDGE, long, value_name = "TIME")]
+    pub ttft_p99: Option<String>,
+    /// The 99th percentile of TPOT must be below.
+    #[arg(help_heading = JUDGE, long, value_name = "TIME")]
+    pub tpot_p99: Option<String>,
+    /// What each request is promised, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names do too.
+    #[arg(help_heading = JUDGE, long, value_name = "METRIC:MS", num_args = 1..)]
+    pub goodput: Vec<String>,
+    /// Give a request up when no token came for this long.
+    #[arg(help_heading = JUDGE, long, visible_alias = "stream-timeout", value_name = "TIME", default_value = "60s")]
+    pub stall_timeout: String,
+
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder.
+    #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// Copy the requests, one JSON object a line, to this file.
+    #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub profile_export_file: Option<PathBuf>,
+    /// Print the result as JSON on stdout, and nothing else there.
+    #[arg(help_heading = OUT, long)]
+    pub json: bool,
+    /// Print the manifest of this run, and start nothing. `regatta run` takes it.
+    #[arg(help_heading = OUT, long)]
+    pub dry_run: bool,
+
+    /// `triton` or `openai`.
+    #[arg(help_heading = OTHERS, long, value_name = "KIND")]
+    pub service_kind: Option<ServiceWord>,
+    /// `tensorrtllm` or `vllm`: what the Triton model runs on.
+    #[arg(help_heading = OTHERS, long, value_name = "NAME")]
+    pub backend: Option<BackendWord>,
+    /// `kserve`, `generate`, `chat` or `completions`.
+    #[arg(help_heading = OTHERS, long, value_name = "TYPE")]
+    pub endpoint_type: Option<EndpointWord>,
+    /// Each request has a prompt of its own here, so this is not needed.
+    #[arg(help_heading = OTHERS, long, alias = "num-dataset-entries", value_name = "N")]
+    pub num_prompts: Option<u64>,
+    /// The run ends with its requests or its duration here, so this is not needed.
+    #[arg(help_heading = OTHERS, short = 's', long, value_name = "PERCENT", action = ArgAction::Set)]
+    pub stability_percentage: Option<f64>,
+    /// `synthetic` is the only source.
+    #[arg(help_heading = OTHERS, long, value_name = "SOURCE")]
+    pub prompt_source: Option<PromptWord>,
+    /// Streams are found to be decoupled by asking the server.
+    #[arg(help_heading = OTHERS, long)]
+    pub decoupled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtocolWord {
+    Kserve,
+    Generate,
+    OpenaiChat,
+    OpenaiCompletions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArrivalsWord {
+    /// Exponential gaps.
+    #[value(alias = "exponential_dist")]
+    Poisson,
+    /// Equal gaps.
+    Constant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServiceWord {
+    Triton,
+    Openai,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendWord {
+    #[value(alias = "trtllm")]
+    Tensorrtllm,
+    Vllm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EndpointWord {
+    Kserve,
+    Generate,
+    Chat,
+    Completions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataWord {
+    Jsonl,
+    Sharegpt,
+    Mooncake,
+    InputIds,
+    /// The plan.jsonl of another run.
+    Plan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PromptWord {
+    Synthetic,
+}

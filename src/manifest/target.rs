@@ -1,0 +1,141 @@
+//! Where requests go, as a person writes it: `host:port`, `http://host:8000/v1/chat/completions`, `openai://host:port`.
+
+use super::model::Protocol;
+use crate::event::Endpoint;
+
+/// What a target's text says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    pub endpoints: Vec<Endpoint>,
+    /// `None`: it says nothing of it.
+    pub protocol: Option<Protocol>,
+    /// Of an HTTP target that has one.
+    pub path: Option<String>,
+    /// `/v2/models/NAME/…`
+    pub model: Option<String>,
+    /// `…/generate` answers in one piece, `…/generate_stream` streams.
+    pub streams: Option<bool>,
+}
+
+/// Reads `host:port,port|host:port`, or URLs with `|` between them: one endpoint for each port.
+pub fn targets(text: &str) -> Result<Targets, String> {
+    if !text.contains("://") {
+        return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
+    }
+    let mut all: Option<Targets> = None;
+    for part in text.split('|').map(str::trim) {
+        let one = target(part)?;
+        match &mut all {
+            None => all = Some(one),
+            Some(before) => {
+                let (is_alike, named) = (same(before, &one), &before.endpoints);
+                if !is_alike {
+                    let first = named.first().map(ToString::to_string).unwrap_or_default();
+                    return Err(format!(
+                        "`{part}` is asked in another way than {first}; one benchmark has one protocol and path"
+                    ));
+                }
+                before.endpoints.extend(one.endpoints);
+            }
+        }
+    }
+    all.ok_or_else(|| "it names no server".to_owned())
+}
+
+fn same(a: &Targets, b: &Targets) -> bool {
+    (a.protocol, &a.path) == (b.protocol, &b.path)
+}
+
+fn target(text: &str) -> Result<Targets, String> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
+    };
+    let (authority, path) = match rest.find('/') {
+        Some(at) => (&rest[..at], Some(&rest[at..])),
+        None => (rest, None),
+    };
+    let path = path.filter(|path| *path != "/").map(str::to_owned);
+    let usual = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    let endpoints = match authority.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => Endpoint::list(authority)?,
+        _ => match usual {
+            Some(port) => Endpoint::list(&format!("{authority}:{port}"))?,
+            None => return Err(format!("`{text}` has no port")),
+        },
+    };
+    let found = Targets { endpoints, path, ..Targets::default() };
+    match scheme {
+        "grpc" if found.path.is_some() => Err(format!("`{text}`: gRPC has no path")),
+        "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..found }),
+        "openai" | "http" => Ok(asked_by_path(found, scheme == "openai")),
+        "https" => Err(format!(
+            "`{text}`: TLS is not spoken here; put a proxy that does before it, for example \
+             `socat TCP-LISTEN:8080,fork,reuseaddr OPENSSL:{authority}`, and name http://127.0.0.1:8080"
+        )),
+        other => Err(format!("`{other}://` is none of http, grpc, openai")),
+    }
+}
+
+/// The path tells the interface.
+fn asked_by_path(mut found: Targets, is_openai: bool) -> Targets {
+    let path = found.path.clone().unwrap_or_default();
+    let path = path.trim_end_matches('/');
+    if path.ends_with("/chat/completions") {
+        found.protocol = Some(Protocol::OpenaiChat);
+    } else if path.ends_with("/completions") {
+        found.protocol = Some(Protocol::OpenaiCompletions);
+    } else if path.ends_with("/generate_stream") || path.ends_with("/generate") {
+        found.protocol = Some(Protocol::Generate);
+        found.streams = Some(path.ends_with("_stream"));
+        found.model = path.split('/').skip_while(|word| *word != "models").nth(1).map(str::to_owned);
+    } else if is_openai || path == "/v1" {
+        found.protocol = Some(Protocol::OpenaiChat);
+        // `http://host/v1` is a base, as OpenAI's own clients take it.
+        if path == "/v1" {
+            found.path = None;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Shown = (Vec<String>, Option<Protocol>, Option<String>);
+
+    fn shown(text: &str) -> Result<Shown, String> {
+        let found = targets(text)?;
+        Ok((found.endpoints.iter().map(ToString::to_string).collect(), found.protocol, found.path))
+    }
+
+    #[test]
+    fn a_target_names_every_server_and_how_it_is_asked() {
+        let hosts = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        assert_eq!(shown("a:1,2|b:3"), Ok((hosts(&["a:1", "a:2", "b:3"]), None, None)));
+        assert_eq!(shown("grpc://a:1"), Ok((hosts(&["a:1"]), Some(Protocol::Kserve), None)));
+        assert_eq!(shown("openai://a:9"), Ok((hosts(&["a:9"]), Some(Protocol::OpenaiChat), None)));
+        assert_eq!(shown("http://a:9/v1"), Ok((hosts(&["a:9"]), Some(Protocol::OpenaiChat), None)));
+        let path = |text: &str| Some(text.to_owned());
+        let completions = shown("http://a/v1/completions").unwrap();
+        assert_eq!(completions, (hosts(&["a:80"]), Some(Protocol::OpenaiCompletions), path("/v1/completions")));
+        let generate = targets("http://a:8000/v2/models/ensemble/generate_stream").unwrap();
+        assert_eq!((generate.protocol, generate.streams), (Some(Protocol::Generate), Some(true)));
+        assert_eq!(generate.model.as_deref(), Some("ensemble"));
+        assert_eq!(targets("[::1]:5").unwrap().endpoints[0].host, "::1");
+    }
+
+    #[test]
+    fn what_is_no_target_says_why() {
+        let why = |text: &str| targets(text).unwrap_err();
+        assert_eq!(why("a"), "`a` is not host:port");
+        assert!(why("a:x").contains("is not a port"));
+        assert!(why("https://a/v1").contains("TLS is not spoken here"));
+        assert!(why("ftp://a:1").contains("none of http, grpc, openai"));
+        assert!(why("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Triton's generate extension: keys of a JSON object are inputs of the model, outputs come back as keys.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{StreamExt as _, once};
+use tonic::Status;
+
+use super::super::driver::Reply;
+use super::super::load::Model;
+use super::super::service::{Inner, Speaking};
+use super::super::tensor::full_shape;
+use super::{Answer, event, events, failed, refused, said};
+use crate::triton::proto::inference::model_infer_request::InferInputTensor;
+use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+
+type Said = Result<ModelStreamInferResponse, Status>;
+
+pub(super) async fn perform(inner: &Arc<Inner>, name: &str, body: &Map<String, Value>, streams: bool) -> Answer {
+    let model = match inner.find(name, "") {
+        Ok(model) => model,
+        Err(refusal) => return refused(&refusal),
+    };
+    let request = match request(model, body) {
+        Ok(request) => request,
+        Err(message) => return failed(StatusCode::BAD_REQUEST, &message),
+    };
+    let accepted = match inner.accept(&request, false) {
+        Ok(accepted) => accepted,
+        Err(refusal) => return refused(&refusal),
+    };
+    let call = inner.call();
+    let (sender, receiver) = mpsc::unbounded_channel();
+    if let Some(answer) = inner.submit(accepted, call.owner, || Some(Reply::Stream(sender.clone()))) {
+        let _ = sender.send(Ok(answer.empty_final()));
+    }
+    drop(sender);
+    let answers = UnboundedReceiverStream::new(receiver);
+    let mut answers = Speaking::new(Box::pin(answers), call);
+    if streams {
+        // The status belongs to the first response: until it is there, nothing is said.
+        return match answers.next().await {
+            None => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+            Some(first) => match spoken(&first) {
+                Err(message) => failed(StatusCode::INTERNAL_SERVER_ERROR, &message),
+                Ok(value) => {
+                    let rest = answers.filter_map(|answer| match spoken(&answer) {
+                        Ok(Value::Null) => None,
+                        Ok(value) => Some(event(&value)),
+                        Err(message) => Some(event(&json!({"error": message}))),
+                    });
+                    events(once(event(&value)).chain(rest))
+                }
+            },
+        };
+    }
+    let first = answers.next().await;
+    let second = answers.next().await;
+    match (first, second) {
+        (None, _) => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+        (Some(first), None) => match spoken(&first) {
+            Ok(value) => said(StatusCode::OK, &value),
+            Err(message) => failed(StatusCode::INTERNAL_SERVER_ERROR, &message),
+        },
+        // The real server has said 200 by then.
+        (Some(_), Some(_)) => failed(
+            StatusCode::OK,
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates various \
+             number of responses",
+        ),
+    }
+}
+
+/// Null is a response without outputs.
+fn spoken(answer: &Said) -> Result<Value, String> {
+    match answer {
+        Err(status) => Err(status.message().to_owned()),
+        Ok(said) if !said.error_message.is_empty() => Err(said.error_message.clone()),
+        Ok(said) => Ok(said.infer_response.as_ref().map_or(Value::Null, outputs)),
+    }
+}
+
+fn outputs(response: &ModelInferResponse) -> Value {
+    if response.outputs.is_empty() {
+        return Value::Null;
+    }
+    let mut value = Map::new();
+    if !response.id.is_empty() {
+        value.insert("id".to_owned(), response.id.clone().into());
+    }
+    value.insert("model_name".to_owned(), response.model_name.clone().into());
+    value.insert("model_version".to_owned(), response.model_version.clone().into());
+    for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
+        let said = if output.datatype == "BYTES" {
+            Value::from(String::from_utf8_lossy(raw.get(4..).unwrap_or_default()))
+        } else {
+            match raw.as_chunks::<4>().0 {
+                [one] => Value::from(i32::from_le_bytes(*one)),
+                all => all.iter().map(|word| i32::from_le_bytes(*word)).collect(),
+            }
+        };
+        value.insert(output.name.clone(), said);
+    }
+    Value::Object(value)
+}
+
+/// Keys that are no input are parameters, which nobody here reads.
+fn request(model: &Model, body: &Map<String, Value>) -> Result<ModelInferRequest, String> {
+    let mut request = ModelInferRequest { model_name: model.name.clone(), ..ModelInferRequest::default() };
+    if let Some(id) = body.get("id").and_then(Value::as_str) {
+        id.clone_into(&mut request.id);
+    }
+    for known in &model.config.input {
+        let Some(value) = body.get(&known.name) else { continue };
+        let elements: &[Value] = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        let mut raw = BytesMut::new();
+        for element in elements {
+            put(known.data_type(), element, &mut raw)
+                .ok_or_else(|| format!("unable to parse '{}': {element} does not fit its type", known.name))?;
+        }
+        let shape = full_shape(model.config.max_batch_size, &[elements.len() as i64]);
+        request.inputs.push(InferInputTensor {
+            name: known.name.clone(),
+            datatype: super::wire_name(known.data_type()).to_owned(),
+            shape: shape.into_iter().map(|dim| if dim < 0 { 1 } else { dim }).collect(),
+            ..InferInputTensor::default()
+        });
+        request.raw_input_contents.push(raw.freeze());
+    }
+    Ok(request)
+}
+
+fn put(data_type: DataType, value: &Value, raw: &mut BytesMut) -> Option<()> {
+    match data_type {
+        DataType::TypeString => {
+            let text = Bytes::copy_from_slice(value.as_str()?.as_bytes());
+            raw.put_u32_le(u32::try_from(text.len()).ok()?);
+            raw.put(text);
+        }
+        DataType::TypeBool => raw.put_u8(u8::from(value.as_bool()?)),
+        DataType::TypeInt32 => raw.put_i32_le(i32::try_from(value.as_i64()?).ok()?),
+        DataType::TypeUint32 => raw.put_u32_le(u32::try_from(value.as_u64()?).ok()?),
+        DataType::TypeInt64 => raw.put_i64_le(value.as_i64()?),
+        DataType::TypeUint64 => raw.put_u64_le(value.as_u64()?),
+        DataType::TypeFp32 => raw.put_f32_le(value.as_f64()? as f32),
+        DataType::TypeFp64 => raw.put_f64_le(value.as_f64()?),
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,153 @@
+//! Prometheus text in the names of Triton and of its TensorRT-LLM backend, from the state of the simulated engines.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::driver::Shared;
+use super::super::load::{Kind, Model};
+use super::super::request::version;
+use super::super::service::Inner;
+use crate::sim::core::Holding;
+
+type Counter = fn(&Shared) -> &AtomicU64;
+
+pub(super) fn text(inner: &Inner) -> String {
+    let mut page = Page(String::new());
+    let counters: [(&str, &str, Counter); 3] = [
+        ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| &s.served),
+        ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| &s.served),
+        ("nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", |s| {
+            &s.served
+        }),
+    ];
+    for (name, help, of) in counters {
+        page.head(name, help, "counter");
+        for (model, shared, _) in engines(inner) {
+            page.line(name, model, &[], of(shared).load(Ordering::Relaxed));
+        }
+    }
+    page.head("nv_inference_request_failure", "Number of failed inference requests, all batch sizes", "counter");
+    for (model, shared, _) in engines(inner) {
+        let failed = shared.failed.load(Ordering::Relaxed);
+        for (reason, count) in [("REJECTED", 0), ("CANCELED", 0), ("BACKEND", failed), ("OTHER", 0)] {
+            page.line("nv_inference_request_failure", model, &[("reason", reason)], count);
+        }
+    }
+    let name = "nv_inference_request_duration_us";
+    page.head(name, "Cumulative inference request duration in microseconds (includes cached requests)", "counter");
+    for (model, shared, _) in engines(inner) {
+        page.line(name, model, &[], shared.duration_us.load(Ordering::Relaxed));
+    }
+    let name = "nv_inference_pending_request_count";
+    page.head(name, "Instantaneous number of pending requests awaiting execution per-model.", "gauge");
+    for (model, _, all) in engines(inner) {
+        page.line(name, model, &[], all.waiting as u64);
+    }
+    engine_gauges(inner, &mut page);
+    token_counters(inner, &mut page);
+    page.0
+}
+
+fn engine_gauges(inner: &Inner, page: &mut Page) {
+    let name = "nv_trt_llm_request_metrics";
+    page.head(name, "TRT LLM request metrics", "gauge");
+    for (model, _, all) in engines(inner) {
+        let Kind::Engine(engine) = &model.kind else { continue };
+        let max = engine.limits.max_batch_size * engine.instances;
+        let values = [
+            ("waiting", all.waiting),
+            ("context", all.contexts),
+            ("scheduled", all.contexts + all.generating),
+            ("max", max),
+            ("active", all.active),
+        ];
+        for (kind, value) in values {
+            page.line(name, model, &[("request_type", kind)], value as u64);
+        }
+    }
+    let name = "nv_trt_llm_kv_cache_block_metrics";
+    page.head(name, "TRT LLM KV cache block metrics", "gauge");
+    for (model, _, all) in engines(inner) {
+        let Kind::Engine(engine) = &model.kind else { continue };
+        let max = engine.limits.blocks * engine.instances as u64;
+        let values = [
+            ("tokens_per", engine.limits.tokens_per_block as f64),
+            ("used", all.used_blocks as f64),
+            ("free", max.saturating_sub(all.used_blocks) as f64),
+            ("max", max as f64),
+            ("fraction", if max == 0 { 0.0 } else { all.used_blocks as f64 / max as f64 }),
+            // Blocks are never reused: the simulated engine has no such cache.
+            ("reused", 0.0),
+        ];
+        for (kind, value) in values {
+            page.line(name, model, &[("kv_cache_block_type", kind)], value);
+        }
+    }
+    let name = "nv_trt_llm_inflight_batcher_metrics";
+    page.head(name, "TRT LLM inflight_batcher-specific metrics", "gauge");
+    for (model, _, all) in engines(inner) {
+        let values = [
+            ("micro_batch_id", 0),
+            ("generation_requests", all.generating as u64),
+            ("total_context_tokens", all.context_tokens),
+            ("paused_requests", all.pauses),
+        ];
+        for (kind, value) in values {
+            page.line(name, model, &[("inflight_batcher_specific_metric", kind)], value);
+        }
+    }
+    let name = "nv_trt_llm_general_metrics";
+    page.head(name, "General TRT LLM metrics", "gauge");
+    for (model, _, all) in engines(inner) {
+        page.line(name, model, &[("general_type", "iteration_counter")], all.steps);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        page.line(name, model, &[("general_type", "timestamp")], now);
+    }
+}
+
+fn token_counters(inner: &Inner, page: &mut Page) {
+    let counters: [(&str, &str, Counter); 2] = [
+        ("nv_llm_input_token_len", "total_input_tokens", |s| &s.input_tokens),
+        ("nv_llm_output_token_len", "total_output_tokens", |s| &s.tokens),
+    ];
+    for (name, kind, of) in counters {
+        page.head(name, "TRT LLM response metrics", "counter");
+        for (model, shared, _) in engines(inner) {
+            page.line(name, model, &[("response_metric_type", kind)], of(shared).load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// Each engine model with what its copies count and hold together.
+fn engines(inner: &Inner) -> impl Iterator<Item = (&Model, &Shared, Holding)> {
+    inner.drivers.iter().filter_map(|(name, (drivers, shared))| {
+        let sum = |all: Holding, one: Holding| Holding {
+            active: all.active + one.active,
+            waiting: all.waiting + one.waiting,
+            contexts: all.contexts + one.contexts,
+            context_tokens: all.context_tokens + one.context_tokens,
+            generating: all.generating + one.generating,
+            used_blocks: all.used_blocks + one.used_blocks,
+            steps: all.steps + one.steps,
+            pauses: all.pauses + one.pauses,
+        };
+        let holding = drivers.iter().map(super::super::driver::Driver::holding).fold(Holding::default(), sum);
+        Some((inner.models.get(name)?, &**shared, holding))
+    })
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, model: &Model, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let _ = write!(self.0, "{name}{{model=\"{}\",", model.name);
+        for (label, value) in labels {
+            let _ = write!(self.0, "{label}=\"{value}\",");
+        }
+        let _ = writeln!(self.0, "version=\"{}\"}} {value}", version(model));
+    }
+}

@@ -1,0 +1,257 @@
+//! OpenAI's chat and completions in the shape of vLLM and `trtllm-serve`, straight onto the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{StreamExt as _, iter, once};
+
+use super::super::answer::{self, Prompt};
+use super::super::decode::Voice;
+use super::super::driver::Reply;
+use super::super::more::Returns;
+use super::super::request::{Accepted, Part, check_lengths, version};
+use super::super::service::{Inner, Speaking};
+use super::super::tensor::Refusal;
+use super::{Answer, body, event, events, said, status_of};
+use crate::triton::proto::inference::ModelStreamInferResponse;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Chat,
+    Completions,
+}
+
+pub(super) fn models(inner: &Inner) -> Answer {
+    let served = inner.models.values().filter(|model| inner.engine_under(model).is_some());
+    let data: Vec<Value> = served
+        .map(|model| json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator"}))
+        .collect();
+    said(StatusCode::OK, &json!({"object": "list", "data": data}))
+}
+
+/// What a body asks for.
+struct Asked {
+    engine: String,
+    part: Part,
+    model: String,
+    streams: bool,
+    include_usage: bool,
+    continuous_usage: bool,
+}
+
+pub(super) async fn perform(inner: &Arc<Inner>, kind: Kind, request: Request<Incoming>) -> Answer {
+    let body = match body(request).await {
+        Ok(body) => body,
+        Err(why) => return refuse(&Refusal::invalid(why)),
+    };
+    let asked = match ask(inner, kind, &body) {
+        Ok(asked) => asked,
+        Err(refusal) => return refuse(&refusal),
+    };
+    let Asked { engine, part, model, streams, include_usage, continuous_usage } = asked;
+    let shape = Shape {
+        kind,
+        id: part.answer.id.clone(),
+        model,
+        isl: part.isl,
+        osl: part.osl,
+        include_usage,
+        continuous_usage,
+    };
+    let call = inner.call();
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let mut sender = Some(sender);
+    let accepted = Accepted::Serve { engine, parts: vec![part] };
+    inner.submit(accepted, call.owner, || sender.take().map(Reply::Stream));
+    let mut answers = Speaking::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
+    let first = match answers.next().await {
+        None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+        Some(first) => text_of(first),
+    };
+    let first = match first {
+        Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
+        Ok(first) => first,
+    };
+    if !streams {
+        return said(StatusCode::OK, &shape.whole(&first));
+    }
+    let mut count = 0;
+    let ending = shape.ending();
+    let role = shape.role();
+    let texts = once(Ok(first)).chain(answers.map(text_of)).map(move |text| match text {
+        Ok(text) => {
+            count += 1;
+            shape.token(&text, count)
+        }
+        Err(why) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, &why)),
+    });
+    events(iter(role).chain(texts).chain(iter(ending)))
+}
+
+fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, String> {
+    let said = answer.map_err(|status| status.message().to_owned())?;
+    if !said.error_message.is_empty() {
+        return Err(said.error_message);
+    }
+    let raw = said.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
+    Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
+}
+
+fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Refusal> {
+    let field = |name: &str| body.get(name).filter(|value| !value.is_null());
+    let name = field("model").and_then(Value::as_str).unwrap_or_default();
+    let model = inner
+        .find(name, "")
+        .map_err(|refusal| Refusal { message: format!("The model `{name}` does not exist."), ..refusal })?;
+    let (engine_name, engine) =
+        inner.engine_under(model).ok_or_else(|| Refusal::invalid(format!("`{name}` does not generate text")))?;
+    if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
+        return Err(Refusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
+    }
+    let isl = prompt_tokens(kind, body)?;
+    let osl =
+        ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
+    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Refusal::invalid("max_tokens must be at least 1".to_owned()))?;
+    check_lengths(isl, osl, engine).map_err(|refusal| Refusal::invalid(refusal.message))?;
+    let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
+    let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
+    let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
+    if inner.error_on_request == Some(number) {
+        return Err(Refusal::backend(format!("simulated failure of request number {number}")));
+    }
+    let id = format!("cmpl-{number}");
+    let answer = answer::Answer {
+        model_name: model.name.clone(),
+        model_version: version(model),
+        row: 0,
+        sequence: 0,
+        beams: vec![Voice::new(&id, None, 0, 0, engine.vocab_size, None)],
+        decoded: None,
+        id,
+        prompt: Prompt::Text(Vec::new()),
+        is_streaming: streams,
+        is_final_apart: false,
+        wants_empty_final: false,
+        outputs: Vec::new(),
+        returns: Returns::default(),
+        left: Arc::new(AtomicUsize::new(1)),
+    };
+    Ok(Asked {
+        engine: engine_name.to_owned(),
+        part: Part { isl, osl, answer },
+        model: name.to_owned(),
+        streams,
+        include_usage: option("include_usage"),
+        continuous_usage: option("continuous_usage_stats"),
+    })
+}
+
+/// Four bytes are a token, as on the text path of the gRPC face.
+fn prompt_tokens(kind: Kind, body: &Map<String, Value>) -> Result<u64, Refusal> {
+    let bytes = |text: &str| text.len().div_ceil(4) as u64;
+    let missing = |what: &str| Refusal::invalid(format!("`{what}` is missing or has the wrong type"));
+    let tokens = match kind {
+        Kind::Chat => {
+            let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
+            messages.iter().map(|message| message["content"].as_str().map_or(0, bytes)).sum()
+        }
+        Kind::Completions => match body.get("prompt") {
+            Some(Value::String(text)) => bytes(text),
+            Some(Value::Array(ids)) if ids.iter().all(Value::is_u64) => ids.len() as u64,
+            _ => return Err(missing("prompt")),
+        },
+    };
+    Ok(tokens.max(1))
+}
+
+/// The constant part of every piece of one answer.
+#[derive(Clone)]
+struct Shape {
+    kind: Kind,
+    id: String,
+    model: String,
+    isl: u64,
+    osl: u64,
+    include_usage: bool,
+    continuous_usage: bool,
+}
+
+impl Shape {
+    fn chunk(&self, choices: &Value, usage: Value) -> Bytes {
+        let object = match self.kind {
+            Kind::Chat => "chat.completion.chunk",
+            Kind::Completions => "text_completion",
+        };
+        let mut chunk = json!({"id": self.id, "object": object, "created": 0, "model": self.model, "choices": choices});
+        if self.include_usage {
+            chunk["usage"] = usage;
+        }
+        event(&chunk)
+    }
+
+    fn usage(&self, tokens: u64) -> Value {
+        json!({"prompt_tokens": self.isl, "total_tokens": self.isl + tokens, "completion_tokens": tokens})
+    }
+
+    /// A chat begins with who speaks.
+    fn role(&self) -> Option<Bytes> {
+        (self.kind == Kind::Chat).then(|| {
+            let delta = json!({"role": "assistant", "content": ""});
+            self.chunk(&json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]), Value::Null)
+        })
+    }
+
+    fn token(&self, text: &str, count: u64) -> Bytes {
+        let finish = if count == self.osl { json!("length") } else { Value::Null };
+        let choice = match self.kind {
+            Kind::Chat => {
+                json!({"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": finish})
+            }
+            Kind::Completions => json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish}),
+        };
+        let usage = if self.continuous_usage { self.usage(count) } else { Value::Null };
+        self.chunk(&json!([choice]), usage)
+    }
+
+    fn ending(&self) -> Vec<Bytes> {
+        let usage = self.include_usage.then(|| self.chunk(&json!([]), self.usage(self.osl)));
+        usage.into_iter().chain([Bytes::from_static(b"data: [DONE]\n\n")]).collect()
+    }
+
+    fn whole(&self, text: &str) -> Value {
+        let (object, choice) = match self.kind {
+            Kind::Chat => (
+                "chat.completion",
+                json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}),
+            ),
+            Kind::Completions => ("text_completion", json!({"index": 0, "text": text, "finish_reason": "length"})),
+        };
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": 0,
+            "model": self.model,
+            "choices": [choice],
+            "usage": self.usage(self.osl),
+        })
+    }
+}
+
+fn refuse(refusal: &Refusal) -> Answer {
+    error(status_of(refusal.code), &refusal.message)
+}
+
+fn error(status: StatusCode, message: &str) -> Answer {
+    said(status, &error_object(status, message))
+}
+
+fn error_object(status: StatusCode, message: &str) -> Value {
+    let kind = if status.is_client_error() { "BadRequestError" } else { "InternalServerError" };
+    json!({"error": {"message": message, "type": kind, "param": null, "code": status.as_u16()}})
+}

@@ -1,0 +1,197 @@
+//! `regatta bench TARGET`: one line, no manifest, and a table at the end.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::openai::script::{Do, HEAD, Scripted, chunk, good, token};
+use crate::simulator::ground::Files;
+use crate::world::{Ended, World};
+
+/// A measurement beside other tests may find that its client was late; then it says so with 3 or 4, and tells all else.
+fn measured(ended: &Ended) {
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+}
+
+/// `regatta sim serve` as a process of its own. Ended when this is dropped.
+struct Simulator {
+    child: Child,
+    grpc: u16,
+    http: u16,
+    _files: Files,
+}
+
+impl Simulator {
+    fn start(world: &World) -> Self {
+        let files = Files::new(true, &serde_json::json!({}));
+        let repository = files.repository();
+        let words = ["sim", "serve", "--grpc-port", "0", "--http-port", "0", "--metrics-port", "0", "--speed", "50"];
+        let mut command = world.command(&words);
+        let mut child = command.arg("--repository").arg(repository).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = |name: &str| {
+            let word = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            word.unwrap_or_else(|| panic!("no {name} in {line}")).parse().unwrap()
+        };
+        assert!(line.starts_with("ready ") && port("metrics") > 0, "{line}");
+        Self { grpc: port("grpc"), http: port("http"), child, _files: files }
+    }
+}
+
+impl Drop for Simulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}\n{}\n{}", ended.stdout, ended.stderr))
+}
+
+#[test]
+fn a_newcomer_tries_it_with_nothing() {
+    let world = World::new();
+    let words = ["bench", "sim:", "--rate", "20", "-n", "20", "--input-tokens", "64", "--output-tokens", "8"];
+    let ended = world.regatta(&words);
+    measured(&ended);
+    ended.says("llama2-70b on one H200 is the built-in simulator: its times come from a model, not from a GPU");
+    for column in ["avg", "min", "max", "p99", "p90", "p75"] {
+        ended.says(column);
+    }
+    ended.says("Time to first token (ms)").says("clock from schedule").says("tokens from output_ids");
+    ended.says("20  ok of 20 scheduled; 0 failed").says("Percentiles: nearest rank");
+    assert!(world.path("latest/report.html").exists());
+    let again = world.regatta(&words);
+    measured(&again);
+    again.says("→ bench  forced");
+}
+
+#[test]
+fn every_interface_of_a_server_is_one_line() {
+    let world = World::new();
+    let server = Simulator::start(&world);
+    let (grpc, http) = (server.grpc, server.http);
+    let short = ["--offline", "-n", "10", "--isl", "16", "--osl", "4", "--json"];
+    for (target, words, protocol, source) in [
+        (format!("127.0.0.1:{grpc}"), vec![], "kserve", "output_ids"),
+        (format!("grpc://127.0.0.1:{grpc}"), vec!["-m", "ensemble"], "kserve", "responses"),
+        (format!("http://127.0.0.1:{http}/v1/chat/completions"), vec!["-m", "ensemble"], "openai-chat", "usage"),
+        (format!("openai://127.0.0.1:{http}"), vec!["-m", "tensorrt_llm"], "openai-chat", "usage"),
+        (format!("http://127.0.0.1:{http}/v2/models/ensemble/generate_stream"), vec![], "generate", "responses"),
+        (format!("http://127.0.0.1:{http}/v2/models/tensorrt_llm/generate"), vec![], "generate", "output_ids"),
+    ] {
+        let all: Vec<&str> = ["bench", &target].into_iter().chain(words).chain(short).collect();
+        let ended = world.regatta(&all);
+        measured(&ended);
+        let result = json(&ended);
+        assert_eq!(result["counts"]["ok"], 10, "{target}: {result:#}");
+        assert_eq!(result["tokens"]["output"], 40, "{target}");
+        assert!(result["tokens"]["source"].as_str().unwrap().starts_with(source), "{target}: {}", result["tokens"]);
+        let asked = &result["asked"]["protocol"];
+        let found = asked.as_str().or_else(|| asked["http"]["api"].as_str()).unwrap();
+        assert_eq!(found, protocol, "{target}");
+    }
+}
+
+#[test]
+fn genai_perfs_words_mean_what_they_mean_there() {
+    let world = World::new();
+    let server = Simulator::start(&world);
+    let url = format!("127.0.0.1:{}", server.http);
+    let words = "bench -m ensemble --service-kind openai --endpoint-type completions --synthetic-input-tokens-mean 20 \
+                 --synthetic-input-tokens-stddev 0 --output-tokens-mean 5 --output-tokens-stddev 0 --streaming \
+                 --random-seed 123 --request-rate 50 --request-count 12 --tokenizer gpt2 --num-prompts 12 --json \
+                 --extra-inputs ignore_eos:true --profile-export-file my_export.json --artifact-dir kept --url";
+    let ended = world.regatta(&words.split_whitespace().chain([url.as_str()]).collect::<Vec<_>>());
+    measured(&ended);
+    let result = json(&ended);
+    assert_eq!((&result["counts"]["ok"], &result["asked"]["seed"]), (&12.into(), &123.into()));
+    assert_eq!(result["asked"]["protocol"]["http"]["extra"]["ignore_eos"], true);
+    ended.says("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
+    assert_eq!(world.read("my_export.json").lines().count(), 12);
+    for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {
+        assert!(world.path("kept").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn users_and_prompts_from_a_file_go_over_every_protocol() {
+    let world = World::new();
+    let server = Simulator::start(&world);
+    world.file("prompts.jsonl", &"{\"prompt\": \"one two three four\", \"output_length\": 6}\n".repeat(9));
+    for target in [format!("grpc://127.0.0.1:{}", server.grpc), format!("openai://127.0.0.1:{}", server.http)] {
+        let words = ["bench", &target, "-m", "ensemble", "-c", "3", "--input-file", "prompts.jsonl", "--json"];
+        let ended = world.regatta(&words);
+        measured(&ended);
+        let result = json(&ended);
+        assert_eq!(result["counts"]["ok"], 9, "{result:#}");
+        assert_eq!(result["tokens"]["output"], 54);
+        assert!(result["little"]["in_flight_mean"].as_f64().unwrap() <= 3.0, "{}", result["little"]);
+    }
+}
+
+#[test]
+fn a_dry_run_prints_a_manifest_that_runs() {
+    let world = World::new();
+    let ended = world.good(&["bench", "sim:h100", "--rate", "5", "-n", "9", "--ttft-p99", "2s", "--dry-run"]);
+    assert!(!world.path(".regatta").exists(), "nothing was written");
+    world.file("mine.yaml", &ended.stdout);
+    world.good(&["check", "mine.yaml"]).says("good, 4 tasks");
+}
+
+#[test]
+fn the_key_is_sent_and_shown_nowhere() {
+    let mut world = World::new();
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    world.env("MY_KEY", "very-secret");
+    let target = format!("openai://{}", server.address);
+    let words =
+        ["bench", &target, "-m", "m", "--offline", "-n", "3", "--osl", "4", "--api-key-env", "MY_KEY", "--out", "o"];
+    let ended = world.regatta(&words);
+    measured(&ended);
+    assert!(
+        server.requests.lock().unwrap().iter().all(|request| request.contains("Authorization: Bearer very-secret\r\n"))
+    );
+    let everything =
+        walkdir::WalkDir::new(world.path(".")).into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    for file in everything {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(11).any(|window| window == b"very-secret"), "{}", file.path().display());
+    }
+    assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("very-secret"));
+    let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "1", "--api-key-env", "NO_SUCH_KEY"]);
+    assert_ne!(ended.code, 0);
+    ended.says("the environment variable NO_SUCH_KEY, which is not set");
+}
+
+#[test]
+fn a_server_that_answers_with_errors_makes_the_run_invalid_and_is_quoted() {
+    let world = World::new();
+    let broken = [HEAD.to_owned(), chunk(&token("a")), chunk("data: {\"error\":\"out of memory\"}\n\n")].concat();
+    let server = Scripted::start(move |_| vec![Do::Send(broken.clone()), Do::Close]);
+    let target = format!("openai://{}", server.address);
+    let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "3", "--warmup", "0", "--osl", "4"]);
+    assert_eq!(ended.code, 5, "{}\n{}", ended.stdout, ended.stderr);
+    ended.says("INVALID(server)").says("3 of 3 requests failed: 3 server; first: out of memory");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_starts() {
+    let world = World::new();
+    for (words, told) in [
+        (vec!["bench"], "`regatta bench sim:` tries it without a server"),
+        (vec!["bench", "https://host/v1"], "TLS is not spoken here"),
+        (vec!["bench", "sim:abacus"], "the simulator knows the GPUs h100, h200 and the models llama2-70b"),
+        (vec!["bench", "host"], "is not host:port"),
+        (vec!["bench", "h:1", "--rate", "5", "--offline"], "cannot be used with"),
+        (vec!["bench", "h:1", "--rate", "0"], "must be above 0"),
+    ] {
+        let ended = world.regatta(&words);
+        assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
+        ended.says(told);
+    }
+    assert!(!world.path(".regatta").exists());
+}

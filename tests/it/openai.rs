@@ -1,0 +1,371 @@
+//! The harness over HTTP: OpenAI's interfaces and Triton's generate extension, good servers and bad ones.
+
+pub mod script;
+
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use regatta::event::{Endpoint, Stop};
+use regatta::harness::{
+    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Level, Limits, Measured, Protocol, Request, Scenario, Slo,
+    Spec, Until, run,
+};
+use serde_json::{Value, json};
+
+use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
+use crate::real::{self, RealTriton};
+use crate::scripted::wait_for;
+use crate::simulator::ground::{Files, Running};
+use crate::world::World;
+
+fn spec(address: &str, api: Api, requests: u64) -> Spec {
+    Spec {
+        endpoints: vec![address.parse::<Endpoint>().unwrap()],
+        protocol: Protocol::Http(Http::new(api)),
+        model: "ensemble".to_owned(),
+        scenario: Scenario::Offline,
+        arrivals: Arrivals::Poisson,
+        stop: Until { requests: Some(requests), duration: None },
+        input_len: Length::Fixed(8),
+        output_len: Length::Fixed(4),
+        seed: 1,
+        warmup: 0,
+        pace: regatta::harness::Pace::default(),
+        content: regatta::harness::Content::default(),
+        frontends: 1,
+        clients: 1,
+        stall_timeout: Duration::from_secs(30),
+        limits: Limits::default(),
+        slo: Slo::default(),
+        timelines: false,
+        vocab_size: 32_000,
+        end_id: 2,
+        request: Request::default(),
+    }
+}
+
+fn chat(server: &Scripted, requests: u64) -> Spec {
+    spec(&server.address.to_string(), Api::OpenaiChat, requests)
+}
+
+fn measure(spec: &Spec) -> Measured {
+    let stop = Stop::new();
+    let measured = wait_for(run(spec, &stop, |_| {})).unwrap();
+    let counts = &measured.result.counts;
+    assert!(counts.conserved, "{counts:?}");
+    measured
+}
+
+fn all_ok(measured: &Measured) {
+    let counts = &measured.result.counts;
+    assert_eq!((counts.ok, counts.failed), (counts.scheduled, 0), "{:?}", counts.failures);
+}
+
+/// Class and text of the failure of request 0.
+fn failure(measured: &Measured) -> (Class, String) {
+    match &measured.requests[0].ended {
+        Ended::Failed { class, why } => (*class, why.clone()),
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+fn simulator() -> (Files, Running) {
+    let files = Files::new(true, &json!({}));
+    let any = Some("127.0.0.1:0".parse().unwrap());
+    let server = Running::start(regatta::sim::SimOptions { http: any, metrics: any, ..files.options() });
+    (files, server)
+}
+
+#[test]
+fn every_interface_of_the_simulator_is_counted_token_by_token() {
+    let (_files, server) = simulator();
+    let address = server.http.unwrap().to_string();
+    for (api, model) in [
+        (Api::OpenaiChat, "tensorrt_llm"),
+        (Api::OpenaiCompletions, "ensemble"),
+        (Api::Generate, "ensemble"),
+        (Api::Generate, "tensorrt_llm"),
+    ] {
+        for streaming in [true, false] {
+            let mut spec = Spec {
+                model: model.to_owned(),
+                output_len: Length::Uniform { min: 1, max: 9 },
+                warmup: 1,
+                ..spec(&address, api, 30)
+            };
+            spec.request.streaming = Some(streaming);
+            let measured = measure(&spec);
+            all_ok(&measured);
+            let tokens = &measured.result.tokens;
+            assert_eq!((tokens.output, tokens.shorter, tokens.longer), (tokens.output_asked, 0, 0), "{api:?} {model}");
+            let source = match (api, model, streaming) {
+                (Api::OpenaiChat | Api::OpenaiCompletions, ..) => "usage.completion_tokens",
+                (_, "tensorrt_llm", _) => "output_ids",
+                (_, _, true) => "responses, each counted as one token",
+                (..) => "max_tokens as asked, since the answer is one text",
+            };
+            assert_eq!(tokens.source, source);
+            for record in &measured.requests {
+                assert!(record.final_marker);
+                assert_eq!(record.chunks, if streaming { record.tokens } else { 1 });
+            }
+            if api != Api::Generate {
+                assert_eq!(tokens.input_server, Some(tokens.input), "a word is four bytes and one token here");
+            }
+            assert_eq!(measured.result.client.call, if streaming { "stream" } else { "unary" });
+        }
+    }
+}
+
+#[test]
+fn prompts_may_go_as_token_ids_and_bodies_have_what_was_asked_for() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let mut spec = Spec { model: "m".to_owned(), ..spec(&server.address.to_string(), Api::OpenaiCompletions, 1) };
+    let mut http = Http { prompt_ids: true, path: Some("/my/path".to_owned()), ..Http::new(Api::OpenaiCompletions) };
+    http.extra = json!({"ignore_eos": true, "stream_options": null}).as_object().unwrap().clone();
+    spec.protocol = Protocol::Http(http);
+    spec.request = Request { temperature: Some(0.5), min_length: Some(4), ..Request::default() };
+    all_ok(&measure(&spec));
+    let requests = server.requests.lock().unwrap();
+    let (head, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /my/path HTTP/1.1\r\nHost: 127.0.0.1:"), "{head}");
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    let prompt = body.as_object_mut().unwrap().remove("prompt").unwrap();
+    assert_eq!(prompt.as_array().unwrap().len(), 8);
+    let expected =
+        json!({"model": "m", "stream": true, "temperature": 0.5, "min_tokens": 4, "max_tokens": 4, "ignore_eos": true});
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn connections_are_kept_and_used_again() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let one_after_the_other = Spec { warmup: 20, ..chat(&server, 1) };
+    let measured = measure(&one_after_the_other);
+    all_ok(&measured);
+    assert_eq!((measured.result.connections.count, measured.result.connections.reconnects), (1, 0));
+}
+
+#[test]
+fn a_kept_connection_that_the_server_closed_is_replaced_and_counted() {
+    // Every answer is followed by a goodbye that its head does not announce.
+    let server = Scripted::start(|_| vec![Do::Send(good()), Do::Close]);
+    let one_by_one = Spec {
+        scenario: Scenario::Server { rate: Level::Fixed(50.0) },
+        arrivals: Arrivals::Constant,
+        ..chat(&server, 5)
+    };
+    let measured = measure(&one_by_one);
+    all_ok(&measured);
+    assert!(measured.result.connections.reconnects > 0);
+    assert!(measured.result.reasons.iter().any(|reason| reason.check == "reconnects"));
+}
+
+#[test]
+fn an_answer_is_the_same_wherever_its_packets_are_cut() {
+    let whole = good();
+    let cuts = whole.len() as u64 - 1;
+    let server = Scripted::start(move |number| {
+        let (one, two) = whole.split_at(number as usize % (whole.len() - 1) + 1);
+        vec![Do::Send(one.to_owned()), Do::Wait(Duration::from_micros(200)), Do::Send(two.to_owned())]
+    });
+    let measured = measure(&chat(&server, cuts));
+    all_ok(&measured);
+    assert_eq!(measured.result.tokens.output, 4 * cuts);
+    assert!(measured.requests.iter().all(|record| record.chunks == 4 && record.final_marker));
+}
+
+#[test]
+fn events_of_one_packet_are_one_arrival_and_told_as_such() {
+    let two = [token("a"), token("b"), token("c"), token("d"), usage(4), DONE.to_owned()].concat();
+    let answer = [HEAD.to_owned(), chunk(&two), END.to_owned()].concat();
+    let server = Scripted::start(move |_| vec![Do::Send(answer.clone())]);
+    let measured = measure(&chat(&server, 5));
+    all_ok(&measured);
+    // Three of four chunks came with the one before.
+    assert_eq!(measured.result.tokens.coalesced_share, Some(0.75));
+    assert!(measured.requests.iter().all(|record| record.max_gap == 0));
+}
+
+#[test]
+fn a_role_is_no_token_and_its_wait_is_part_of_the_first() {
+    const WAIT: Duration = Duration::from_millis(50);
+    let rest = [token("a"), token("b"), token("c"), token("d"), usage(4), DONE.to_owned()].concat();
+    let server = Scripted::start(move |_| {
+        let rest = [chunk(&rest), END.to_owned()].concat();
+        vec![Do::Send([HEAD.to_owned(), chunk(&role())].concat()), Do::Wait(WAIT), Do::Send(rest)]
+    });
+    let measured = measure(&chat(&server, 3));
+    all_ok(&measured);
+    for record in &measured.requests {
+        assert!(record.t_first.unwrap() - record.t_issue >= WAIT.as_nanos() as u64);
+    }
+}
+
+#[test]
+fn a_server_that_leaves_out_its_usage_is_counted_by_chunks_and_that_is_said() {
+    let events = [role(), token("a"), token("b"), DONE.to_owned()].concat();
+    let answer = [HEAD.to_owned(), chunk(&events), END.to_owned()].concat();
+    let server = Scripted::start(move |_| vec![Do::Send(answer.clone())]);
+    let measured = measure(&chat(&server, 3));
+    all_ok(&measured);
+    let tokens = &measured.result.tokens;
+    assert_eq!((tokens.output, tokens.shorter, tokens.input_server), (6, 3, None));
+    assert_eq!(tokens.source, "chunks, each counted as one token");
+}
+
+/// What a server does wrong, the class that it is counted in, and a part of what is told.
+#[test]
+fn every_fault_is_counted_in_its_class() {
+    let stream =
+        |events: &[String]| -> String { [HEAD.to_owned(), events.iter().map(|event| chunk(event)).collect()].concat() };
+    let whole = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let some = [role(), token("a")];
+    let error = [token("a"), "data: {\"error\":{\"message\":\"out of memory\",\"code\":500}}\n\n".to_owned()];
+    let cases: Vec<(Vec<Do>, Class, &str)> = vec![
+        (vec![Do::Close], Class::Connect, "closed the connection before any answer"),
+        (vec![Do::Send(HEAD.to_owned()), Do::Close], Class::Stream, "in the middle"),
+        (vec![Do::Send(stream(&some)), Do::Close], Class::Stream, "in the middle"),
+        (vec![Do::Send([stream(&some), END.to_owned()].concat())], Class::Short, "after 1 tokens without"),
+        (vec![Do::Send([stream(&error), END.to_owned()].concat())], Class::Server, "out of memory"),
+        (
+            vec![Do::Send(whole("500 Oh", "{\"error\":{\"message\":\"no GPU\"}}"))],
+            Class::Server,
+            "HTTP status 500: no GPU",
+        ),
+        (vec![Do::Send(whole("429 Slow", "{\"error\":\"busy\"}"))], Class::Refused, "HTTP status 429: busy"),
+        (vec![Do::Send(whole("503 Not yet", ""))], Class::Refused, "HTTP status 503"),
+        (vec![Do::Send(whole("200 OK", "{\"error\":\"in peace\"}"))], Class::Server, "in peace"),
+        (vec![Do::Send(whole("200 OK", "{\"choices\":[]}"))], Class::Short, "no token"),
+        (vec![Do::Send(stream(&["data: {\"choices\": nonsense\n\n".to_owned()]))], Class::Stream, "not JSON"),
+        (vec![Do::Send("SMTP ready\r\n\r\n".to_owned())], Class::Stream, "not HTTP/1.1"),
+        (vec![Do::Send([HEAD, "zz\r\n"].concat())], Class::Stream, "size"),
+        (vec![Do::Send([stream(&[DONE.to_owned()]), END.to_owned()].concat())], Class::Short, "no token"),
+    ];
+    for (steps, class, told) in cases {
+        let what = format!("{steps:?}");
+        let server = Scripted::start(move |_| steps.clone());
+        let measured = measure(&chat(&server, 1));
+        let (found, why) = failure(&measured);
+        assert_eq!(found, class, "{what}: {why}");
+        assert!(why.contains(told), "{what}: {why}");
+        assert_eq!(measured.result.counts.failed_by_class.get(&class), Some(&1));
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_or_stops_in_the_middle_is_a_stall() {
+    let begun = [HEAD.to_owned(), chunk(&token("a"))].concat();
+    for steps in [vec![Do::Hang], vec![Do::Send(begun), Do::Hang]] {
+        let server = Scripted::start(move |_| steps.clone());
+        let measured = measure(&Spec { stall_timeout: Duration::from_millis(100), ..chat(&server, 2) });
+        let (class, why) = failure(&measured);
+        assert_eq!(class, Class::Stall, "{why}");
+        assert_eq!(measured.result.counts.failed, 2);
+    }
+}
+
+#[test]
+fn a_slow_server_is_slow_and_nothing_else() {
+    const GAP: Duration = Duration::from_millis(20);
+    let server = Scripted::start(|_| {
+        let mut steps = vec![Do::Send(HEAD.to_owned())];
+        for event in [token("a"), token("b"), token("c"), [token("d"), usage(4), DONE.to_owned()].concat()] {
+            steps.extend([Do::Wait(GAP), Do::Send(chunk(&event))]);
+        }
+        steps.push(Do::Send(END.to_owned()));
+        steps
+    });
+    let measured = measure(&chat(&server, 4));
+    all_ok(&measured);
+    for record in &measured.requests {
+        assert!(record.t_last.unwrap() - record.t_issue >= 4 * GAP.as_nanos() as u64);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_told_before_anything_is_sent() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let stop = Stop::new();
+    let refused = wait_for(run(&spec(&nobody, Api::OpenaiChat, 1), &stop, |_| {})).unwrap_err();
+    assert!(matches!(refused, HarnessError::Connect { .. }), "{refused}");
+    let (_files, server) = simulator();
+    let address = server.http.unwrap().to_string();
+    for api in [Api::OpenaiChat, Api::Generate] {
+        let wrong = Spec { model: "gpt-9".to_owned(), ..spec(&address, api, 1) };
+        let refused = wait_for(run(&wrong, &stop, |_| {})).unwrap_err();
+        assert!(matches!(refused, HarnessError::Model { .. }), "{refused}");
+        assert!(refused.to_string().contains("gpt-9"), "{refused}");
+    }
+    let unnamed = Spec { model: String::new(), ..spec(&address, Api::OpenaiChat, 1) };
+    let refused = wait_for(run(&unnamed, &stop, |_| {})).unwrap_err().to_string();
+    assert!(refused.contains("it has ensemble, tensorrt_llm, tensorrt_llm_bls"), "{refused}");
+}
+
+#[test]
+fn what_the_interface_cannot_carry_is_refused_with_its_name() {
+    let (_files, server) = simulator();
+    let mut wrong = spec(&server.http.unwrap().to_string(), Api::OpenaiChat, 1);
+    wrong.request = Request { return_perf_metrics: true, batch: Some(2), ..Request::default() };
+    let refused = wait_for(run(&wrong, &Stop::new(), |_| {})).unwrap_err().to_string();
+    for key in ["request.return_perf_metrics", "request.batch"] {
+        assert!(refused.contains(key), "{refused}");
+    }
+}
+
+#[test]
+fn the_simulators_metrics_are_what_it_did() {
+    let (_files, server) = simulator();
+    let measured = measure(&spec(&server.http.unwrap().to_string(), Api::Generate, 10));
+    all_ok(&measured);
+    let text = get(&server.metrics.unwrap().to_string(), "/metrics");
+    let value = |line: &str| -> f64 {
+        let line = text.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("{line} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let model = "model=\"tensorrt_llm\"";
+    assert_eq!(value(&format!("nv_inference_request_success{{{model},version=\"1\"}}")), 10.0);
+    assert_eq!(value(&format!("nv_llm_output_token_len{{{model}")), 40.0);
+    assert_eq!(value(&format!("nv_llm_input_token_len{{{model}")), 80.0);
+    assert_eq!(value(&format!("nv_trt_llm_request_metrics{{{model},request_type=\"active\"")), 0.0);
+    assert!(value(&format!("nv_trt_llm_general_metrics{{{model},general_type=\"iteration_counter\"")) >= 4.0);
+    let health = get(&server.http.unwrap().to_string(), "/v2/health/ready");
+    assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+}
+
+/// The whole answer, head and all.
+fn get(address: &str, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut socket = std::net::TcpStream::connect(address).unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_real_triton_streams_its_generate_extension() {
+    let world = World::new();
+    world.copy("manifests");
+    let program = format!("tritonserver={}", real::tritonserver().display());
+    world.good(&["run", "triton-cpu", &program, "--until", "models"]);
+    let repository = world.path("latest/models/offline/triton_model_repo_0");
+    let server = wait_for(RealTriton::ready(&repository, &[]));
+    for model in ["ensemble", "tensorrt_llm"] {
+        let endpoint = server.endpoint.clone();
+        let spec = Spec { endpoints: vec![endpoint], model: model.to_owned(), ..spec("127.0.0.1:1", Api::Generate, 8) };
+        let measured = measure(&spec);
+        all_ok(&measured);
+        assert_eq!(measured.result.tokens.output, 32, "{model}");
+        assert!(measured.requests.iter().all(|record| record.chunks == 4 && record.final_marker), "{model}");
+    }
+    let wrong = Spec {
+        endpoints: vec![server.endpoint.clone()],
+        model: "nobody".to_owned(),
+        ..spec("127.0.0.1:1", Api::Generate, 1)
+    };
+    let refused = wait_for(run(&wrong, &Stop::new(), |_| {})).unwrap_err().to_string();
+    assert!(refused.contains("nobody"), "{refused}");
+}

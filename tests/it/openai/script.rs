@@ -1,0 +1,134 @@
+//! An HTTP server that writes what a script says, byte for byte: the other side of the tests.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What to do with one request, one after the other.
+#[derive(Clone, Debug)]
+pub enum Do {
+    /// In one write.
+    Send(String),
+    Wait(Duration),
+    /// Says nothing more and keeps the connection.
+    Hang,
+    Close,
+}
+
+/// The answer to a request of this number, from 0. `GET`s are answered with 404 and not counted.
+type Script = dyn Fn(u64) -> Vec<Do> + Send + Sync;
+
+pub struct Scripted {
+    pub address: SocketAddr,
+    /// Heads and bodies as they came.
+    pub requests: Arc<Mutex<Vec<String>>>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Scripted {
+    pub fn start(script: impl Fn(u64) -> Vec<Do> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let (kept, heard) = (Arc::clone(&open), Arc::clone(&requests));
+        let script: Arc<Script> = Arc::new(script);
+        let number = Arc::new(AtomicU64::new(0));
+        // The threads end with their connections, and those with the server or the test.
+        thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                socket.set_nodelay(true).unwrap();
+                kept.lock().unwrap().push(socket.try_clone().unwrap());
+                let (heard, script, number) = (Arc::clone(&heard), Arc::clone(&script), Arc::clone(&number));
+                thread::spawn(move || converse(socket, &heard, &*script, &number));
+            }
+        });
+        Self { address, requests, open }
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        for socket in self.open.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Ends with the connection.
+fn converse(mut socket: TcpStream, heard: &Mutex<Vec<String>>, script: &Script, number: &AtomicU64) -> Option<()> {
+    let mut bytes = Vec::new();
+    loop {
+        let request = next(&mut socket, &mut bytes)?;
+        if request.starts_with("GET ") {
+            socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok()?;
+            continue;
+        }
+        heard.lock().unwrap().push(request);
+        for step in script(number.fetch_add(1, Ordering::SeqCst)) {
+            match step {
+                Do::Send(text) => socket.write_all(text.as_bytes()).ok()?,
+                Do::Wait(time) => thread::sleep(time),
+                Do::Hang => {
+                    // Until the other side or the test's end closes it.
+                    let _ = socket.read(&mut [0; 1]);
+                    return None;
+                }
+                Do::Close => return socket.shutdown(std::net::Shutdown::Both).ok().and(None),
+            }
+        }
+    }
+}
+
+/// One whole request.
+fn next(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
+    loop {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        if let Some(head) = text.find("\r\n\r\n") {
+            let length = text[..head]
+                .lines()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok())
+                .unwrap_or(0);
+            let whole = head + 4 + length;
+            if bytes.len() >= whole {
+                bytes.drain(..whole);
+                return Some(text[..whole].to_owned());
+            }
+        }
+        let mut piece = [0; 4096];
+        let length = socket.read(&mut piece).ok().filter(|length| *length > 0)?;
+        bytes.extend_from_slice(&piece[..length]);
+    }
+}
+
+pub const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+/// The end of a chunked body.
+pub const END: &str = "0\r\n\r\n";
+
+/// One chunk of a chunked body.
+pub fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+pub fn token(text: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")
+}
+
+pub fn role() -> String {
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n".to_owned()
+}
+
+pub fn usage(tokens: u64) -> String {
+    format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":8,\"completion_tokens\":{tokens}}}}}\n\n")
+}
+
+pub const DONE: &str = "data: [DONE]\n\n";
+
+/// A whole good answer of four tokens.
+pub fn good() -> String {
+    let events = [role(), token("a"), token("b"), token("c"), token("d"), usage(4), DONE.to_owned()];
+    [HEAD.to_owned(), events.iter().map(|event| chunk(event)).collect(), END.to_owned()].concat()
+}
