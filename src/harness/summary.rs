@@ -102,7 +102,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     if schedule.has_tokenizer() && !matches!(count, Count::Ids { .. }) {
-        result.tokens.input_source = "tokens of the tokenizer given".to_owned();
+        "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
     result.reasons = judge::reasons(spec, &result);
     result.verdict = judge::verdict(&result.reasons);
