@@ -85,7 +85,7 @@ fn text_models_stream_when_their_engine_is_decoupled() {
         let result = &measured.result;
         assert_eq!(result.client.call, "stream");
         assert_eq!(result.tokens.source, "responses, each counted as one token");
-        assert_eq!(result.tokens.input_source, "words of the prompt, each taken for one token");
+        assert_eq!(result.tokens.input_source, "words of text_input");
         assert_eq!(result.latency.tpot.token_source, result.tokens.source);
         assert!(measured.requests.iter().all(|record| record.chunks == record.asked_tokens));
     }
