@@ -100,10 +100,10 @@ fn one_stream_carries_batches_and_stops_of_the_engine() {
     all_ok(&batched);
     assert_eq!(batched.result.connections.shared_streams, Some(2));
     let cancel = Some(Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
-    let long = Spec { output_len: Length::Fixed(3000), ..shared(Request { cancel, ..Request::default() }) };
+    let long = Spec { output_len: Length::Fixed(1500), ..shared(Request { cancel, ..Request::default() }) };
     let stopped = measured(&long).result;
     assert_eq!((stopped.counts.withdrawn, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
-    assert!(stopped.withdrawals.unwrap().tokens < 12 * 3000);
+    assert!(stopped.withdrawals.unwrap().tokens < 12 * 1500);
     assert_eq!(stopped.connections.shared_streams, Some(2));
 }
 

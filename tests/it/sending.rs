@@ -257,7 +257,7 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
 #[test]
 fn a_connection_that_breaks_before_any_answer_is_tried_again_when_asked() {
     let server =
-        openai::script::Scripted::start(|number| if number == 0 { vec![Do::Close] } else { vec![Do::Send(good())] });
+        openai::script::Scripted::start(|number| if number < 2 { vec![Do::Close] } else { vec![Do::Send(good())] });
     let spec = openai::chat(&server, 1);
     let pace = |retries| Pace { retries: Some(retries), ..Pace::default() };
     let measured = measure(&Spec { pace: pace(TWICE), ..spec.clone() });
