@@ -139,7 +139,7 @@ pub struct Asked {
     #[serde(default)]
     pub protocol: Protocol,
     /// Of KServe's streams; left out when each request has its own.
-    #[serde(default, skip_serializing_if = "StreamMode::is_usual")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: StreamMode,
     /// Left out: what failed was not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,6 +147,11 @@ pub struct Asked {
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
+}
+
+/// Nothing was said of it.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Asked {

@@ -95,12 +95,6 @@ pub enum StreamMode {
     Shared,
 }
 
-impl StreamMode {
-    pub(super) fn is_usual(&self) -> bool {
-        *self == Self::PerRequest
-    }
-}
-
 /// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {

@@ -13,8 +13,8 @@ use super::result::{
 };
 use super::worker::Share;
 use super::{
-    Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, arrival, beside,
-    judge, pacer, payload,
+    Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, StreamMode,
+    arrival, beside, judge, pacer, payload,
 };
 use crate::event::Verdict;
 
@@ -46,7 +46,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         reconnects: totals(|share| u64::from(share.reconnects)),
         stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == Call::Stream))
             .then_some(spec.pace.stream),
-        shared_streams: (!spec.pace.stream.is_usual()).then(|| totals(|share| share.streams)),
+        shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
     };
     let mut all = Collector::new();
     let mut shares = shares;

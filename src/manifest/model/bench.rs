@@ -90,7 +90,7 @@ pub struct Bench {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub triton_num_clients_per_frontend: u32,
-    #[serde(default, skip_serializing_if = "Stream::is_usual")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: Stream,
     /// Left out: what failed has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +122,10 @@ pub struct Bench {
 /// Nothing is asked for.
 fn is_plain(request: &impl AsRef<Request>) -> bool {
     *request.as_ref() == Request::default()
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn tensorrt_llm() -> String {

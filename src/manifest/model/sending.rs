@@ -14,12 +14,6 @@ pub enum Stream {
     Shared,
 }
 
-impl Stream {
-    pub(super) fn is_usual(&self) -> bool {
-        *self == Self::PerRequest
-    }
-}
-
 /// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
