@@ -83,7 +83,7 @@ fn shipped_manifests_are_planned_before_anything_is_there() {
     world.copy("manifests");
     let ended = world.good(&["plan", "triton-cpu", "--launch", "scenarios=server", "servers=3"]);
     ended.says("triton/server: 3 servers").says("server 2  plain, 1 rank, no launcher");
-    ended.says("<install_tritonserver>/bin/tritonserver --model-repository=<models/server>/triton_model_repo_2");
+    ended.says("<install_tritonserver>/bin/tritonserver --model-repository=<generate_triton_config/server>/triton_model_repo_2");
     let ended = world.good(&["plan", "quickstart", "--launch"]);
     ended.says("regatta sim serve --repository <generate_triton_config/offline>/triton_model_repo_0 --grpc-port 0");
 }
