@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::bench_args::{ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord};
+use super::bench_args::{
+    ArrivalsWord, BackendWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServiceWord, StreamWord,
+};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +46,7 @@ pub struct Bench {
     pub tpot_p99: Option<String>,
     /// Each key of the manifest's `bench.slo`, with its milliseconds.
     pub promise: Vec<(&'static str, f64)>,
+    pub is_shared: bool,
     pub stall_timeout: String,
     pub out: Option<PathBuf>,
     pub profile_export_file: Option<PathBuf>,
@@ -151,6 +154,7 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         tpot_p99: args.tpot_p99.clone(),
         promise: args.goodput.iter().map(|word| promise(word)).collect::<Result<_, _>>()?,
         notices: notices(&args),
+        is_shared: args.stream == StreamWord::Shared,
         stall_timeout: args.stall_timeout,
         out: args.out,
         profile_export_file: args.profile_export_file,

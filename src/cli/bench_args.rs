@@ -35,6 +35,9 @@ pub(crate) struct BenchArgs {
     /// Connections to each server over gRPC; over HTTP every request under way has its own.
     #[arg(help_heading = WHERE, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
+    /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and tritonclient have it.
+    #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
+    pub stream: StreamWord,
 
     /// Closed loop: so many users, each sends its next request when its last one has been answered.
     #[arg(help_heading = LOAD, short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "load")]
@@ -167,6 +170,13 @@ pub(crate) enum ProtocolWord {
     Generate,
     OpenaiChat,
     OpenaiCompletions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StreamWord {
+    #[value(alias = "per_request")]
+    PerRequest,
+    Shared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -20,8 +20,9 @@ use super::link::Link;
 use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
 use super::rpc::{Fault, broken_class, check_status, send, spell};
+use super::shared::Reply;
 use super::wire::{Frames, scan_response, scan_stream};
-use super::{CancelBy, Planned, more};
+use super::{Cancel, CancelBy, Planned, more};
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) struct Exchange<'a> {
     pub deadline: Option<Duration>,
     /// On `clock`.
     pub t_issue: u64,
+    /// The same, of this attempt.
+    pub t_attempt: u64,
 }
 
 /// One request of a message, as responses make it.
@@ -134,13 +137,22 @@ impl Exchange<'_> {
             Err(None) => vec![Ended::Cancelled; parts.len()],
             // What a server says of a request that we cancelled is our doing.
             Ok(()) | Err(Some((Class::Server, _))) if t_cancel.is_some() => vec![Ended::Withdrawn; parts.len()],
-            Err(Some((class, why))) => vec![Ended::Failed { class, why }; parts.len()],
+            Err(Some((class, mut why))) => {
+                if class == Class::Stall && self.link.is_shared && self.has_all(parts) {
+                    why.push_str(": all tokens had come, and only a final marker ends a request on a shared stream");
+                }
+                vec![Ended::Failed { class, why }; parts.len()]
+            }
             Ok(()) => {
                 let parts = parts.iter().zip(self.planned);
                 parts.map(|(part, planned)| self.judge(part, planned.output_len, final_marker)).collect()
             }
         };
         Answer { ended, final_marker, t_end, t_cancel }
+    }
+
+    fn has_all(&self, parts: &[Part]) -> bool {
+        parts.iter().zip(self.planned).all(|(part, planned)| part.tokens() >= planned.output_len)
     }
 
     /// Of a part whose message came through.
@@ -167,7 +179,7 @@ impl Exchange<'_> {
         let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
         loop {
             // Before its first token a request may wait in the server's queue, as long as the server serves others.
-            let last = last_token.get().unwrap_or_else(|| self.t_issue.max(self.link.last_token.get()));
+            let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.link.last_token.get()));
             let now = self.clock.now();
             let Some(left) = last.saturating_add(stall).checked_sub(now).filter(|left| *left > 0) else {
                 return;
@@ -185,6 +197,7 @@ impl Exchange<'_> {
 
     async fn talk(&self, parts: &mut [Part], state: &State) -> Result<(), Fault> {
         match (self.manner, &self.link.pool) {
+            (Manner::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
             (Manner::Kserve(form), _) => self.talk_kserve(form, parts, state).await,
             (Manner::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
             (Manner::Http(_), None) => Err((Class::Connect, "the link has no HTTP connections".to_owned())),
@@ -250,20 +263,69 @@ impl Exchange<'_> {
             while let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
                 self.hear(form, message, t_read, parts, state)?;
             }
-            let Some(cancel) = cancel.filter(|_| state.t_cancel.get().is_none()) else { continue };
-            if parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens) {
-                state.t_cancel.set(Some(self.clock.now()));
-                match cancel.by {
-                    // Dropping the body cancels the call.
-                    CancelBy::Rpc => return Ok(()),
-                    CancelBy::Stop => stopping = Some(Box::pin(self.ask_to_stop(form))),
-                }
+            match self.cancelled_now(cancel, parts, state) {
+                // Dropping the body cancels the call.
+                Some(CancelBy::Rpc) => return Ok(()),
+                Some(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
+                None => {}
             }
         }
         match stopping {
             Some(asking) => asking.await,
             None => Ok(()),
         }
+    }
+
+    /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
+    async fn talk_shared(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+        let cancel = form.cancel_of(self.id);
+        let mut stopping: Option<Stopping<'_>> = None;
+        let mut seat = self.link.shared().await?.ask(self.id, self.frame.clone()).await?;
+        while !state.final_marker.get() {
+            let has_begun = state.last_token.get().is_some();
+            let reply = if let Some(asking) = &mut stopping {
+                tokio::select! {
+                    biased;
+                    reply = seat.next(has_begun) => reply,
+                    result = asking => {
+                        stopping = None;
+                        result?;
+                        continue;
+                    }
+                }
+            } else {
+                seat.next(has_begun).await
+            };
+            let Reply { t_read, message } = reply?;
+            if let Some(collector) = self.collector {
+                collector.borrow_mut().backlog.add(self.clock.now().saturating_sub(t_read) as f64, 1);
+            }
+            if let Err(fault) = self.hear(form, message, t_read, parts, state) {
+                if fault.0 == Class::Server {
+                    seat.over();
+                }
+                return Err(fault);
+            }
+            if let Some(CancelBy::Stop) = self.cancelled_now(cancel, parts, state) {
+                // Over a stream of its own: what the server says to it has the same id.
+                stopping = Some(Box::pin(self.ask_to_stop(form)));
+            }
+        }
+        seat.over();
+        match stopping {
+            Some(asking) => asking.await,
+            None => Ok(()),
+        }
+    }
+
+    /// Once, when so many tokens have come that the request is to be cancelled: how.
+    fn cancelled_now(&self, cancel: Option<Cancel>, parts: &[Part], state: &State) -> Option<CancelBy> {
+        let cancel = cancel.filter(|_| state.t_cancel.get().is_none())?;
+        let is_due = parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens);
+        is_due.then(|| {
+            state.t_cancel.set(Some(self.clock.now()));
+            cancel.by
+        })
     }
 
     /// Takes one response.

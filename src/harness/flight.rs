@@ -16,7 +16,7 @@ use super::exchange::{Answer, Exchange, Part};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Ended, Record};
-use super::{Planned, Spec};
+use super::{Attempt, Class, Planned, Spec};
 
 /// What others may watch while it runs.
 #[derive(Debug, Default)]
@@ -83,26 +83,26 @@ pub(super) struct Flight {
 
 impl Flight {
     pub async fn go(self) -> Over {
-        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(4096) as usize);
-        let mut parts: Vec<Part> = self
-            .planned
-            .iter()
-            .map(|planned| Part { chunks: room(planned), keeps: self.keeps_answer, ..Part::default() })
-            .collect();
-        let Answer { ended, final_marker, t_end, t_cancel } = Exchange {
-            link: &self.link,
-            manner: &self.manner,
-            frame: self.frame,
-            id: self.index,
-            planned: &self.planned,
-            collector: Some(&self.collector),
-            clock: self.clock,
-            stall: self.spec.stall_timeout,
-            deadline: self.spec.request.deadline,
-            t_issue: self.t_issue,
-        }
-        .perform(&self.stop, &mut parts)
-        .await;
+        let mut attempts = Vec::new();
+        let mut t_attempt = self.t_issue;
+        let (mut parts, answer) = loop {
+            let (parts, mut answer) = self.attempt(t_attempt).await;
+            let Some((class, why)) = self.to_try_again(attempts.len(), &parts, &answer) else { break (parts, answer) };
+            let from_start = |at: u64| at.saturating_sub(self.t0);
+            attempts.push(Attempt { t_issue: from_start(t_attempt), t_end: from_start(answer.t_end), class, why });
+            let pause = self.spec.pace.retries.map(|retries| retries.pause()).unwrap_or_default();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    answer.ended.fill(Ended::Cancelled);
+                    answer.t_end = self.clock.now();
+                    break (parts, answer);
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+            t_attempt = self.clock.now();
+        };
+        let Answer { ended, final_marker, t_end, t_cancel } = answer;
         self.gauge.change(t_end, -(self.planned.len() as i64));
         self.link.in_flight.set(self.link.in_flight.get() - 1);
         self.freed.notify_one();
@@ -137,10 +137,46 @@ impl Flight {
                 server: part.server,
                 usage: part.heard.usage,
                 ended,
+                attempts: attempts.clone(),
                 timeline: Vec::new(),
             };
             self.collector.borrow_mut().take(record, &part.chunks);
         }
         Over { t_end, answer }
+    }
+
+    async fn attempt(&self, t_attempt: u64) -> (Vec<Part>, Answer) {
+        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(4096) as usize);
+        let mut parts: Vec<Part> = self
+            .planned
+            .iter()
+            .map(|planned| Part { chunks: room(planned), keeps: self.keeps_answer, ..Part::default() })
+            .collect();
+        let answer = Exchange {
+            link: &self.link,
+            manner: &self.manner,
+            frame: self.frame.clone(),
+            id: self.index,
+            planned: &self.planned,
+            collector: Some(&self.collector),
+            clock: self.clock,
+            stall: self.spec.stall_timeout,
+            deadline: self.spec.request.deadline,
+            t_issue: self.t_issue,
+            t_attempt,
+        }
+        .perform(&self.stop, &mut parts)
+        .await;
+        (parts, answer)
+    }
+
+    /// Why the message failed, when it is to be sent again. `before`: attempts that were followed by another.
+    fn to_try_again(&self, before: usize, parts: &[Part], answer: &Answer) -> Option<(Class, String)> {
+        let retries = self.spec.pace.retries.filter(|retries| before < retries.times as usize)?;
+        // A message fails as a whole, or the server has begun with it.
+        let Some(Ended::Failed { class, why }) = answer.ended.first() else { return None };
+        let has_failed = |ended: &Ended| matches!(ended, Ended::Failed { class, .. } if retries.cover(*class));
+        let is_untouched = answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.chunks.is_empty());
+        is_untouched.then(|| (*class, why.clone()))
     }
 }

@@ -20,7 +20,7 @@ use super::exchange::Call;
 use super::payload::generator;
 use super::request::{Cancel, CancelBy, Interface, RandomSeed};
 use super::wire::Look;
-use super::{Planned, Spec};
+use super::{Planned, Spec, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -107,6 +107,9 @@ impl Form {
                  serve the model with `decoupled_mode: true`"
                     .to_owned(),
             );
+        }
+        if spec.pace.stream == StreamMode::Shared && call == Call::Unary {
+            faults.push("stream `shared`: the model is not decoupled, so it is asked by unary calls".to_owned());
         }
         let beams = ask.beam_width.unwrap_or(1);
         if ask.cancel.is_some() && !streams && ask.streaming.is_none() {

@@ -66,6 +66,7 @@ fn ended(
         server: None,
         usage: None,
         ended,
+        attempts: Vec::new(),
         timeline: Vec::new(),
     };
     collector.take(record, &chunks);
@@ -76,6 +77,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
     let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
     let share = Share {
+        streams: 0,
         collector,
         issued,
         lost: 0,

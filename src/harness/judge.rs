@@ -8,6 +8,7 @@
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
 //! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 of < 100 | | warning |
+//! | retries | 0 | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
@@ -82,6 +83,16 @@ fn bookkeeping(result: &RunResult, found: &mut Findings) {
             Severity::InvalidServer,
             format!("{} of {} requests failed: {}; first: {first}", counts.failed, counts.issued, classes.join(", ")),
         );
+    }
+    if counts.retried > 0 {
+        let classes: Vec<String> =
+            counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
+        let text = format!(
+            "{} attempts failed and were sent again, as `retries` asks: {}; latencies count from the first intended time",
+            counts.retried,
+            classes.join(", ")
+        );
+        found.add("retries", Severity::Warning, text);
     }
     if !counts.conserved {
         let text = format!(

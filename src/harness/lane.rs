@@ -270,5 +270,5 @@ impl Lane {
 /// The link with the fewest requests in flight that has room; ties go round.
 fn least_busy(links: &[Rc<Link>], turn: usize) -> Option<Rc<Link>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
-    rotated.filter(|link| link.in_flight.get() < link.max_streams()).min_by_key(|link| link.in_flight.get()).cloned()
+    rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()
 }

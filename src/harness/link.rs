@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::Protocol;
 use super::clock::Clock;
 use super::http::Pool;
+use super::record::Class;
+use super::rpc::{self, Fault};
+use super::shared::{Outgoing, Shared};
+use super::{Protocol, StreamMode};
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +30,7 @@ const STREAM_WINDOW: u32 = 2 << 20;
 /// window, and streamed tokens are small frames: the window is wide for the budget's sake.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-pub(super) type Sender = SendRequest<Full<Bytes>>;
+pub(super) type Sender = SendRequest<Outgoing>;
 
 /// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
 pub(super) struct Link {
@@ -48,6 +49,11 @@ pub(super) struct Link {
     last_read: Arc<AtomicU64>,
     max_streams: Arc<AtomicUsize>,
     pub connects: Cell<u32>,
+    /// Requests go over one stream.
+    pub is_shared: bool,
+    stream: RefCell<Option<Arc<Shared>>>,
+    /// Shared streams so far.
+    pub streams: Cell<u32>,
     /// Of a server that is asked over HTTP/1.1.
     pub pool: Option<Pool>,
 }
@@ -57,6 +63,7 @@ impl Link {
         position: u32,
         endpoint: &Endpoint,
         protocol: &Protocol,
+        mode: StreamMode,
         clock: Clock,
         last_token: Rc<Cell<u64>>,
     ) -> Self {
@@ -81,7 +88,36 @@ impl Link {
             last_read: Arc::new(AtomicU64::new(0)),
             max_streams: Arc::new(AtomicUsize::new(usize::MAX)),
             connects: Cell::new(0),
+            is_shared: mode == StreamMode::Shared,
+            stream: RefCell::new(None),
+            streams: Cell::new(0),
         }
+    }
+
+    /// The stream that all requests of this connection go over; opened when none is alive.
+    pub async fn shared(&self) -> Result<Arc<Shared>, Fault> {
+        if let Some(stream) = self.living_stream() {
+            return Ok(stream);
+        }
+        let sender = self.sender().await.map_err(|why| (Class::Connect, why))?;
+        // Another request may have opened one meanwhile.
+        if let Some(stream) = self.living_stream() {
+            return Ok(stream);
+        }
+        let head = rpc::head(&self.authority(), "ModelStreamInfer");
+        let stream = Arc::new(Shared::open(sender, head, Arc::clone(&self.last_read))?);
+        *self.stream.borrow_mut() = Some(Arc::clone(&stream));
+        self.streams.set(self.streams.get() + 1);
+        Ok(stream)
+    }
+
+    fn living_stream(&self) -> Option<Arc<Shared>> {
+        self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
+    }
+
+    /// Requests that may be in flight at once, as far as the connection goes.
+    pub fn room(&self) -> usize {
+        if self.is_shared { usize::MAX } else { self.max_streams() }
     }
 
     pub fn authority(&self) -> String {

@@ -11,6 +11,7 @@
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
 mod adjusted;
+mod again;
 mod arrival;
 mod beside;
 mod clock;
@@ -41,6 +42,7 @@ mod result;
 mod rpc;
 mod search;
 mod selfcheck;
+mod shared;
 mod spec;
 mod steady;
 mod summary;
@@ -52,6 +54,7 @@ mod worker;
 mod golden;
 
 pub use adjusted::Adjusted;
+pub use again::{Attempt, Retries};
 pub use arrival::{Level, Pause, Piece};
 pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
 pub use drive::{Progress, run};
@@ -68,6 +71,6 @@ pub use result::{
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use search::{Bounds, Found, Probe, Step};
-pub use spec::{Arrivals, Length, Limits, Pace, Scenario, Spec, Until};
+pub use spec::{Arrivals, Length, Limits, Pace, Scenario, Spec, StreamMode, Until};
 pub use steady::{Drift, Steady};
 pub use told::{Load, SessionsTold};

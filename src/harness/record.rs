@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::again::Attempt;
 use super::http::Usage;
 
 /// One request that was issued.
@@ -50,6 +51,9 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub ended: Ended,
+    /// Earlier attempts, with `retries`. `t_issue` is that of the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,

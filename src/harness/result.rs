@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Scenario,
-    Schedule, Slo, Spec, Steady,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Retries,
+    Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::Verdict;
 use crate::triton::{Scrape, ServerMetrics};
@@ -138,9 +138,20 @@ pub struct Asked {
     /// How servers are asked.
     #[serde(default)]
     pub protocol: Protocol,
+    /// Of KServe's streams; left out when each request has its own.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub stream: StreamMode,
+    /// Left out: what failed was not sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
     /// What each request asked for besides.
     #[serde(default)]
     pub request: Request,
+}
+
+/// Nothing was said of it.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Asked {
@@ -168,6 +179,8 @@ impl Asked {
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,
             protocol: spec.protocol.clone(),
+            stream: spec.pace.stream,
+            retries: spec.pace.retries,
             request: spec.request.clone(),
         }
     }
@@ -189,6 +202,11 @@ pub struct Counts {
     /// Ended by us early, as `cancel` asks.
     #[serde(default)]
     pub withdrawn: u64,
+    /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
+    #[serde(default)]
+    pub retried: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub retried_by_class: BTreeMap<Class, u64>,
     pub in_flight_at_end: u64,
     /// Never issued, because the run was stopped.
     pub lost: u64,
@@ -355,6 +373,12 @@ pub struct Connections {
     /// How often the next request in line waited because every connection was full.
     pub waited_for_stream: u64,
     pub reconnects: u64,
+    /// Of streaming calls over gRPC: whether requests had a stream each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamMode>,
+    /// Shared streams that were opened, with those of warm-up; more than connections means that some ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_streams: Option<u64>,
 }
 
 /// One second of the run.

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 
 use super::link::Link;
 use super::record::Class;
+use super::shared::Outgoing;
 use super::wire::Frames;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
@@ -30,18 +31,12 @@ pub(super) async fn send(
     deadline: Option<Duration>,
 ) -> Result<Incoming, Fault> {
     let mut sender = link.sender().await.map_err(|why| (Class::Connect, why))?;
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .version(Version::HTTP_2)
-        .uri(format!("http://{}/inference.GRPCInferenceService/{method}", link.authority()))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")));
+    let mut request = head(&link.authority(), method);
     if let Some(limit) = deadline {
         // At most eight digits.
         request = request.header("grpc-timeout", format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
     }
-    let request = request.body(Full::new(frame)).map_err(|e| (Class::Connect, e.to_string()))?;
+    let request = request.body(Outgoing::Whole(Full::new(frame))).map_err(|e| (Class::Connect, e.to_string()))?;
     let response = sender.send_request(request).await.map_err(|e| (broken_class(false, &e), spell(&e)))?;
     if !response.status().is_success() {
         return Err((Class::Server, format!("HTTP status {}", response.status())));
@@ -49,6 +44,17 @@ pub(super) async fn send(
     // A refusal may come without a body: then the status is among the headers.
     check_status(Some(response.headers()), false)?;
     Ok(response.into_body())
+}
+
+/// The headers of a call of Triton's inference service.
+pub(super) fn head(authority: &str, method: &str) -> http::request::Builder {
+    Request::builder()
+        .method(Method::POST)
+        .version(Version::HTTP_2)
+        .uri(format!("http://{authority}/inference.GRPCInferenceService/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
 }
 
 /// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.

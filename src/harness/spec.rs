@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
-use super::{Content, HarnessError, Level, Pause, Protocol, Request, Slo, Weighted};
+use super::{CancelBy, Content, HarnessError, Level, Pause, Protocol, Request, Retries, Slo, Weighted};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
@@ -84,7 +84,18 @@ pub enum Arrivals {
     Gamma { cv: f64 },
 }
 
-/// How users and arrivals are held back.
+/// How requests of one connection share its streams, over KServe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// A `ModelStreamInfer` for each.
+    #[default]
+    PerRequest,
+    /// One for all of them, as NVIDIA's harness and tritonclient do it.
+    Shared,
+}
+
+/// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Of a user between an answer and the next request.
@@ -93,6 +104,9 @@ pub struct Pace {
     pub max_in_flight: Option<u32>,
     /// Warm up for so long, after the number of requests.
     pub warmup_for: Option<Duration>,
+    pub stream: StreamMode,
+    /// `None`: what failed has failed.
+    pub retries: Option<Retries>,
 }
 
 /// When the schedule ends. Both given: whichever is longer.
@@ -178,6 +192,19 @@ impl Spec {
         }
         if self.pace.max_in_flight == Some(0) {
             return refuse("max_in_flight must be at least 1");
+        }
+        if let Some(fault) = self.pace.retries.and_then(|retries| retries.fault()) {
+            return refuse(fault);
+        }
+        if self.pace.stream == StreamMode::Shared {
+            if self.protocol != Protocol::Kserve {
+                return refuse("stream `shared` is gRPC's: it needs the protocol kserve");
+            }
+            if self.request.cancel.is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
+                return refuse(
+                    "cancel.by `rpc` ends the call, and with stream `shared` that is everybody's: use `stop`, or stream `per_request`",
+                );
+            }
         }
         let has_data = self.content.data.is_some();
         if !has_data && (self.input_len == Length::Given || self.output_len == Length::Given) {

@@ -13,8 +13,8 @@ use super::result::{
 };
 use super::worker::Share;
 use super::{
-    Adjusted, Class, Ended, Goodput, Load, Metric, Record, Scenario, Schedule, Spec, Steady, arrival, beside, judge,
-    pacer, payload,
+    Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, StreamMode,
+    arrival, beside, judge, pacer, payload,
 };
 use crate::event::Verdict;
 
@@ -44,6 +44,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
         waited_for_stream: totals(|share| share.waited_for_stream),
         reconnects: totals(|share| u64::from(share.reconnects)),
+        stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == Call::Stream))
+            .then_some(spec.pace.stream),
+        shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
     };
     let mut all = Collector::new();
     let mut shares = shares;
@@ -116,6 +119,10 @@ pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
 fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[Record]) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
     for record in records {
+        for attempt in &record.attempts {
+            counts.retried += 1;
+            *counts.retried_by_class.entry(attempt.class).or_default() += 1;
+        }
         match &record.ended {
             Ended::Ok => counts.ok += 1,
             Ended::Cancelled => counts.cancelled += 1,

@@ -122,6 +122,26 @@ pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen
     Ok(seen)
 }
 
+/// Of a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
+pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), Malformed> {
+    let (mut id, mut error): (&[u8], &[u8]) = (&[], &[]);
+    each_field(message, |field, value| {
+        match (field, value) {
+            (1, Value::Bytes(text)) => error = text,
+            (2, Value::Bytes(response)) => each_field(response, |field, value| {
+                if let (3, Value::Bytes(text)) = (field, value) {
+                    id = text;
+                }
+                Ok(())
+            })?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"));
+    Ok((text(id)?, Some(text(error)?).filter(|error| !error.is_empty())))
+}
+
 /// Scans a `ModelInferResponse`.
 pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, Malformed> {
     let mut seen = Seen::default();
@@ -271,6 +291,7 @@ mod tests {
             error_message: error.to_owned(),
             infer_response: Some(ModelInferResponse {
                 model_name: "m".to_owned(),
+                id: "17".to_owned(),
                 parameters: [(
                     "triton_final_response".to_owned(),
                     InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) },
@@ -288,6 +309,7 @@ mod tests {
         fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
             let bytes = response(&tokens, fin, &error).encode_to_vec();
             let seen = scan_stream(&bytes, &IDS).unwrap();
+            prop_assert_eq!(named(&bytes).unwrap(), ("17", seen.error));
             let error = (!error.is_empty()).then_some(error.as_str());
             let expected = Seen {
                 error,
@@ -306,6 +328,7 @@ mod tests {
         #[test]
         fn no_bytes_make_the_scan_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = scan_stream(&bytes, &IDS);
+            let _ = named(&bytes);
         }
 
         #[test]

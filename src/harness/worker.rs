@@ -63,6 +63,8 @@ pub(super) struct Share {
     pub held_back: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
+    /// Shared streams that were opened.
+    pub streams: u64,
     /// HTTP/1.1 connections made, before the start and after.
     pub opened: Option<u64>,
     pub call: Call,
@@ -120,7 +122,9 @@ impl Job {
             .spec_connections()
             .map(|at| {
                 let endpoint = &self.spec.endpoints[at];
-                Rc::new(Link::new(at as u32, endpoint, &self.spec.protocol, self.clock, Rc::clone(&heard[at])))
+                let mode = self.spec.pace.stream;
+                let heard = Rc::clone(&heard[at]);
+                Rc::new(Link::new(at as u32, endpoint, &self.spec.protocol, mode, self.clock, heard))
             })
             .collect();
         let mut manner = None;
@@ -169,6 +173,7 @@ impl Job {
                 stall: self.spec.stall_timeout,
                 deadline: None,
                 t_issue: self.clock.now(),
+                t_attempt: self.clock.now(),
             }
             .perform(&self.stop, &mut [Part::default()])
             .await;
@@ -233,6 +238,7 @@ impl Prepared {
             held_back: counts.held_back.get(),
             max_streams: max_streams.map(|max| max as u64),
             reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
+            streams: links.iter().map(|link| u64::from(link.streams.get())).sum(),
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
             call: manner.call(),
             count: manner.count(),

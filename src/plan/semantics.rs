@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Ramp, RepositoryLayout, Request, Scenario, Stage,
-    ThinkTime, Words,
+    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request, Scenario,
+    Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
@@ -253,7 +253,30 @@ impl Look<'_> {
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
         self.request(&bench.request);
+        self.sending(bench);
         self.target(&bench.target);
+    }
+
+    fn sending(&mut self, bench: &Bench) {
+        if bench.stream == Stream::Shared {
+            let spoken = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
+            if !matches!(spoken, None | Some(Protocol::Kserve)) {
+                let hint = Some("`protocol: kserve`, or leave `stream` out".to_owned());
+                self.say(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
+            }
+            if bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
+                let label = "cancelling the call would end every request on the shared stream";
+                let hint = Some("add `by: stop`, or `stream: per_request`".to_owned());
+                self.say(&["bench", "request", "cancel"], "cannot be by `rpc` with `stream: shared`", label, hint);
+            }
+        }
+        if let Some(retries) = &bench.retries {
+            self.duration(&["bench", "retries", "pause"], &retries.pause);
+            if retries.on.is_empty() {
+                let hint = Some("`on: [connect, refused]`".to_owned());
+                self.say(&["bench", "retries", "on"], "names no failure", "nothing would be sent again", hint);
+            }
+        }
     }
 
     /// What the request block can be told without the model; the rest is held against the server before the first request.

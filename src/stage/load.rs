@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Scenario, Weighted,
+    Arrivals, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario, StreamMode,
+    Weighted,
 };
 use crate::manifest::duration;
-use crate::manifest::model::{self, Bench, Data, Ramp, ThinkTime};
+use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
 
 pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {
@@ -74,7 +75,21 @@ pub fn pace(bench: &Bench) -> Result<Pace, String> {
         Some(ThinkTime::Uniform { min, max }) => Pause::Uniform { min: ms(min)?, max: ms(max)? },
     };
     let warmup_for = bench.warmup_time.as_deref().map(duration).transpose()?;
-    Ok(Pace { think, max_in_flight: bench.max_in_flight, warmup_for })
+    let retries = bench.retries.as_ref().map(retries).transpose()?;
+    let stream = match bench.stream {
+        model::Stream::PerRequest => StreamMode::PerRequest,
+        model::Stream::Shared => StreamMode::Shared,
+    };
+    Ok(Pace { think, max_in_flight: bench.max_in_flight, warmup_for, stream, retries })
+}
+
+fn retries(given: &model::Retries) -> Result<Retries, String> {
+    Ok(Retries {
+        times: given.times,
+        connect: given.on.contains(&RetryOn::Connect),
+        refused: given.on.contains(&RetryOn::Refused),
+        pause_ms: duration(&given.pause)?.as_secs_f64() * 1e3,
+    })
 }
 
 /// Paths are relative to `project`.

@@ -97,6 +97,23 @@ fn every_interface_of_a_server_is_one_line() {
 }
 
 #[test]
+fn one_stream_for_all_requests_of_a_connection_is_one_word() {
+    let world = World::new();
+    let server = Simulator::start(&world);
+    let target = format!("127.0.0.1:{}", server.grpc);
+    let words = ["--stream", "shared", "--offline", "-n", "10", "--isl", "16", "--osl", "4", "--json"];
+    let ended = world.regatta(&["bench", &target].into_iter().chain(words).collect::<Vec<_>>());
+    measured(&ended);
+    let result = json(&ended);
+    assert_eq!((&result["counts"]["ok"], &result["asked"]["stream"]), (&10.into(), &"shared".into()), "{result:#}");
+    let connections = &result["connections"];
+    assert_eq!((&connections["stream"], &connections["shared_streams"]), (&"shared".into(), &1.into()));
+    let http = world.regatta(&["bench", &format!("http://127.0.0.1:{}/v1", server.http), "--stream", "shared"]);
+    assert_eq!(http.code, 2, "{http:?}");
+    http.says("cannot be `shared` over HTTP");
+}
+
+#[test]
 fn genai_perfs_words_mean_what_they_mean_there() {
     let world = World::new();
     let server = Simulator::start(&world);

@@ -15,9 +15,9 @@ use regatta::harness::{
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
 
 const GAP: Duration = Duration::from_millis(4);
-const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::FlagOnToken };
+pub const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::FlagOnToken };
 
-fn spec(server: &Scripted, requests: u64) -> Spec {
+pub fn spec(server: &Scripted, requests: u64) -> Spec {
     Spec {
         endpoints: vec![server.address.to_string().parse::<Endpoint>().unwrap()],
         protocol: regatta::harness::Protocol::Kserve,
@@ -43,11 +43,11 @@ fn spec(server: &Scripted, requests: u64) -> Spec {
     }
 }
 
-fn script(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Script {
+pub fn script(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Script {
     Arc::new(act)
 }
 
-fn measure(spec: &Spec) -> Measured {
+pub fn measure(spec: &Spec) -> Measured {
     let stop = Stop::new();
     wait_for(may_move(run(spec, &stop, |_| {}))).unwrap()
 }
@@ -58,7 +58,7 @@ fn may_move<F: Future + Send>(future: F) -> F {
 }
 
 /// What must hold for every run, whatever the server did.
-fn adds_up(measured: &Measured) {
+pub fn adds_up(measured: &Measured) {
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
     assert_eq!(counts.scheduled, counts.ok + counts.failed + counts.cancelled + counts.lost);
@@ -75,7 +75,7 @@ fn adds_up(measured: &Measured) {
     assert!(!little, "{:?}", measured.result.little);
 }
 
-fn class_of(record: &Record) -> Option<Class> {
+pub fn class_of(record: &Record) -> Option<Class> {
     match record.ended {
         Ended::Failed { class, .. } => Some(class),
         _ => None,

@@ -174,7 +174,8 @@ fn under_slurm_every_task_finds_its_own_words() {
 fn repositories(world: &World, servers: u32) {
     world.copy("manifests");
     let servers = format!("servers={servers}");
-    let made = world.regatta(&["run", "triton-cpu", "--until", "generate_triton_config", &servers, "scenarios=offline"]);
+    let made =
+        world.regatta(&["run", "triton-cpu", "--until", "generate_triton_config", &servers, "scenarios=offline"]);
     assert_eq!(made.code, 0, "{made:?}");
     let made = fs::canonicalize(world.path("latest/generate_triton_config/offline")).expect("the repositories");
     let copied = Command::new("cp").arg("-r").arg(made).arg(world.path("repositories")).status().expect("cp");

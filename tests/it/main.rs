@@ -34,6 +34,7 @@ mod requests;
 mod review;
 mod scripted;
 mod search;
+mod sending;
 mod services;
 mod simulator;
 mod stages;

@@ -44,7 +44,7 @@ fn spec(address: &str, api: Api, requests: u64) -> Spec {
     }
 }
 
-fn chat(server: &Scripted, requests: u64) -> Spec {
+pub fn chat(server: &Scripted, requests: u64) -> Spec {
     spec(&server.address.to_string(), Api::OpenaiChat, requests)
 }
 

@@ -92,6 +92,22 @@ fn text_models_stream_when_their_engine_is_decoupled() {
 }
 
 #[test]
+fn one_stream_carries_batches_and_stops_of_the_engine() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let shared = |request| Spec { pace: crate::sending::SHARED, ..spec(at(&server), 12, request) };
+    let batched = measured(&shared(Request { batch: Some(3), ..Request::default() }));
+    all_ok(&batched);
+    assert_eq!(batched.result.connections.shared_streams, Some(2));
+    let cancel = Some(Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
+    let long = Spec { output_len: Length::Fixed(1500), ..shared(Request { cancel, ..Request::default() }) };
+    let stopped = measured(&long).result;
+    assert_eq!((stopped.counts.withdrawn, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
+    assert!(stopped.withdrawals.unwrap().tokens < 12 * 1500);
+    assert_eq!(stopped.connections.shared_streams, Some(2));
+}
+
+#[test]
 fn text_in_one_answer_is_not_counted_and_the_result_says_so() {
     let files = Files::new(false, &json!({}));
     let server = Running::start(files.options());

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,8 +25,10 @@ pub enum Act {
     Answer { gap: Duration, per_chunk: u32, last: Last },
     /// So many tokens, then nothing for ever.
     Hang { after: u32 },
-    /// So many tokens, then an error in the stream.
+    /// So many tokens, then an error in the stream that names no request.
     Error { after: u32 },
+    /// The same with the request's id, as Triton says it.
+    NamedError { after: u32 },
     /// So many tokens, then the stream ends in peace.
     Cut { after: u32 },
     /// A gRPC status in place of an answer.
@@ -49,6 +52,8 @@ pub struct Scripted {
     pub address: SocketAddr,
     /// Prompts as they arrived, by request id.
     pub prompts: Prompts,
+    /// Calls of `ModelStreamInfer` so far.
+    pub calls: Arc<AtomicU64>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -58,14 +63,15 @@ impl Scripted {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let prompts = Prompts::default();
-        let service = Service { decoupled, script, prompts: Arc::clone(&prompts) };
+        let calls = Arc::<AtomicU64>::default();
+        let service = Service { decoupled, script, prompts: Arc::clone(&prompts), calls: Arc::clone(&calls) };
         runtime.spawn(
             tonic::transport::Server::builder()
                 .max_concurrent_streams(streams)
                 .add_service(GrpcInferenceServiceServer::new(service))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
-        Self { address, prompts, runtime: Some(runtime) }
+        Self { address, prompts, calls, runtime: Some(runtime) }
     }
 }
 
@@ -81,14 +87,13 @@ struct Service {
     decoupled: bool,
     script: Script,
     prompts: Prompts,
+    calls: Arc<AtomicU64>,
 }
 
-impl Service {
-    fn note(&self, request: &ModelInferRequest) {
-        let at = request.inputs.iter().position(|input| input.name == "input_ids").unwrap();
-        let ids = request.raw_input_contents[at].as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id)).collect();
-        self.prompts.lock().unwrap().push((request.id.parse().unwrap(), ids));
-    }
+fn note(prompts: &Prompts, request: &ModelInferRequest) {
+    let at = request.inputs.iter().position(|input| input.name == "input_ids").unwrap();
+    let ids = request.raw_input_contents[at].as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id)).collect();
+    prompts.lock().unwrap().push((request.id.parse().unwrap(), ids));
 }
 
 fn asked(request: &ModelInferRequest) -> u32 {
@@ -161,6 +166,14 @@ async fn play(act: Act, request: ModelInferRequest, messages: Messages) {
             let error_message = "the model is on fire".to_owned();
             let _ = messages.send(Ok(ModelStreamInferResponse { error_message, ..Default::default() })).await;
         }
+        Act::NamedError { after } => {
+            say_tokens(after).await;
+            let message = ModelStreamInferResponse {
+                error_message: "the model is on fire".to_owned(),
+                infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+            };
+            let _ = messages.send(Ok(message)).await;
+        }
         Act::Cut { after } => say_tokens(after).await,
         Act::Refuse => {
             let _ = messages.send(Err(Status::resource_exhausted("full"))).await;
@@ -181,13 +194,22 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<Answers>, Status> {
         let mut requests = request.into_inner();
         let request = requests.message().await?.ok_or_else(|| Status::invalid_argument("no request"))?;
-        self.note(&request);
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        note(&self.prompts, &request);
         let act = (self.script)(request.id.parse().unwrap());
         let (messages, answers) = mpsc::channel(16);
         if matches!(act, Act::Refuse) {
             return Err(Status::resource_exhausted("full"));
         }
-        tokio::spawn(play(act, request, messages));
+        tokio::spawn(play(act, request, messages.clone()));
+        // Further ones on the same stream, each at its own pace.
+        let (script, prompts) = (Arc::clone(&self.script), Arc::clone(&self.prompts));
+        tokio::spawn(async move {
+            while let Ok(Some(request)) = requests.message().await {
+                note(&prompts, &request);
+                tokio::spawn(play(script(request.id.parse().unwrap()), request, messages.clone()));
+            }
+        });
         let mut answers = Box::pin(tokio_stream::StreamExt::peekable(ReceiverStream::new(answers)));
         answers.as_mut().peek().await;
         Ok(Response::new(answers))

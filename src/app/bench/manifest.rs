@@ -131,6 +131,9 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
     if request.connections > 1 {
         put("triton_num_clients_per_frontend", json!(request.connections));
     }
+    if request.is_shared {
+        put("stream", json!("shared"));
+    }
     put("stall_timeout", json!(request.stall_timeout));
     let mut limits = Map::new();
     for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Data, Prefixes, Ramp, Request, Sessions, ThinkTime};
+use super::{Data, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -90,6 +90,11 @@ pub struct Bench {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub triton_num_clients_per_frontend: u32,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub stream: Stream,
+    /// Left out: what failed has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<Retries>,
     /// Give a request up when no token came for this long.
     #[serde(default = "a_minute")]
     pub stall_timeout: String,
@@ -117,6 +122,10 @@ pub struct Bench {
 /// Nothing is asked for.
 fn is_plain(request: &impl AsRef<Request>) -> bool {
     *request.as_ref() == Request::default()
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn tensorrt_llm() -> String {

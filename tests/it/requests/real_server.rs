@@ -6,6 +6,7 @@ use pretty_assertions::assert_eq;
 
 use super::*;
 use crate::real::{self, RealTriton};
+use crate::sending::SHARED;
 
 /// A repository for the Python backend, with its models.
 fn repository(streaming: bool) -> Files {
@@ -42,6 +43,12 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
         all_ok(&measured);
         assert_eq!(measured.result.client.call, "stream");
     }
+    for model in ["tensorrt_llm", "ensemble", "tensorrt_llm_bls"] {
+        let shared = measured(&Spec { pace: SHARED, ..spec_of(&server, model, Request::default()) });
+        all_ok(&shared);
+        assert_eq!(shared.result.connections.shared_streams, Some(2), "one for each connection");
+        assert!(shared.requests.iter().all(|record| record.final_marker));
+    }
     let batch = measured(&spec_of(&server, "tensorrt_llm", Request { batch: Some(3), ..Request::default() }));
     all_ok(&batch);
     assert!(batch.requests.iter().all(|record| record.final_marker && record.chunks == record.tokens));
@@ -59,6 +66,17 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
         assert_eq!((cancelled.counts.withdrawn, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
         assert!(cancelled.withdrawals.unwrap().tokens < 12 * 30_000);
     }
+    let cancel = Some(Cancel { after_tokens: 2, share: 0.5, by: CancelBy::Stop });
+    let request = Request { cancel, ..Request::default() };
+    let half = Spec { output_len: Length::Fixed(200), pace: SHARED, ..spec_of(&server, "tensorrt_llm", request) };
+    let half = measured(&half).result;
+    assert_eq!(
+        (half.counts.ok + half.counts.withdrawn, half.connections.shared_streams),
+        (12, Some(2)),
+        "{:?}",
+        half.counts
+    );
+    assert!(half.counts.ok > 0 && half.counts.withdrawn > 0);
     let whole = Request { streaming: Some(false), ..Request::default() };
     all_ok(&measured(&spec_of(&server, "tensorrt_llm", whole)));
 }

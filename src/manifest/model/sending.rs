@@ -1,0 +1,47 @@
+//! How requests of a `bench:` travel: over which streams, and whether once more.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the requests of one connection share its streams, over KServe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// A `ModelStreamInfer` for each: own flow control, and a cancelled call ends one request.
+    #[default]
+    PerRequest,
+    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model; when the stream ends, all its requests fail.
+    Shared,
+}
+
+/// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Retries {
+    /// At most so many times for one request.
+    #[schemars(range(min = 1))]
+    pub times: u32,
+    /// Which failures.
+    #[serde(default = "both")]
+    pub on: Vec<RetryOn>,
+    /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 500 ms.
+    #[serde(default = "half_a_second")]
+    pub pause: String,
+}
+
+/// A failure after which a request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryOn {
+    /// There was no connection, or it broke before any answer.
+    Connect,
+    /// The server would not take it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
+    Refused,
+}
+
+fn both() -> Vec<RetryOn> {
+    vec![RetryOn::Connect, RetryOn::Refused]
+}
+fn half_a_second() -> String {
+    "500ms".to_owned()
+}
