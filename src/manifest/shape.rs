@@ -170,12 +170,16 @@ impl Compiler<'_> {
             }
             let one_of = fields.keys().cloned().collect();
             let object = Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
-            // Some of the enum's cases may be plain words.
-            let words: Vec<Arc<Shape>> = words.into_iter().map(|(shape, _)| Arc::clone(shape)).collect();
+            // Some of the enum's cases may be plain words: one list, so that a mistake names all of them.
+            let words = words.into_iter().filter_map(|(shape, _)| match &**shape {
+                Shape::Words(words) => Some(words.clone()),
+                _ => None,
+            });
+            let words: Vec<String> = words.flatten().collect();
             return if words.is_empty() {
                 object
             } else {
-                Shape::Either(words.into_iter().chain([Arc::new(object)]).collect())
+                Shape::Either(vec![Arc::new(Shape::Words(words)), Arc::new(object)])
             };
         }
         Shape::Either(shapes)
