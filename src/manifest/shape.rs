@@ -149,11 +149,9 @@ impl Compiler<'_> {
     fn branches(&mut self, branches: &[Value], name: &str) -> Shape {
         let shapes: Vec<Arc<Shape>> = branches.iter().map(|branch| self.compile(branch, name)).collect();
         let is_words = |shape: &Arc<Shape>| matches!(**shape, Shape::Words(_));
+        let words_of = |shape: &Arc<Shape>| if let Shape::Words(words) = &**shape { words.clone() } else { Vec::new() };
         if shapes.iter().all(is_words) {
-            let words = shapes
-                .iter()
-                .flat_map(|shape| if let Shape::Words(words) = &**shape { words.clone() } else { Vec::new() });
-            return Shape::Words(words.collect());
+            return Shape::Words(shapes.iter().flat_map(words_of).collect());
         }
         // An externally tagged enum: objects of exactly one required key each.
         let tagged = |schema: &Value| {
@@ -170,12 +168,8 @@ impl Compiler<'_> {
             }
             let one_of = fields.keys().cloned().collect();
             let object = Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
-            // Some of the enum's cases may be plain words: one list, so that a mistake names all of them.
-            let words = words.into_iter().filter_map(|(shape, _)| match &**shape {
-                Shape::Words(words) => Some(words.clone()),
-                _ => None,
-            });
-            let words: Vec<String> = words.flatten().collect();
+            // Some of the enum's cases may be plain words; they are one choice.
+            let words: Vec<String> = words.into_iter().flat_map(|(shape, _)| words_of(shape)).collect();
             return if words.is_empty() {
                 object
             } else {

@@ -83,7 +83,7 @@ fn shipped_manifests_are_planned_before_anything_is_there() {
     world.copy("manifests");
     let ended = world.good(&["plan", "triton-cpu", "--launch", "scenarios=server", "servers=3"]);
     ended.says("triton/server: 3 servers").says("server 2  plain, 1 rank, no launcher");
-    ended.says("<install_tritonserver>/bin/tritonserver --model-repository=<models/server>/triton_model_repo_2");
+    ended.says("<install_tritonserver>/bin/tritonserver --model-repository=<generate_triton_config/server>/triton_model_repo_2");
     let ended = world.good(&["plan", "quickstart", "--launch"]);
     ended.says("regatta sim serve --repository <generate_triton_config/offline>/triton_model_repo_0 --grpc-port 0");
 }
@@ -174,9 +174,9 @@ fn under_slurm_every_task_finds_its_own_words() {
 fn repositories(world: &World, servers: u32) {
     world.copy("manifests");
     let servers = format!("servers={servers}");
-    let made = world.regatta(&["run", "triton-cpu", "--until", "models", &servers, "scenarios=offline"]);
+    let made = world.regatta(&["run", "triton-cpu", "--until", "generate_triton_config", &servers, "scenarios=offline"]);
     assert_eq!(made.code, 0, "{made:?}");
-    let made = fs::canonicalize(world.path("latest/models/offline")).expect("the repositories");
+    let made = fs::canonicalize(world.path("latest/generate_triton_config/offline")).expect("the repositories");
     let copied = Command::new("cp").arg("-r").arg(made).arg(world.path("repositories")).status().expect("cp");
     assert!(copied.success());
 }

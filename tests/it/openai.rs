@@ -321,16 +321,16 @@ fn the_simulators_metrics_are_what_it_did() {
     let measured = measure(&spec(&server.http.unwrap().to_string(), Api::Generate, 10));
     all_ok(&measured);
     let text = get(&server.metrics.unwrap().to_string(), "/metrics");
-    let value = |line: &str| -> f64 {
+    let value = |line: &str| -> u64 {
         let line = text.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("{line} in\n{text}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
     };
     let model = "model=\"tensorrt_llm\"";
-    assert_eq!(value(&format!("nv_inference_request_success{{{model},version=\"1\"}}")), 10.0);
-    assert_eq!(value(&format!("nv_llm_output_token_len{{{model}")), 40.0);
-    assert_eq!(value(&format!("nv_llm_input_token_len{{{model}")), 80.0);
-    assert_eq!(value(&format!("nv_trt_llm_request_metrics{{{model},request_type=\"active\"")), 0.0);
-    assert!(value(&format!("nv_trt_llm_general_metrics{{{model},general_type=\"iteration_counter\"")) >= 4.0);
+    assert_eq!(value(&format!("nv_inference_request_success{{{model},version=\"1\"}}")), 10);
+    assert_eq!(value(&format!("nv_llm_output_token_len{{{model}")), 40);
+    assert_eq!(value(&format!("nv_llm_input_token_len{{{model}")), 80);
+    assert_eq!(value(&format!("nv_trt_llm_request_metrics{{{model},request_type=\"active\"")), 0);
+    assert!(value(&format!("nv_trt_llm_general_metrics{{{model},general_type=\"iteration_counter\"")) >= 4);
     let health = get(&server.http.unwrap().to_string(), "/v2/health/ready");
     assert!(health.starts_with("HTTP/1.1 200"), "{health}");
 }
@@ -350,8 +350,8 @@ fn a_real_triton_streams_its_generate_extension() {
     let world = World::new();
     world.copy("manifests");
     let program = format!("tritonserver={}", real::tritonserver().display());
-    world.good(&["run", "triton-cpu", &program, "--until", "models"]);
-    let repository = world.path("latest/models/offline/triton_model_repo_0");
+    world.good(&["run", "triton-cpu", &program, "--until", "generate_triton_config"]);
+    let repository = world.path("latest/generate_triton_config/offline/triton_model_repo_0");
     let server = wait_for(RealTriton::ready(&repository, &[]));
     for model in ["ensemble", "tensorrt_llm"] {
         let endpoint = server.endpoint.clone();

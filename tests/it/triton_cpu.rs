@@ -37,8 +37,8 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
 async fn the_real_server_comes_up_and_goes() {
     let world = World::new();
     world.copy("manifests");
-    assert_eq!(run(&world, &["--until", "models"]).code, 0);
-    let repository = world.path("latest/models/offline/triton_model_repo_0");
+    assert_eq!(run(&world, &["--until", "generate_triton_config"]).code, 0);
+    let repository = world.path("latest/generate_triton_config/offline/triton_model_repo_0");
     let server = RealTriton::ready(&repository, &[]).await;
     assert_eq!(server.stubs().len(), 4, "one for each Python model:\n{}", server.said());
 }
@@ -46,7 +46,7 @@ async fn the_real_server_comes_up_and_goes() {
 #[test]
 fn in_an_empty_folder_it_says_where_the_models_are() {
     let world = World::new();
-    let ended = world.regatta(&["run", "triton-cpu", "--until", "models"]);
+    let ended = world.regatta(&["run", "triton-cpu", "--until", "generate_triton_config"]);
     assert_eq!(ended.code, 2, "{ended:?}");
     ended.says("manifests/triton-cpu/models: part of this program, and not in this folder yet");
     ended.says("`regatta init .` writes all shipped files here");
