@@ -7,6 +7,7 @@
 //!                                       │            └─ journal first, then everybody else
 //!                             runner ─→ Stages ─→ process │ triton │ harness │ sim
 //!                             (key, look on the shelf, take it or make it)
+//!  regatta bench TARGET: writes a manifest, and then the same line
 //!  resume:   the store's records ─→ what is already done ─→ the same run()
 //! ```
 //!
@@ -27,10 +28,10 @@
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
 //! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
-//! | `triton` | speaks to a Triton server and reads and writes its files (KServe v2, config.pbtxt, model repository) | diag, event |
-//! | `harness` | makes requests arrive on schedule and measures the answers; ends in a verdict | event, triton |
-//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same protocol, simulated time | triton |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, other tools' words and files | event, plan, triton, harness |
+//! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event |
+//! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
+//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!

@@ -168,8 +168,13 @@ pub(super) fn write_report(
     let mut results = Vec::new();
     for (task, out) in outputs(story, done) {
         if let Ok(text) = fs::read(out.join("result.json"))
-            && let Ok(result) = serde_json::from_slice(&text)
+            && let Ok(mut result) = serde_json::from_slice::<serde_json::Value>(&text)
         {
+            // A search keeps the result of its best probe; the others stand beside it.
+            let search = fs::read(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            if let (Some(fields), Some(search)) = (result.as_object_mut(), search) {
+                fields.insert("search".to_owned(), search);
+            }
             results.push((task, result));
         }
     }

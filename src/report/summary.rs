@@ -105,6 +105,7 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
         .filter_map(|(task, chapter)| {
             let headline = clean(chapter.headline.as_deref()?);
             let (told, how) = headline.split_once(" (").unwrap_or((&headline, ""));
+            let told = told.trim_end();
             let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
             let again = if chapter.state == State::Cached { "cached" } else { "" };
             let mut row = vec![(Tone::Name, task.to_string()), (tone_of(first), first.to_owned())];

@@ -146,11 +146,13 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
 }
 
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
-/// can be read is whole, and so is what stands beside it.
+/// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
+/// is measured again.
 fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
-    (result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario).then_some(result)
+    let same = result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario;
+    (same && result.verdict != Verdict::InvalidClient).then_some(result)
 }
 
 fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {

@@ -7,13 +7,13 @@
 /// Chapters that only read and write files.
 #[test]
 fn the_chapters_are_true() {
-    manual().case("tests/manual/0[123468]-*.md");
+    manual().case("tests/manual/0[1234689]-*.md");
 }
 
-/// The one with a server and a load against it.
+/// Those with a server and a load against it.
 #[test]
-fn the_chapter_on_the_simulator_is_true() {
-    manual().case("tests/manual/05-*.md");
+fn the_chapters_with_the_simulator_are_true() {
+    manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md");
 }
 
 fn manual() -> trycmd::TestCases {

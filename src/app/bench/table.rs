@@ -85,6 +85,7 @@ fn totals(result: &RunResult, text: &mut String) {
             "came in one read with the chunk before: their gap reads 0",
         );
     }
+    special(result, &mut line);
     let connections = &result.connections;
     line("Connections", connections.count.to_string(), &format!("{} reconnected", connections.reconnects));
     line(
@@ -92,6 +93,64 @@ fn totals(result: &RunResult, text: &mut String) {
         result.client.cpu_ms_per_1000_chunks.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.2}")),
         "ms for 1,000 chunks",
     );
+}
+
+/// What a result has only when it was asked for, or when something went wrong.
+fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
+    if let Some(goodput) = &result.goodput {
+        let kept = format!("{} of {} scheduled requests kept every promise", goodput.good, goodput.of);
+        let share = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{:.2} %", share * 100.0));
+        line("SLO attainment", share, &kept);
+        line("Goodput (1/s)", number(goodput.requests), "requests that kept every promise, same window");
+    }
+    for (name, told) in [
+        ("TTFT p99, adjusted (ms)", &result.latency.ttft_adjusted),
+        ("E2E p99, adjusted (ms)", &result.latency.e2e_adjusted),
+    ] {
+        if told.unanswered > 0 {
+            let value = told.p99.map_or_else(|| "∞".to_owned(), |p99| number(Some(p99)));
+            line(
+                name,
+                value,
+                &format!("of {} requests, {} unanswered, which count as infinite", told.n, told.unanswered),
+            );
+        }
+    }
+    if let Some(steady) = &result.steady {
+        let drift = &steady.drift;
+        let about = format!(
+            "{} requests from {:.1} s to {:.1} s; mean TTFT of its halves {:.1} → {:.1} ms ({:.1} standard errors)",
+            steady.requests,
+            steady.from_s,
+            steady.to_s,
+            drift.first_half_ms,
+            drift.second_half_ms,
+            drift.standard_errors
+        );
+        line("Steady TTFT p99 (ms)", number(steady.ttft.p99), &about);
+    }
+    if let Some(server) = &result.server {
+        line("Server's queue p99 (ms)", number(server.queue.p99), &format!("its own stamps, of {}", server.queue.n));
+        line("Server's TTFT p99 (ms)", number(server.ttft.p99), &format!("its own stamps, of {}", server.ttft.n));
+    }
+    if let Some(withdrawn) = &result.withdrawals {
+        let about = format!("ended early as asked, after {} tokens; in no latency", withdrawn.after_tokens);
+        line("Withdrawn requests", withdrawn.requests.to_string(), &about);
+    }
+    for (name, output) in &result.outputs {
+        let about = format!("bytes in {} responses; {} misshapen", output.responses, output.misshapen);
+        line(name, output.bytes.to_string(), &about);
+    }
+    if let Some(sessions) = &result.load.sessions {
+        let (first, later) = (number(sessions.ttft_first.p99), number(sessions.ttft_later.p99));
+        let about =
+            format!("{:.1} turns each; TTFT p99 of first turns {first}, of later ones {later} ms", sessions.turns_mean);
+        line("Sessions", sessions.count.to_string(), &about);
+    }
+    if let Some(most) = result.load.max_in_flight {
+        let about = format!("arrivals that waited because {most} requests were in flight");
+        line("Held back", result.load.held_back.to_string(), &about);
+    }
 }
 
 /// Each distinct meaning once, with the rows that have it.

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::block::{self, Block};
 use super::plot::Plot;
 use super::server::{self, Server};
 use super::svg::number;
@@ -30,6 +31,9 @@ pub(super) struct Bench {
     /// SVG; the page marks it as safe.
     #[serde(skip)]
     pub plots: Vec<String>,
+    /// What it has only when it was asked for.
+    #[serde(skip)]
+    pub blocks: Vec<Block>,
     /// What the servers' own metrics said.
     pub server: Option<Server>,
 }
@@ -77,6 +81,7 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
         facts,
         metrics,
         plots,
+        blocks: block::read(result),
         server: server::read(result),
     }
 }
@@ -151,7 +156,8 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts:
         return;
     }
     for (key, value) in fields {
-        if matches!(key.as_str(), "verdict" | "reasons" | "headline" | "server_metrics") && path.is_empty() {
+        let elsewhere = ["verdict", "reasons", "headline", "server_metrics"];
+        if path.is_empty() && elsewhere.iter().chain(&block::TOLD).any(|told| told == key) {
             continue;
         }
         // That a metric is a latency adds nothing to its name.
@@ -182,7 +188,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
+pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
     let text = |key: &str| fields.get(key).map(scalar).unwrap_or_default();
     let shown = |key: &str| fields.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
     let end = |interval: &Value, key: &str| interval.get(key).and_then(Value::as_f64).map(number);

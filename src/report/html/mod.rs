@@ -2,9 +2,11 @@
 //! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by `svg::escape`.
 
 mod bench;
+mod block;
 mod network;
 mod page;
 mod plot;
+mod search;
 mod server;
 mod svg;
 mod timeline;

@@ -83,7 +83,7 @@ pub fn render(
         if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
     let page = environment.get_template("page.html")?.render(context! {
         style => Safe::from_safe_string(STYLE.to_owned()),
-        name => if story.manifest.is_empty() { &plan.name } else { &story.manifest },
+        name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
         run => story.run.as_ref().map(ToString::to_string),
         started_at => to_the_second(&story.started_at),
         tone, word,
@@ -93,6 +93,10 @@ pub fn render(
         not_needed,
         benches => benches.iter().map(|bench| context! {
             plots => safe(&bench.plots),
+            blocks => bench.blocks.iter().map(|block| context! {
+                plots => safe(&block.plots),
+                ..Safe::from(Serde(block))
+            }).collect::<Vec<_>>(),
             server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
             ..Safe::from(Serde(bench))
         }).collect::<Vec<_>>(),
@@ -118,6 +122,12 @@ pub fn render(
     })?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+/// A manifest that was given as a file is called by the file's name; where it lies is told below.
+fn named(manifest: &str) -> &str {
+    let file = std::path::Path::new(manifest).file_stem().and_then(std::ffi::OsStr::to_str);
+    file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
 }
 
 /// Pictures that were drawn here.

@@ -1,12 +1,16 @@
 //! Curves over numbers: distributions, and what happened over time.
 
 use super::svg::{Anchor, Picture, number, steps};
+use crate::report::paint::cut;
 
 const SIZE: (f64, f64) = (470.0, 240.0);
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 22.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 40.0;
+
+/// As many characters as stand beside each other.
+const TITLE: usize = 66;
 
 /// What is drawn, in the units it is shown in.
 pub(super) struct Plot<'a> {
@@ -40,7 +44,7 @@ impl Plot<'_> {
         let y = |value: f64| SIZE.1 - BOTTOM - value / ends.1 * (SIZE.1 - TOP - BOTTOM);
 
         let mut picture = Picture::new(SIZE.0, SIZE.1, self.title);
-        picture.text(LEFT, 14.0, "title", Anchor::Start, self.title);
+        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(self.title, TITLE));
         for value in &upright {
             picture.line((LEFT, y(*value)), (SIZE.0 - RIGHT, y(*value)), "grid");
             picture.text(LEFT - 7.0, y(*value) + 4.0, "tick", Anchor::End, &number(*value));

@@ -1,0 +1,81 @@
+//! Each block, from results as they are written.
+
+use serde_json::json;
+
+use super::*;
+
+fn block(result: &Value, title: &str) -> Block {
+    read(result).into_iter().find(|block| block.title == title).unwrap_or_else(|| panic!("no `{title}`"))
+}
+
+#[test]
+fn a_percentile_among_the_unanswered_is_infinite_and_says_how_many_they_are() {
+    let adjusted = json!({ "n": 100, "unanswered": 10, "p50": 51.0, "p90": null, "p95": null, "p99": null });
+    let told = block(&json!({ "latency": { "ttft_adjusted": adjusted } }), "With failures counted");
+    assert_eq!(told.rows, [["TTFT ms", "100", "10", "51", "∞, 10 unanswered", "∞, 10 unanswered", "∞, 10 unanswered"]]);
+    let all = json!({ "n": 100, "unanswered": 0, "p50": 51.0, "p90": 1.0, "p95": 1.0, "p99": 1.0 });
+    assert!(read(&json!({ "latency": { "ttft_adjusted": all } })).is_empty(), "with no failure it is TTFT itself");
+}
+
+#[test]
+fn promises_say_what_was_promised_and_of_how_many() {
+    let goodput = json!({ "slo": { "ttft_ms": 450.0, "tpot_ms": null, "e2e_ms": 9000.0 }, "good": 95, "of": 100,
+        "attainment": 0.95, "requests": 9.5, "output_tokens": 950.0 });
+    let told = block(&json!({ "goodput": goodput, "tokens": { "source": "output_ids" } }), "Promises kept");
+    assert!(told.about.contains("TTFT ≤ 450 ms, E2E ≤ 9,000 ms"), "{}", told.about);
+    assert_eq!(told.facts[0], ["SLO attainment", "95 %", "95 of 100 scheduled requests"]);
+    assert!(told.facts[2][2].contains("tokens from output_ids"));
+}
+
+#[test]
+fn the_steady_part_stands_beside_the_full_window() {
+    let steady = json!({ "from_s": 2.0, "to_s": 9.0, "requests": 70, "requests_per_s": 11.0, "ttft": { "p50": 20.0 },
+        "drift": { "first_half_ms": 20.0, "second_half_ms": 25.0, "standard_errors": 1.5 } });
+    let result =
+        json!({ "steady": steady, "rates": { "requests_full": 10.0 }, "latency": { "ttft": { "p50": 25.0 } } });
+    let told = block(&result, "The steady part beside the full window");
+    assert_eq!(told.rows[0], ["requests per second", "10", "11", "+10.0 %"]);
+    assert_eq!(told.rows[1], ["TTFT p50", "25", "20", "-20.0 %"]);
+    assert_eq!(told.facts[0][1], "20 → 25 ms");
+}
+
+#[test]
+fn a_search_is_an_interval_with_all_its_probes() {
+    let search = json!({ "bounds": { "low": 10.0, "high": 160.0, "precision": 0.1 }, "ttft_p99_limit_ms": 400.0,
+        "tpot_p99_limit_ms": null, "found": { "at_least": 40.0, "below": 44.0 }, "probes": [
+            { "rate": 40.0, "met": true, "ttft_p99_ms": 25.0, "tpot_p99_ms": 5.0, "output_tokens_per_s": 160.0 },
+            { "rate": 44.0, "met": false, "ttft_p99_ms": 9000.0, "tpot_p99_ms": 5.0, "why": "limits: TTFT p99" } ] });
+    let told = block(&json!({ "search": search }), "The search for the highest rate");
+    assert_eq!(told.facts[0][1], "40 – 44");
+    assert_eq!(told.rows[1], ["2", "44", "9,000", "5", "n/a", "missed: limits: TTFT p99"]);
+    let [picture] = told.plots.as_slice() else { panic!("one limit, one picture") };
+    for wanted in ["limit 400 ms", "found: 40 – 44 req/s", "▲ 9,000", "40 req/s: TTFT p99 25 ms"] {
+        assert!(picture.contains(wanted), "{wanted}");
+    }
+    let none: Value = json!({ "search": { "probes": [] } });
+    assert!(read(&none).is_empty());
+}
+
+#[test]
+fn stamps_withdrawals_outputs_sessions_and_the_load_are_told_with_what_was_counted() {
+    let metric =
+        json!({ "unit": "ms", "n": 9, "population": "successful requests", "percentile_rule": "nearest rank" });
+    let result = json!({
+        "asked": { "think": { "uniform": { "min": 10.0, "max": 20.0 } } },
+        "server": { "queue": metric, "ttft": metric, "without": 1 },
+        "withdrawals": { "by": "rpc", "after_tokens": 3, "share": 0.5, "requests": 5, "tokens": 20, "end_after_cancel": metric },
+        "outputs": { "context_logits": { "responses": 9, "bytes": 4096, "misshapen": 2, "example": "[1, 2]" } },
+        "load": { "zero_point": "the intended arrival", "held_back": 7, "max_in_flight": 16, "in_flight_max": 16,
+            "sessions": { "count": 4, "turns_mean": 2.5, "turns_max": 3, "ttft_first": metric, "ttft_later": metric } },
+        "tokens": { "source": "usage", "input_source": "words", "input": 90, "input_server": 99, "output": 50 },
+    });
+    assert_eq!(block(&result, "As the server stamps").metrics.len(), 2);
+    assert!(block(&result, "Withdrawn requests").about.contains("by rpc, after 3 tokens; 50 % of the requests"));
+    assert_eq!(block(&result, "Other outputs").rows, [["context_logits", "9", "4,096", "2", "[1, 2]"]]);
+    assert_eq!(block(&result, "Sessions").facts[1][1], "2.5");
+    let facts = block(&result, "The load as it could be sent").facts;
+    assert!(facts.iter().any(|fact| fact[1] == "7" && fact[2].contains("because 16 requests")), "{facts:?}");
+    assert!(facts.iter().any(|fact| fact[1] == "uniform, 10 to 20 ms"), "{facts:?}");
+    let facts = block(&result, "Tokens").facts;
+    assert!(facts.iter().any(|fact| fact[1] == "99" && fact[2].contains("its usage")), "{facts:?}");
+}

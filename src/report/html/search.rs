@@ -1,0 +1,114 @@
+//! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
+//! the interval that was found.
+
+use serde_json::Value;
+
+use super::block::{Block, at};
+use super::svg::{Anchor, Picture, number, steps};
+
+const SIZE: (f64, f64) = (470.0, 250.0);
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 40.0;
+/// Probes far beyond the limit would press all others flat: they stand at the upper edge with their number.
+const HIGHEST: f64 = 3.0;
+
+const LIMITS: [(&str, &str, &str); 2] =
+    [("TTFT", "ttft_p99_ms", "/ttft_p99_limit_ms"), ("TPOT", "tpot_p99_ms", "/tpot_p99_limit_ms")];
+
+/// `search` of a result: what `search.json` says.
+pub(super) fn read(result: &Value) -> Option<Block> {
+    let told = result.get("search").filter(|told| told.is_object())?;
+    let probes = told.get("probes")?.as_array()?;
+    let (low, high) = (at(told, "/found/at_least")?, at(told, "/found/below"));
+    let promised: Vec<String> = LIMITS
+        .iter()
+        .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(told, limit)?))))
+        .collect();
+    let mut block = Block {
+        title: "The search for the highest rate",
+        about: format!(
+            "Highest rate with {}: an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end.",
+            promised.join(" and ")
+        ),
+        head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
+        ..Block::default()
+    };
+    let upper = high.map_or_else(|| " or more".to_owned(), |high| format!(" – {}", number(high)));
+    let bounds = format!(
+        "of scheduled arrivals; searched from {} to {}, to {} %",
+        number(at(told, "/bounds/low").unwrap_or_default()),
+        number(at(told, "/bounds/high").unwrap_or_default()),
+        number(at(told, "/bounds/precision").unwrap_or_default() * 100.0)
+    );
+    block.facts.push(["requests per second".to_owned(), format!("{}{upper}", number(low)), bounds]);
+    for (n, probe) in probes.iter().enumerate() {
+        let cell = |key: &str| probe.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
+        let met = probe.get("met").and_then(Value::as_bool) == Some(true);
+        let why = probe.get("why").and_then(Value::as_str).unwrap_or_default();
+        block.rows.push(vec![
+            (n + 1).to_string(),
+            cell("rate"),
+            cell("ttft_p99_ms"),
+            cell("tpot_p99_ms"),
+            cell("output_tokens_per_s"),
+            if met { "held".to_owned() } else { format!("missed: {why}") },
+        ]);
+    }
+    for (name, key, limit) in LIMITS {
+        let points = probes.iter().filter_map(|probe| {
+            let number = |key: &str| probe.get(key).and_then(Value::as_f64);
+            let met = probe.get("met").and_then(Value::as_bool)?;
+            Some((number("rate")?, number(key)?, met))
+        });
+        if let Some(limit) = at(told, limit) {
+            block.plots.extend(draw(name, &points.collect::<Vec<_>>(), limit, (low, high)));
+        }
+    }
+    Some(block)
+}
+
+fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: (f64, Option<f64>)) -> Option<String> {
+    let widest = points.iter().map(|point| point.0).fold(0.0, f64::max);
+    let largest = points.iter().map(|point| point.1).fold(0.0, f64::max);
+    if points.is_empty() || widest <= 0.0 || limit <= 0.0 {
+        return None;
+    }
+    let across = steps(widest, 6);
+    let upright = steps(largest.clamp(limit * 1.2, limit * HIGHEST), 4);
+    let (right, top) = (across.last().copied()?, upright.last().copied()?);
+    let x = |rate: f64| LEFT + rate / right * (SIZE.0 - LEFT - RIGHT);
+    let y = |ms: f64| SIZE.1 - BOTTOM - ms / top * (SIZE.1 - TOP - BOTTOM);
+
+    let title = format!("{name} p99 of each probe, ms");
+    let mut picture = Picture::new(SIZE.0, SIZE.1, &title);
+    picture.text(2.0, 14.0, "title", Anchor::Start, &title);
+    let (low, high) = (found.0, found.1.unwrap_or(right));
+    let between = format!("found: {} – {} req/s", number(low), found.1.map_or_else(|| "more".to_owned(), number));
+    picture.rect((x(low), TOP), ((x(high) - x(low)).max(1.5), y(0.0) - TOP), "found", &between);
+    for value in &upright {
+        picture.line((LEFT, y(*value)), (SIZE.0 - RIGHT, y(*value)), "grid");
+        picture.text(LEFT - 7.0, y(*value) + 4.0, "tick", Anchor::End, &number(*value));
+    }
+    picture.line((LEFT, y(0.0)), (SIZE.0 - RIGHT, y(0.0)), "axis");
+    for value in &across {
+        picture.text(x(*value), y(0.0) + 17.0, "tick", Anchor::Middle, &number(*value));
+    }
+    picture.text(LEFT.midpoint(SIZE.0 - RIGHT), SIZE.1 - 6.0, "tick", Anchor::Middle, "requests per second");
+    picture.line((LEFT, y(limit)), (SIZE.0 - RIGHT, y(limit)), "limit");
+    picture.text(LEFT + 4.0, y(limit) - 5.0, "over", Anchor::Start, &format!("limit {} ms", number(limit)));
+    // Where the interval ends, above the picture, so that no probe hides it.
+    let middle = x(low.midpoint(high)).clamp(LEFT + 60.0, SIZE.0 - RIGHT - 60.0);
+    picture.text(middle, TOP - 10.0, "tick", Anchor::Middle, &between);
+    for (rate, ms, met) in points {
+        let class = if *met { "held" } else { "missed" };
+        let hint = format!("{} req/s: {name} p99 {} ms", number(*rate), number(*ms));
+        if *ms > top {
+            picture.text(x(*rate), TOP + 9.0, class, Anchor::Middle, &format!("▲ {}", number(*ms)));
+        } else {
+            picture.rect((x(*rate) - 3.5, y(*ms) - 3.5), (7.0, 7.0), class, &hint);
+        }
+    }
+    Some(picture.finish())
+}
