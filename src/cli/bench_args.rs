@@ -127,6 +127,9 @@ pub(crate) struct BenchArgs {
     /// Give a request up when no token came for this long.
     #[arg(help_heading = JUDGE, long, visible_alias = "stream-timeout", value_name = "TIME", default_value = "60s")]
     pub stall_timeout: String,
+    /// Hold the load generator itself against known servers on this machine, as `regatta selftest` does.
+    #[arg(help_heading = JUDGE, long, exclusive = true)]
+    pub selftest: bool,
 
     /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder.
     #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -141,6 +141,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
             })
         }
+        Command::Bench(args) if args.selftest => Job::Selftest(Selftest::default()),
         Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
@@ -321,6 +322,13 @@ mod tests {
     #[test]
     fn the_table_of_commands_has_no_contradiction() {
         Typed::command().debug_assert();
+    }
+
+    #[test]
+    fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
+        assert_eq!(typed("bench --selftest").expect("understood").job, typed("selftest").expect("understood").job);
+        let text = refused("bench sim: --selftest");
+        assert!(text.contains("--selftest"), "{text}");
     }
 
     #[test]

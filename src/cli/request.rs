@@ -229,6 +229,12 @@ pub struct Selftest {
     pub json: bool,
 }
 
+impl Default for Selftest {
+    fn default() -> Self {
+        Self { rates: vec![10.0, 100.0, 1000.0], seconds: 5, json: false }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulate {
     pub repository: PathBuf,
