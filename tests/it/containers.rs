@@ -159,10 +159,11 @@ fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
     let mut run = world.start(&["run", "m"]);
     world.await_file("using");
     let warden = crate::crash::warden_of(run.id());
-    send(warden, "STOP");
+    // A runner that stands still cannot see its warden go.
+    send(run.id() as i32, "STOP");
+    send(warden, "KILL");
     run.kill().unwrap();
     run.wait().unwrap();
-    send(warden, "KILL");
     let podman = Podman::here();
     let names = podman.containers(&world);
     assert_eq!(names.len(), 1, "nobody was left to remove it: {names:?}");

@@ -149,8 +149,9 @@ stages:
     world.await_file("started");
     let pid = run.id();
     let warden = warden_of(pid);
-    // A warden that stands still cannot see its runner go.
-    for (pid, name) in [(warden, Signal::STOP), (pid as i32, Signal::KILL), (warden, Signal::KILL)] {
+    // A runner that stands still cannot see its warden go. (The other way round the kernel would wake a stopped warden
+    // when its runner dies: SIGCONT for a process group that becomes an orphan.)
+    for (pid, name) in [(pid as i32, Signal::STOP), (warden, Signal::KILL), (pid as i32, Signal::KILL)] {
         kill_process(Pid::from_raw(pid).unwrap(), name).unwrap();
     }
     run.wait().unwrap();
