@@ -61,6 +61,7 @@ pub struct Seen {
 
 /// Resolves when a server is ill: a rank may be missed from the start, the rest is asked for once it was up.
 pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<Seen>) -> Ill {
+    let came_up = up.clone();
     let after_up = async {
         let up = match up.wait_for(Option::is_some).await {
             Ok(up) => up.clone(),
@@ -80,7 +81,7 @@ pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>,
     };
     tokio::select! {
         ill = after_up => ill,
-        ill = rank_missing(server, pid, seen) => ill,
+        ill = rank_missing(server, pid, came_up, seen) => ill,
     }
 }
 
@@ -89,7 +90,7 @@ pub fn look(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 }
 
 /// Resolves when a rank of this machine is gone and mpirun has had its time to notice.
-async fn rank_missing(server: &Planned, mpirun: i32, seen: &Mutex<Seen>) -> Ill {
+async fn rank_missing(server: &Planned, mpirun: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<Seen>) -> Ill {
     if !matches!(server.world, World::Mpi { .. }) {
         return std::future::pending().await;
     }
@@ -97,8 +98,13 @@ async fn rank_missing(server: &Planned, mpirun: i32, seen: &Mutex<Seen>) -> Ill 
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = BTreeMap::new();
     let mut gone_since: Option<Instant> = None;
+    let mut is_up = false;
     loop {
-        tick.tick().await;
+        // Whoever leaves right after the server came up must be known by then.
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = up.wait_for(Option::is_some), if !is_up => is_up = true,
+        }
         known.extend(ranks(mpirun));
         let Some((rank, kin)) = known.iter().find(|(_, kin): &(&u32, &Kin)| !kin.is_alive()) else { continue };
         look(seen).first_gone.get_or_insert(*rank);
