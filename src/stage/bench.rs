@@ -116,6 +116,8 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
             measuring.await
         }
     };
+    // The measurement may have heard of the stop before we did.
+    let lost = lost.or_else(|| errand.lease.stop.why().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,

@@ -84,8 +84,10 @@ fn a_search_that_was_cut_off_goes_on_with_the_probes_that_it_has() {
     let made = |path: &std::path::Path| fs::metadata(path).map(|meta| (meta.ino(), meta.mtime_nsec())).unwrap();
     let path = first().unwrap();
     let before = made(&path);
+    // One that measured its own client, beside other tests, is rightly measured again.
+    let is_kept = !fs::read_to_string(&path).unwrap().contains("\"verdict\": \"invalid_client\"");
     let again = world.regatta(&["run", "m"]);
-    if found_or_client(&again) {
+    if found_or_client(&again) && is_kept {
         assert_eq!(made(&world.path("latest/find/probes/01-20/result.json")), before, "it was not measured again");
     }
     nobody_left(&world);
