@@ -137,6 +137,10 @@ impl Exchange<'_> {
             Err(None) => vec![Ended::Cancelled; parts.len()],
             // What a server says of a request that we cancelled is our doing.
             Ok(()) | Err(Some((Class::Server, _))) if t_cancel.is_some() => vec![Ended::Withdrawn; parts.len()],
+            // The server knows the deadline too, and may say it before our own timer is served.
+            Err(Some((Class::Server | Class::Refused, why))) if self.is_overdue(t_end) => {
+                vec![Ended::Failed { class: Class::Deadline, why }; parts.len()]
+            }
             Err(Some((class, mut why))) => {
                 if class == Class::Stall && self.link.is_shared && self.has_all(parts) {
                     why.push_str(": all tokens had come, and only a final marker ends a request on a shared stream");
@@ -153,6 +157,10 @@ impl Exchange<'_> {
 
     fn has_all(&self, parts: &[Part]) -> bool {
         parts.iter().zip(self.planned).all(|(part, planned)| part.tokens() >= planned.output_len)
+    }
+
+    fn is_overdue(&self, now: u64) -> bool {
+        self.deadline.is_some_and(|limit| u128::from(now.saturating_sub(self.t_issue)) >= limit.as_nanos())
     }
 
     /// Of a part whose message came through.
