@@ -4,18 +4,19 @@ use super::results::{find, find_all};
 use super::{Trouble, say, say_error};
 use crate::cli::{Compare, Exit, Explain, Global, Report};
 use crate::report::compare::{self, Comparison, Gate, Sheet};
-use crate::report::{self, Paint, Tool, explain};
+use crate::report::{self, Paint, Tool, explain, html};
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Trouble> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
-    let mut sheets = Vec::new();
+    let (mut results, mut sheets) = (Vec::new(), Vec::new());
     for word in &request.results {
         let told = find(global, word)?.told;
         sheets.push(match as_tool {
             Some(tool) => Sheet::as_tool(&told, tool).map_err(Trouble::Usage)?,
             None => Sheet::of(&told),
         });
+        results.push(told);
     }
     let [first, others @ ..] = sheets.as_slice() else { return Ok(Exit::Done) };
     let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, request.force)).collect();
@@ -24,6 +25,12 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Troubl
     } else {
         compare::text(&sheets, &comparisons, Paint::chosen(global.color.choice()))
     });
+    if let Some(path) = &request.html {
+        let page = html::compare(&results, &sheets, &comparisons).map_err(anyhow::Error::from)?;
+        std::fs::write(path, page)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
+        say_error(&format!("the page: {}\n", path.display()));
+    }
     let mut exit = Exit::Done;
     for comparison in &comparisons {
         for gate in &gates {

@@ -465,6 +465,9 @@ pub(super) struct CompareArgs {
     /// Leave with 1 when the second result differs so from the first: `ttft_p99>5%`, `output_tokens<-2%`. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
+    /// Write a page, too: differences, distributions and courses over each other, how each was measured.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

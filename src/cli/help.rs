@@ -142,6 +142,7 @@ pub(super) const COMPARE: &str = concat!(
         "regatta compare baseline/ run_harness/server",
         "regatta compare before/ after/ --fail-if 'ttft_p99>5%' --fail-if 'output_tokens<-2%'",
         "regatta compare run_harness/server artifacts/ --as genai-perf     ours and GenAI-Perf's",
+        "regatta compare a/ b/ c/ --html compared.html                     a page, for people",
     ],
     "\n",
     "Exit codes:\n",

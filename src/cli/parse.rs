@@ -193,6 +193,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             as_tool: args.as_tool,
             force: args.force,
             fail_if: args.fail_if,
+            html: args.html,
             json: args.json,
         }),
         Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),

@@ -268,6 +268,8 @@ pub struct Compare {
     pub force: bool,
     /// As typed.
     pub fail_if: Vec<String>,
+    /// Where to write a page.
+    pub html: Option<PathBuf>,
     pub json: bool,
 }
 

@@ -129,3 +129,18 @@ fn a_result_that_is_not_there_is_told_with_what_there_is() {
     assert_ne!(broken.code, 0);
     broken.says("result.json");
 }
+
+#[test]
+fn a_page_is_written_beside_the_table() {
+    let world = World::new();
+    result(&world, "before", 0, |_| {});
+    result(&world, "after", 5, |_| {});
+    let ended = world.regatta(&["compare", "before", "after", "--html", "compared.html"]);
+    assert_eq!(ended.code, 0);
+    ended.says("ttft").says("compared.html");
+    let page = world.read("compared.html");
+    assert!(page.contains("B against A") && page.contains("TTFT: % of requests"));
+    let nowhere = world.regatta(&["compare", "before", "after", "--html", "no/such/folder.html"]);
+    assert_eq!(nowhere.code, 1);
+    nowhere.says("cannot write no/such/folder.html");
+}

@@ -15,6 +15,7 @@ use serde::Serialize;
 pub use gate::Gate;
 pub use resample::Interval;
 pub use sheet::{Measure, Sheet};
+pub(in crate::report) use tell::{doubts, letter};
 pub use tell::{json, text};
 
 use super::compat::Rule;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::event::Verdict;
 use crate::report::compat::{Concept, Meaning, Spread, Told, Tool};
 use crate::report::explain;
 
@@ -30,13 +32,15 @@ impl Measure {
 #[derive(Clone, Debug)]
 pub struct Sheet {
     pub name: String,
-    /// `VALID`, …; `not judged` for an imported one.
-    pub verdict: String,
+    /// None for an imported one, which nobody has judged.
+    pub verdict: Option<Verdict>,
     /// As whom its numbers are told.
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
     pub digest: Option<String>,
     load: BTreeMap<String, String>,
+    /// What else was asked for.
+    settings: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
     /// Who counted them.
@@ -135,10 +139,11 @@ impl Sheet {
 
     fn empty(told: &Told, tool: Tool) -> Self {
         let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
-        let mut load = BTreeMap::new();
+        let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
-            if !NO_LOAD.contains(&key.as_str()) && !value.is_null() {
-                load.insert(key.clone(), said(value));
+            if !is_nothing(value) {
+                let of = if NO_LOAD.contains(&key.as_str()) { &mut settings } else { &mut load };
+                of.insert(key.clone(), said(value));
             }
         }
         // One word for one thing, whoever says it.
@@ -152,14 +157,30 @@ impl Sheet {
         };
         Self {
             name: told.name.clone(),
-            verdict: text("/verdict").unwrap_or("not_judged").replace('_', " "),
+            verdict: told.result.get("verdict").and_then(|verdict| Verdict::deserialize(verdict).ok()),
             tool,
             digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
             load,
+            settings,
             lengths: [mean("/tokens/input"), mean("/tokens/output")],
             counted: counted(told),
             measures: Vec::new(),
         }
+    }
+
+    /// What makes numbers unlike where it differs, as text by name.
+    pub const fn load(&self) -> &BTreeMap<String, String> {
+        &self.load
+    }
+
+    /// Where, on what and how it was measured, as text by name: a difference in it may be what the comparison is about.
+    pub const fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
+    /// As it stands on pages: `VALID`, `not judged`.
+    pub fn verdict_word(&self) -> &'static str {
+        self.verdict.map_or("not judged", Verdict::as_str)
     }
 
     /// In what the load differs, of what both say about it; and what could not be held against each other.
@@ -210,11 +231,31 @@ fn counted(told: &Told) -> String {
     }
 }
 
-/// Numbers that are equal are said equally: `40` and `40.0`.
+/// Nothing was asked: `null`, and a list or an object that has nothing else in it.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.values().all(is_nothing),
+        Value::Array(all) => all.iter().all(is_nothing),
+        _ => false,
+    }
+}
+
+/// In a few words: `40`, `fixed 16`, `uniform min 1, max 6`. Numbers that are equal are said equally: `40` and `40.0`.
 fn said(value: &Value) -> String {
-    value
-        .as_f64()
-        .map_or_else(|| value.as_str().map_or_else(|| value.to_string(), str::to_owned), |number| number.to_string())
+    match value {
+        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let all = fields.iter().filter(|(_, value)| !is_nothing(value) && **value != false);
+            let words =
+                all.map(|(key, value)| if *value == true { key.clone() } else { format!("{key} {}", said(value)) });
+            let words: Vec<String> = words.collect();
+            if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+        }
+        Value::Array(all) => all.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Bool(_) | Value::Null => value.to_string(),
+    }
 }
 
 fn stats(spread: &Spread) -> Vec<(&'static str, f64)> {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::{Comparison, Delta, Judgement, Sheet};
+use crate::event::Verdict;
 use crate::report::paint::{Paint, Tone, clean, table};
 
 /// The rows that a reader looks for; JSON has all.
@@ -19,19 +20,46 @@ pub fn text(sheets: &[Sheet], comparisons: &[Comparison], paint: Paint) -> Strin
             vec![
                 (Tone::Strong, letter(n)),
                 (Tone::Name, clean(&sheet.name)),
-                (Tone::Plain, sheet.verdict.clone()),
+                (tone_of(sheet.verdict), sheet.verdict_word().to_owned()),
                 (Tone::Quiet, format!("as {}", sheet.tool.title())),
             ]
         })
         .collect();
     out.push_str(&table(paint, "", &rows));
+    for doubt in doubts(sheets) {
+        let _ = writeln!(out, "{}", paint.tone(Tone::Odd, doubt));
+    }
     for (n, comparison) in comparisons.iter().enumerate() {
         one(comparison, &letter(n + 1), paint, &mut out);
     }
     out
 }
 
-fn letter(n: usize) -> String {
+const fn tone_of(verdict: Option<Verdict>) -> Tone {
+    match verdict {
+        Some(Verdict::Valid) => Tone::Good,
+        Some(Verdict::ValidWithWarnings) => Tone::Odd,
+        Some(_) => Tone::Bad,
+        None => Tone::Quiet,
+    }
+}
+
+/// What a reader must know of results that are no measurements of a server.
+pub(in crate::report) fn doubts(sheets: &[Sheet]) -> Vec<String> {
+    let doubt = |(n, sheet): (usize, &Sheet)| {
+        let why = match sheet.verdict? {
+            Verdict::InvalidClient => "its numbers are as much the client's as the server's",
+            Verdict::InvalidLoad => "the load was not reached, or a limit missed",
+            Verdict::InvalidServer => "the server gave errors, and those requests are in no latency",
+            Verdict::Valid | Verdict::ValidWithWarnings => return None,
+        };
+        Some(format!("{} is {}: {why}", letter(n), sheet.verdict_word()))
+    };
+    sheets.iter().enumerate().filter_map(doubt).collect()
+}
+
+/// `A`, `B`, …: how a result is called in a table.
+pub(in crate::report) fn letter(n: usize) -> String {
     u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
 }
 
@@ -112,7 +140,7 @@ pub fn json(sheets: &[Sheet], comparisons: &[Comparison]) -> Value {
                 .iter()
                 .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
                 .collect();
-            value!({ "name": sheet.name, "verdict": sheet.verdict, "as": sheet.tool.name(), "metrics": meanings })
+            value!({ "name": sheet.name, "verdict": sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict)), "as": sheet.tool.name(), "metrics": meanings })
         })
         .collect();
     value!({ "results": results, "comparisons": comparisons })

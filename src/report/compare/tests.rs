@@ -98,3 +98,13 @@ fn a_gate_is_read_and_looks_at_one_difference() {
         assert!(trips(bad).unwrap_err().contains("is no condition"), "{bad}");
     }
 }
+
+#[test]
+fn a_result_that_measured_its_client_is_told_as_what_it_is() {
+    let (mut a, b) = (told("a", "one", |_| 100.0), told("b", "one", |_| 110.0));
+    a.result["verdict"] = json!("invalid_client");
+    let sheets = [Sheet::of(&a), Sheet::of(&b)];
+    assert_eq!((sheets[0].verdict_word(), sheets[1].verdict_word()), ("INVALID(client)", "VALID"));
+    assert_eq!(tell::doubts(&sheets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(json(&sheets, &[])["results"][0]["verdict"], "invalid_client");
+}

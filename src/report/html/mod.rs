@@ -1,14 +1,18 @@
-//! The page that stays: one self-contained HTML file, readable in light, dark and on paper, without JavaScript and
+//! The pages that stay, of a run and of a comparison: one self-contained HTML file each, readable in light, dark and on paper, without JavaScript and
 //! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by `svg::escape`.
 
 mod bench;
 mod block;
+mod frame;
 mod network;
+mod overlay;
 mod page;
 mod plot;
 mod search;
 mod server;
 mod svg;
 mod timeline;
+mod versus;
 
 pub use page::{About, render};
+pub use versus::compare;

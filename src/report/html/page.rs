@@ -68,10 +68,7 @@ pub fn render(
     results: &[(TaskId, Value)],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    let mut environment = environment()?;
     environment.add_template("page.html", PAGE)?;
 
     let benches: Vec<_> = results.iter().map(|(task, result)| bench::read(task, result)).collect();
@@ -122,6 +119,15 @@ pub fn render(
     })?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+/// What is written by a page's template is escaped, and a name that it does not know is a mistake.
+pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    Ok(environment)
 }
 
 /// A manifest that was given as a file is called by the file's name; where it lies is told below.

@@ -1,0 +1,312 @@
+//! The page of a comparison: differences with their intervals, what makes numbers unlike, distributions and courses over
+//! each other, and how each result was measured.
+
+use minijinja::value::Serde;
+use minijinja::{Value as Safe, context};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::overlay::{self, Series, colour};
+use super::page::environment;
+use super::svg::{Picture, number};
+use crate::event::Verdict;
+use crate::report::compare::{Comparison, Delta, Judgement, Sheet, doubts, letter};
+use crate::report::compat::{Meaning, Told};
+use crate::report::paint::to_the_second;
+
+const PAGE: &str = include_str!("../../../templates/report/compare.html");
+const STYLE: &str = include_str!("../../../templates/report/style.css");
+/// The rows that a reader looks for first.
+const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
+/// Metrics whose distributions are laid over each other, where requests are known one by one.
+const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")];
+/// The largest percentage that a bar shows in full.
+const WIDEST: f64 = 100.0;
+/// Below this a bar would be all noise.
+const NARROWEST: f64 = 2.0;
+
+#[derive(Serialize)]
+struct Row {
+    metric: String,
+    unit: &'static str,
+    stat: &'static str,
+    a: String,
+    b: String,
+    percent: String,
+    interval: String,
+    bar: String,
+    tone: &'static str,
+    word: &'static str,
+    /// Which of the reasons make the two unlike.
+    marks: Vec<usize>,
+    shown: bool,
+    /// The first of its metric.
+    first: bool,
+}
+
+/// One line of how results were measured: a cell for each.
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    cells: Vec<String>,
+    differs: bool,
+    /// A difference in it is a difference in load.
+    is_load: bool,
+}
+
+/// The page. `told` and `sheets` are the same results in the same order, and the first is what the others are held against.
+pub fn compare(told: &[Told], sheets: &[Sheet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
+    let mut environment = environment()?;
+    environment.add_template("compare.html", PAGE)?;
+    let results: Vec<_> = sheets
+        .iter()
+        .enumerate()
+        .map(|(place, sheet)| {
+            context! {
+                letter => letter(place),
+                colour => colour(place),
+                name => &sheet.name,
+                verdict => sheet.verdict_word(),
+                tone => tone_of(sheet.verdict),
+                tool => sheet.tool.title(),
+                started => told.get(place).and_then(|told| Some(to_the_second(told.result.get("started")?.as_str()?))),
+            }
+        })
+        .collect();
+    let sections: Vec<_> = comparisons.iter().enumerate().map(|(n, one)| section(one, n + 1)).collect();
+    let page = environment.get_template("compare.html")?.render(context! {
+        style => Safe::from_safe_string(STYLE.to_owned()),
+        title => sheets.iter().map(|sheet| sheet.name.as_str()).collect::<Vec<_>>().join(" · "),
+        results,
+        doubts => doubts(sheets),
+        sections,
+        spreads => spreads(sheets).into_iter().map(|(svg, unlike)| context! {
+            svg => Safe::from_safe_string(svg), unlike,
+        }).collect::<Vec<_>>(),
+        courses => courses(told).into_iter().map(Safe::from_safe_string).collect::<Vec<_>>(),
+        measured => Serde(measured(sheets)),
+        meanings => Serde(meanings(sheets)),
+    })?;
+    // Control characters are not allowed in a document, escaped or not.
+    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+const fn tone_of(verdict: Option<Verdict>) -> &'static str {
+    match verdict {
+        Some(Verdict::Valid) => "good",
+        Some(Verdict::ValidWithWarnings) => "odd",
+        Some(_) => "bad",
+        None => "none",
+    }
+}
+
+fn section(comparison: &Comparison, place: usize) -> Safe {
+    let mut reasons: Vec<String> = Vec::new();
+    // Bars are for intervals: a number without one may be all noise, and would press the others flat.
+    let has_intervals = comparison.deltas.iter().any(|delta| delta.interval.is_some());
+    let most = comparison
+        .deltas
+        .iter()
+        .filter(|delta| delta.interval.is_some() || !has_intervals)
+        .flat_map(|delta| {
+            let ends = delta.interval.map_or([0.0, 0.0], |it| [it.low, it.high]);
+            [delta.percent.unwrap_or_default(), ends[0], ends[1]]
+        })
+        .fold(NARROWEST, |most, value| most.max(value.abs()))
+        .min(WIDEST);
+    let mut rows: Vec<Row> = Vec::new();
+    for delta in &comparison.deltas {
+        let first = rows.last().is_none_or(|before| before.metric != delta.metric);
+        rows.push(Row { first, ..row(delta, most, &mut reasons) });
+    }
+    let count = |wanted: Judgement| {
+        let shown = comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat));
+        shown.filter(|delta| delta.judgement == Some(wanted)).count()
+    };
+    context! {
+        letter => letter(place),
+        name => comparison.b.clone(),
+        better => count(Judgement::Better),
+        worse => count(Judgement::Worse),
+        same => count(Judgement::NoDifferenceSeen),
+        unlike => rows.iter().filter(|row| row.shown && row.word == "unlike").count(),
+        more => rows.iter().any(|row| !row.shown),
+        rows => rows.iter().map(|row| context! {
+            svg => Safe::from_safe_string(row.bar.clone()),
+            ..Safe::from(Serde(row))
+        }).collect::<Vec<_>>(),
+        paired => comparison.paired,
+        notes => comparison.notes.clone(),
+        reasons,
+        refused => !comparison.has_any(),
+        widest => number(most),
+    }
+}
+
+fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
+    let marks = delta
+        .unlike
+        .iter()
+        .map(|reason| {
+            let known = reasons.iter().position(|known| known == reason);
+            1 + known.unwrap_or_else(|| {
+                reasons.push(reason.clone());
+                reasons.len() - 1
+            })
+        })
+        .collect();
+    let (tone, word) = match delta.judgement {
+        Some(judged @ Judgement::Better) => ("good", judged.words()),
+        Some(judged @ Judgement::Worse) => ("bad", judged.words()),
+        Some(judged) => ("none", judged.words()),
+        None if delta.unlike.is_empty() => ("none", "no percentage of 0"),
+        None => ("odd", "unlike"),
+    };
+    let shown = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), number);
+    Row {
+        metric: delta.metric.clone(),
+        unit: delta.unit,
+        stat: delta.stat,
+        a: shown(delta.a),
+        b: shown(delta.b),
+        percent: delta.percent.map_or_else(String::new, |percent| format!("{percent:+.1} %")),
+        interval: delta.interval.map_or_else(String::new, |it| format!("{:+.1} … {:+.1} %", it.low, it.high)),
+        bar: delta.percent.map_or_else(String::new, |percent| bar(delta, percent, most, tone)),
+        tone,
+        word,
+        marks,
+        shown: SHOWN.contains(&delta.stat),
+        first: false,
+    }
+}
+
+/// The interval as a bar around zero, the difference as a stroke in it; what is beyond the picture ends at its edge.
+fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
+    const SIZE: (f64, f64) = (150.0, 18.0);
+    let x = |percent: f64| SIZE.0 / 2.0 + (percent / most).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);
+    let interval = delta.interval.map_or_else(String::new, |it| format!(", {:+.1} to {:+.1} %", it.low, it.high));
+    let said = format!("{} {}: {percent:+.1} %{interval}", delta.metric, delta.stat);
+    let mut picture = Picture::new(SIZE.0, SIZE.1, &said);
+    picture.line((x(0.0), 0.0), (x(0.0), SIZE.1), "axis");
+    if let Some(it) = delta.interval {
+        let (from, to) = (x(it.low), x(it.high));
+        picture.rect((from, 5.0), ((to - from).max(2.0), SIZE.1 - 10.0), &format!("range {tone}"), &said);
+    }
+    picture.line((x(percent), 2.0), (x(percent), SIZE.1 - 2.0), &format!("point {tone}"));
+    picture.finish()
+}
+
+/// Each distribution, and whether the curves in it mean different things.
+fn spreads(sheets: &[Sheet]) -> Vec<(String, Vec<String>)> {
+    let drawn = |(key, name): (&str, &str)| {
+        let found: Vec<_> = sheets
+            .iter()
+            .enumerate()
+            .filter_map(|(place, sheet)| Some((place, sheet.measures.iter().find(|measure| measure.key == key)?)))
+            .collect();
+        let values: Vec<_> = found
+            .iter()
+            .map(|(place, measure)| (*place, measure.values.iter().map(|(_, value)| *value).collect()))
+            .collect();
+        let (_, first) = found.first()?;
+        let mut unlike: Vec<String> = Vec::new();
+        for (place, other) in &found[1..] {
+            let differences = first.meaning.differences(&other.meaning);
+            unlike.extend(differences.into_iter().map(|why| format!("{}: {why}", letter(*place))));
+        }
+        let svg = overlay::spread(&format!("{name}: % of requests at most …"), first.unit, &values)?;
+        Some((svg, unlike))
+    };
+    SPREAD.into_iter().filter_map(drawn).collect()
+}
+
+/// What happened in each second of each result, as far as it is known.
+fn courses(told: &[Told]) -> Vec<String> {
+    let series = |of: &dyn Fn(&Told) -> Vec<(f64, f64)>| -> Vec<Series> {
+        told.iter().enumerate().map(|(place, told)| Series { place, points: of(told) }).collect()
+    };
+    let slices = |key: &'static str| {
+        move |told: &Told| -> Vec<(f64, f64)> {
+            let slices = told.result.get("slices").and_then(Value::as_array);
+            let pair = |slice: &Value| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?));
+            slices.into_iter().flatten().filter_map(pair).collect()
+        }
+    };
+    let across = "seconds from the start";
+    [
+        ("Requests sent in each second", series(&sent)),
+        ("Requests in flight", series(&slices("in_flight"))),
+        ("Output tokens in each second", series(&slices("tokens"))),
+        ("Mean TTFT of each second's first tokens, ms", series(&slices("ttft_ms"))),
+    ]
+    .into_iter()
+    .filter_map(|(title, all)| overlay::course(title, across, &all))
+    .collect()
+}
+
+/// How many were sent in each second after the first was due or sent.
+fn sent(told: &Told) -> Vec<(f64, f64)> {
+    let from = told.seen.iter().map(|one| one.sched.unwrap_or(one.issue)).fold(f64::INFINITY, f64::min);
+    let mut counts: Vec<f64> = Vec::new();
+    for one in &told.seen {
+        let second = ((one.issue - from) / 1e3).max(0.0) as usize;
+        // A stamp from nowhere must not fill the memory.
+        if second < 1_000_000 {
+            counts.resize(counts.len().max(second + 1), 0.0);
+            counts[second] += 1.0;
+        }
+    }
+    counts.into_iter().enumerate().map(|(second, count)| (second as f64, count)).collect()
+}
+
+/// What was asked of each, load first; keys that none has a value for are left out.
+fn measured(sheets: &[Sheet]) -> Vec<Line> {
+    let lines = |is_load: bool| {
+        let of = move |sheet: &Sheet| if is_load { sheet.load().clone() } else { sheet.settings().clone() };
+        let all: Vec<_> = sheets.iter().map(of).collect();
+        let mut names: Vec<String> = all.iter().flat_map(|one| one.keys().cloned()).collect();
+        names.sort();
+        names.dedup();
+        names.into_iter().map(move |name| {
+            let cells: Vec<String> = all.iter().map(|one| one.get(&name).cloned().unwrap_or_default()).collect();
+            // What one of them does not say is not known to differ.
+            let said: Vec<&String> = cells.iter().filter(|cell| !cell.is_empty()).collect();
+            let differs = said.windows(2).any(|pair| pair[0] != pair[1]);
+            Line { name: name.replace('_', " "), cells, differs, is_load }
+        })
+    };
+    lines(true).chain(lines(false)).collect()
+}
+
+/// Each metric that more than one has: what it means, a line for each field that somebody says.
+fn meanings(sheets: &[Sheet]) -> Vec<(String, Vec<Line>)> {
+    let fields: [(&str, fn(&Meaning) -> &String); 6] = [
+        ("formula", |meaning| &meaning.formula),
+        ("of", |meaning| &meaning.population),
+        ("from", |meaning| &meaning.zero_point),
+        ("tokens", |meaning| &meaning.token_source),
+        ("window", |meaning| &meaning.window),
+        ("percentiles", |meaning| &meaning.percentile_rule),
+    ];
+    let mut told = Vec::new();
+    for measure in sheets.first().map(|sheet| &sheet.measures).into_iter().flatten() {
+        let all: Vec<Option<&Meaning>> = sheets
+            .iter()
+            .map(|sheet| sheet.measures.iter().find(|other| other.key == measure.key).map(|other| &other.meaning))
+            .collect();
+        let mut lines = Vec::new();
+        for (name, field) in fields {
+            let cells: Vec<String> = all.iter().map(|it| it.map(|it| field(it).clone()).unwrap_or_default()).collect();
+            let known: Vec<&String> = all.iter().filter_map(|it| it.map(field)).collect();
+            let differs = known.windows(2).any(|pair| pair[0] != pair[1]);
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                lines.push(Line { name: name.to_owned(), cells, differs, is_load: false });
+            }
+        }
+        told.push((measure.key.clone(), lines));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests;
