@@ -144,3 +144,17 @@ fn a_page_is_written_beside_the_table() {
     assert_eq!(nowhere.code, 1);
     nowhere.says("cannot write no/such/folder.html");
 }
+
+#[test]
+fn another_way_to_ask_and_retries_make_results_unlike() {
+    let world = World::new();
+    result(&world, "plain", 0, |_| {});
+    result(&world, "shared", 0, |result| result["asked"]["stream"] = json!("shared"));
+    result(&world, "again", 0, |result| {
+        result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 10.0 })
+    });
+    world.regatta(&["compare", "plain", "shared"]).says("load: stream per_request / shared");
+    world.regatta(&["compare", "again", "plain"]).says("load: retries times 2, connect, pause_ms 10 / none");
+    let alike = compared(&world, &["again", "again"]);
+    assert!(alike["comparisons"][0]["unlike_load"].as_array().unwrap().is_empty(), "{alike}");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::report::compat::{Concept, Meaning, Spread, Told, Tool};
@@ -146,6 +146,9 @@ impl Sheet {
                 of.insert(key.clone(), said(value));
             }
         }
+        if told.result.get("imported").is_none() {
+            load.extend(told.result.get("asked").and_then(Value::as_object).map(usual).unwrap_or_default());
+        }
         // One word for one thing, whoever says it.
         if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
             load.remove("scenario");
@@ -239,6 +242,15 @@ fn is_nothing(value: &Value) -> bool {
         Value::Array(all) => all.iter().all(is_nothing),
         _ => false,
     }
+}
+
+/// What a result of ours leaves out, because it is what is usual, and what makes numbers unlike where it is not: one
+/// stream for many requests is another way to ask, and with retries a failure is an answer that comes late.
+fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
+    let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
+    let stream = by_kserve.then_some(("stream", "per_request"));
+    let left_out = stream.into_iter().chain([("retries", "none")]).filter(|(key, _)| !asked.contains_key(*key));
+    left_out.map(|(key, usual)| (key.to_owned(), usual.to_owned())).collect()
 }
 
 /// In a few words: `40`, `fixed 16`, `uniform min 1, max 6`. Numbers that are equal are said equally: `40` and `40.0`.
