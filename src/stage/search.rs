@@ -72,7 +72,7 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done
     write(errand.lease.out.join("search.json"), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
-        for name in ["result.json", "requests.jsonl", "server-metrics.jsonl"] {
+        for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl"] {
             if let Ok(bytes) = fs::read(errand.lease.out.join(&best.folder).join(name)) {
                 write(errand.lease.out.join(name), bytes)?;
             }

@@ -60,6 +60,23 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
             assert!(world.read(result).contains("\"schedule_digest\""));
         }
         assert!(world.regatta(&["run", "m"]).ran().is_empty(), "what was found is not looked for again");
+        // The rate that was found can be asked for again, request by request.
+        let result: Value = serde_json::from_str(&world.read("latest/find/result.json")).unwrap();
+        assert_eq!(result["asked"]["scenario"]["server"]["rate"].as_f64(), Some(low));
+        let again = SLOW
+            .replace(
+                "search: { low: 20, high: 160, precision: 0.25 }",
+                &format!("rate: {low}\n      data: {{ plan: plan.jsonl }}"),
+            )
+            .replace(
+                "      stop: { requests: 60 }\n      input_tokens: { fixed: 16 }\n      output_tokens: { fixed: 4 }\n",
+                "",
+            );
+        world.file("plan.jsonl", &world.read("latest/find/plan.jsonl"));
+        world.manifest("again", &again);
+        let replayed = world.regatta(&["run", "again"]);
+        assert!([0, 3, 4].contains(&replayed.code), "{}\n{}", replayed.stdout, replayed.stderr);
+        replayed.says("(n=60, from schedule");
     }
     nobody_left(&world);
 }
