@@ -151,7 +151,7 @@ fn another_way_to_ask_and_retries_make_results_unlike() {
     result(&world, "plain", 0, |_| {});
     result(&world, "shared", 0, |result| result["asked"]["stream"] = json!("shared"));
     result(&world, "again", 0, |result| {
-        result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 10.0 })
+        result["asked"]["retries"] = json!({ "times": 2, "connect": true, "refused": false, "pause_ms": 10.0 });
     });
     world.regatta(&["compare", "plain", "shared"]).says("load: stream per_request / shared");
     world.regatta(&["compare", "again", "plain"]).says("load: retries times 2, connect, pause_ms 10 / none");

@@ -280,7 +280,8 @@ fn measured(sheets: &[Sheet]) -> Vec<Line> {
 
 /// Each metric that more than one has: what it means, a line for each field that somebody says.
 fn meanings(sheets: &[Sheet]) -> Vec<(String, Vec<Line>)> {
-    let fields: [(&str, fn(&Meaning) -> &String); 6] = [
+    type Field = fn(&Meaning) -> &String;
+    let fields: [(&str, Field); 6] = [
         ("formula", |meaning| &meaning.formula),
         ("of", |meaning| &meaning.population),
         ("from", |meaning| &meaning.zero_point),
