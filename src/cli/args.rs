@@ -96,7 +96,7 @@ pub(super) enum Command {
     /// Ask a Triton server: is it ready, what does it serve, what does it answer.
     #[command(after_long_help = help::TRITON)]
     Triton(TritonArgs),
-    /// Triton model repositories: explain, fill, list the parameters of their templates.
+    /// Triton model repositories: check them, fill their templates, list what these take.
     #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryArgs),
     /// Hold the load generator against servers whose truth is known: its error bounds and its ceiling on this machine.

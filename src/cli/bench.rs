@@ -19,6 +19,8 @@ pub struct Bench {
     pub protocol: Option<&'static str>,
     pub endpoint: Option<String>,
     pub api_key_env: Option<String>,
+    /// Each key of the manifest's `bench.tls` that was given.
+    pub tls: Map<String, Value>,
     pub connections: u32,
     pub load: Load,
     /// Equal gaps instead of exponential ones.
@@ -128,6 +130,7 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         protocol,
         endpoint: args.endpoint.clone(),
         api_key_env: args.api_key_env.clone(),
+        tls: tls(&args),
         connections: args.connections,
         load,
         is_constant: args.arrivals == ArrivalsWord::Constant,
@@ -161,6 +164,13 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         json: args.json,
         dry_run: args.dry_run,
     })
+}
+
+fn tls(args: &BenchArgs) -> Map<String, Value> {
+    let files = [("ca", &args.cacert), ("client_cert", &args.cert), ("client_key", &args.key)];
+    let files =
+        files.into_iter().filter_map(|(key, file)| Some((key.to_owned(), Value::from(file.as_ref()?.to_str()?))));
+    files.chain(args.insecure.then(|| ("insecure".to_owned(), Value::from(true)))).collect()
 }
 
 /// What the file is, by its kind or by its name.

@@ -13,8 +13,8 @@ const OTHERS: &str = "Words of other tools, for their command lines";
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` (the path tells the
-    /// interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
+    /// The server: `HOST:PORT` or `grpc://HOST:PORT` (KServe v2 over gRPC), `http://HOST:PORT/PATH` or `https://…` (the path
+    /// tells the interface), `openai://HOST:PORT`, or `sim:` for the built-in simulator (`sim:h100/llama2-70b` names its parts).
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
     /// The same as TARGET; without a scheme the other options say what is spoken.
@@ -32,6 +32,18 @@ pub(crate) struct BenchArgs {
     /// The environment variable that holds the server's key; the key is sent and never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
+    /// Of `https://`: authorities to trust, or the server's own certificate, in place of those that this machine knows.
+    #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub cacert: Option<PathBuf>,
+    /// Of `https://`: take any certificate.
+    #[arg(help_heading = WHERE, short = 'k', long, conflicts_with = "cacert")]
+    pub insecure: bool,
+    /// Of `https://`: our own certificate, for servers that want one.
+    #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
+    pub cert: Option<PathBuf>,
+    /// The key of --cert.
+    #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub key: Option<PathBuf>,
     /// Connections to each server over gRPC; over HTTP every request under way has its own.
     #[arg(help_heading = WHERE, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
@@ -39,7 +51,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
 
-    /// Closed loop: so many users, each sends its next request when its last one has been answered.
+    /// Closed loop: so many users, each sends its next request when its last one has been answered [default: 1, unless
+    /// there is a rate].
     #[arg(help_heading = LOAD, short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), group = "load")]
     pub concurrency: Option<u32>,
     /// Open loop: requests per second; latency counts from the intended time. -1 is all at once.
@@ -94,6 +107,7 @@ pub(crate) struct BenchArgs {
     /// Tokens before which the end token does not count.
     #[arg(help_heading = WHAT, long, value_name = "N")]
     pub min_tokens: Option<u32>,
+    /// Of sampling; 0 always takes the likeliest token [default: the server's].
     #[arg(help_heading = WHAT, long, value_name = "X")]
     pub temperature: Option<f64>,
     /// One chunk for each token. It is the default; the other tools need it said.
@@ -214,9 +228,13 @@ pub(crate) enum EndpointWord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataWord {
+    /// A prompt a line.
     Jsonl,
+    /// Conversations.
     Sharegpt,
+    /// A trace: time stamps, lengths and shared prefixes.
     Mooncake,
+    /// Token ids, a row for each prompt.
     InputIds,
     /// The plan.jsonl of another run.
     Plan,

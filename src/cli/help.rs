@@ -39,6 +39,7 @@ pub(super) const TOP: &str = with_run_codes!(examples![
     "regatta init my-bench             start a project with an example manifest",
     "regatta plan quickstart           what would run, and why",
     "regatta run quickstart            run it; run it again and nothing runs",
+    "regatta bench sim:                measure one server with one line; `sim:` is the built-in simulator",
     "regatta report                    where the report of the last run is",
 ]);
 
@@ -65,6 +66,7 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
     "regatta bench http://host:8000/v1/chat/completions --rate 20",
     "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
+    "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
 ]);
 

@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::flight::Live;
+use super::http::Connector;
 use super::plan::Queue;
 use super::result::Measured;
 use super::summary::Start;
 use super::worker::{Bodies, Job, Share};
-use super::{HarnessError, Planned, Scenario, Spec, plan, summary};
+use super::{HarnessError, Planned, Protocol, Scenario, Spec, plan, summary};
 use crate::event::Stop;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -53,6 +54,7 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
     let bodies = Arc::new(Bodies::for_plan(&schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
     let keeps_answers = schedule.requests.iter().any(Planned::needs_answers);
+    let tls = connector(&spec.protocol)?;
     let clock = Clock::start();
     let started = jiff::Timestamp::now().to_string();
     let cancel = CancellationToken::new();
@@ -73,6 +75,7 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
             bodies: Arc::clone(&bodies),
             room: room.clone(),
             keeps_answers,
+            tls: tls.clone(),
         })?);
     }
     for member in &mut crew {
@@ -116,6 +119,12 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
     let schedule = if users(&spec) > 0 { Arc::new(queue.close(&schedule)?) } else { schedule };
     let start = Start { wall: started, zero: clock.instant(t0) };
     Ok(summary::summarise(&spec, &schedule, shares, &start))
+}
+
+/// What TLS connections are made with; its files are read once.
+fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
+    let Protocol::Http(http) = protocol else { return Ok(None) };
+    http.tls.as_deref().map(Connector::new).transpose().map_err(HarnessError::Spec)
 }
 
 /// Of a closed loop, at its highest; 0: there is none.

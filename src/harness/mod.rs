@@ -61,7 +61,7 @@ pub use drive::{Progress, run};
 pub use error::HarnessError;
 pub use files::{read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
-pub use http::{Api, Http, Protocol, Usage};
+pub use http::{Api, Http, Protocol, Tls, Usage};
 pub use metric::{Interval, Metric};
 pub use plan::{Due, Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};

@@ -17,6 +17,7 @@ use super::data::Answers;
 use super::exchange::{Call, Exchange, Part};
 use super::flight::Live;
 use super::form::Count;
+use super::http::Connector;
 use super::lane::{Counts, Lane};
 use super::link::Link;
 use super::manner::Manner;
@@ -42,6 +43,7 @@ pub(super) struct Job {
     /// One permit for each request that may be in flight.
     pub room: Option<Arc<Semaphore>>,
     pub keeps_answers: bool,
+    pub tls: Option<Connector>,
 }
 
 /// What a worker brings back.
@@ -124,7 +126,11 @@ impl Job {
                 let endpoint = &self.spec.endpoints[at];
                 let mode = self.spec.pace.stream;
                 let heard = Rc::clone(&heard[at]);
-                Rc::new(Link::new(at as u32, endpoint, &self.spec.protocol, mode, self.clock, heard))
+                let mut link = Link::new(at as u32, endpoint, &self.spec.protocol, mode, self.clock, heard);
+                if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
+                    pool.secure(tls.clone());
+                }
+                Rc::new(link)
             })
             .collect();
         let mut manner = None;

@@ -13,6 +13,8 @@ pub struct Targets {
     pub path: Option<String>,
     /// `/v2/models/NAME/…`
     pub model: Option<String>,
+    /// `https://`
+    pub is_secure: bool,
     /// `…/generate` answers in one piece, `…/generate_stream` streams.
     pub streams: Option<bool>,
 }
@@ -32,7 +34,7 @@ pub fn targets(text: &str) -> Result<Targets, String> {
                 if !is_alike {
                     let first = named.first().map(ToString::to_string).unwrap_or_default();
                     return Err(format!(
-                        "`{part}` is asked in another way than {first}; one benchmark has one protocol and path"
+                        "`{part}` is asked in another way than {first}; one benchmark has one protocol and path, with TLS or without"
                     ));
                 }
                 before.endpoints.extend(one.endpoints);
@@ -43,7 +45,7 @@ pub fn targets(text: &str) -> Result<Targets, String> {
 }
 
 fn same(a: &Targets, b: &Targets) -> bool {
-    (a.protocol, &a.path) == (b.protocol, &b.path)
+    (a.protocol, &a.path, a.is_secure) == (b.protocol, &b.path, b.is_secure)
 }
 
 fn target(text: &str) -> Result<Targets, String> {
@@ -72,11 +74,12 @@ fn target(text: &str) -> Result<Targets, String> {
         "grpc" if found.path.is_some() => Err(format!("`{text}`: gRPC has no path")),
         "grpc" => Ok(Targets { protocol: Some(Protocol::Kserve), ..found }),
         "openai" | "http" => Ok(asked_by_path(found, scheme == "openai")),
-        "https" => Err(format!(
-            "`{text}`: TLS is not spoken here; put a proxy that does before it, for example \
-             `socat TCP-LISTEN:8080,fork,reuseaddr OPENSSL:{authority}`, and name http://127.0.0.1:8080"
+        "https" => Ok(asked_by_path(Targets { is_secure: true, ..found }, false)),
+        "grpcs" => Err(format!(
+            "`{text}`: TLS is spoken over HTTP only (https://), not over gRPC; put a proxy that ends it before the \
+             server, for example envoy or ghostunnel, and name grpc://127.0.0.1:PORT"
         )),
-        other => Err(format!("`{other}://` is none of http, grpc, openai")),
+        other => Err(format!("`{other}://` is none of http, https, grpc, openai")),
     }
 }
 
@@ -126,6 +129,9 @@ mod tests {
         let generate = targets("http://a:8000/v2/models/ensemble/generate_stream").unwrap();
         assert_eq!((generate.protocol, generate.streams), (Some(Protocol::Generate), Some(true)));
         assert_eq!(generate.model.as_deref(), Some("ensemble"));
+        let secure = targets("https://a/v1/completions").unwrap();
+        assert_eq!((secure.endpoints[0].to_string().as_str(), secure.is_secure), ("a:443", true));
+        assert_eq!(secure.protocol, Some(Protocol::OpenaiCompletions));
         assert_eq!(targets("[::1]:5").unwrap().endpoints[0].host, "::1");
     }
 
@@ -134,8 +140,9 @@ mod tests {
         let why = |text: &str| targets(text).unwrap_err();
         assert_eq!(why("a"), "`a` is not host:port");
         assert!(why("a:x").contains("is not a port"));
-        assert!(why("https://a/v1").contains("TLS is not spoken here"));
-        assert!(why("ftp://a:1").contains("none of http, grpc, openai"));
+        assert!(why("grpcs://a:1").contains("TLS is spoken over HTTP only"));
+        assert!(why("ftp://a:1").contains("none of http, https, grpc, openai"));
+        assert!(why("http://a:1/v1|https://b:1/v1").contains("one protocol"));
         assert!(why("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
     }
 }

@@ -254,7 +254,28 @@ impl Look<'_> {
         self.length("output_tokens", &bench.output_tokens);
         self.request(&bench.request);
         self.sending(bench);
+        self.tls(bench);
         self.target(&bench.target);
+    }
+
+    fn tls(&mut self, bench: &Bench) {
+        let Some(tls) = &bench.tls else { return };
+        let said = targets(&bench.target).unwrap_or_default();
+        if bench.target.starts_with("http://") {
+            let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
+            self.say(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
+        } else if matches!(bench.protocol.or(said.protocol), None | Some(Protocol::Kserve)) && !said.is_secure {
+            let hint = Some("name a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
+            self.say(&["bench", "tls"], "is for servers that are asked over HTTP", "this is gRPC", hint);
+        }
+        if tls.client_cert.is_some() != tls.client_key.is_some() {
+            let hint = Some("name both `client_cert` and `client_key`".to_owned());
+            self.say(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
+        }
+        if tls.insecure && tls.ca.is_some() {
+            let hint = Some("leave `insecure` out".to_owned());
+            self.say(&["bench", "tls"], "names authorities and trusts anybody", "`ca` would mean nothing", hint);
+        }
     }
 
     fn sending(&mut self, bench: &Bench) {

@@ -175,7 +175,7 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
     let targets = targets(&bench.target)?;
-    let protocol = protocol(bench, &targets)?;
+    let protocol = protocol(bench, &targets, project)?;
     let mut request = request(&bench.request)?;
     request.streaming = request.streaming.or(targets.streams);
     Ok(Spec {
@@ -204,13 +204,19 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
 }
 
 /// What the manifest says of it, else what the target's URL says.
-fn protocol(bench: &Bench, targets: &Targets) -> Result<harness::Protocol, String> {
+fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(model::Protocol::Kserve) => {
             if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
                 return Err(format!(
                     "the path {path} needs a `protocol` over HTTP: generate, openai-chat, openai-completions"
                 ));
+            }
+            if bench.tls.is_some() || targets.is_secure {
+                return Err(
+                    "`tls` is for servers that are asked over HTTP: name a `protocol` of generate, openai-chat, openai-completions"
+                        .to_owned(),
+                );
             }
             return Ok(harness::Protocol::Kserve);
         }
@@ -223,8 +229,15 @@ fn protocol(bench: &Bench, targets: &Targets) -> Result<harness::Protocol, Strin
         extra: bench.extra.clone(),
         api_key_env: bench.api_key_env.clone(),
         prompt_ids: bench.request.interface == Some(model::Interface::TokenIds),
+        tls: (targets.is_secure || bench.tls.is_some())
+            .then(|| Box::new(tls(bench.tls.clone().unwrap_or_default()).relative_to(project))),
         ..harness::Http::new(api)
     }))
+}
+
+fn tls(model::Tls { ca, insecure, client_cert, client_key }: model::Tls) -> harness::Tls {
+    let path = |file: Option<String>| file.map(std::path::PathBuf::from);
+    harness::Tls { ca: path(ca), insecure, client_cert: path(client_cert), client_key: path(client_key) }
 }
 
 /// A target names gRPC ports only; of services that were started for it the others are known too.

@@ -39,6 +39,7 @@ mod services;
 mod simulator;
 mod stages;
 mod supervision;
+mod tls;
 mod triton;
 mod triton_cpu;
 mod vectors;

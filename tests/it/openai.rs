@@ -44,6 +44,11 @@ fn spec(address: &str, api: Api, requests: u64) -> Spec {
     }
 }
 
+/// Of a server that is named later.
+pub fn spec_of_chat(requests: u64) -> Spec {
+    spec("127.0.0.1:1", Api::OpenaiChat, requests)
+}
+
 pub fn chat(server: &Scripted, requests: u64) -> Spec {
     spec(&server.address.to_string(), Api::OpenaiChat, requests)
 }

@@ -61,10 +61,11 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
         let protocol = serde_json::to_value(said.protocol).ok()?;
         protocol.as_str().map(str::to_owned)
     });
+    let is_http = ["http://", "https://"].iter().any(|scheme| request.target.starts_with(scheme));
     let is_openai = protocol.as_deref().is_some_and(|protocol| protocol.starts_with("openai"));
     if let Some(protocol) = request.protocol {
         put("protocol", json!(protocol));
-    } else if protocol.is_none() && request.target.starts_with("http://") {
+    } else if protocol.is_none() && is_http {
         // A bare server: what most of them speak.
         put("protocol", json!("openai-chat"));
     }
@@ -72,7 +73,7 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
         (Some(model), _) => put("model", json!(model)),
         (None, Some(model)) => put("model", json!(model)),
         (None, None) if is_simulated && is_openai => put("model", json!("tensorrt_llm")),
-        (None, None) if is_openai || protocol.is_none() && request.target.starts_with("http://") => {
+        (None, None) if is_openai || protocol.is_none() && is_http => {
             put("model", json!(""));
         }
         (None, None) if protocol.as_deref() == Some("generate") => put("model", json!("ensemble")),
@@ -83,6 +84,9 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
     }
     if let Some(name) = &request.api_key_env {
         put("api_key_env", json!(name));
+    }
+    if !request.tls.is_empty() {
+        put("tls", Value::Object(request.tls.clone()));
     }
     let mut extra = request.extra.clone();
     if request.ignore_eos && is_openai {

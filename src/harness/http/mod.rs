@@ -16,9 +16,11 @@ mod listen;
 mod pool;
 mod said;
 mod scan;
+mod socket;
 mod sse;
 mod talk;
 mod target;
+mod tls;
 
 pub(super) use dialect::Dialect;
 pub(super) use greet::greet;
@@ -26,4 +28,5 @@ pub(super) use pool::Pool;
 pub(super) use said::said;
 pub use scan::Usage;
 pub(super) use talk::{Heard, Talk};
-pub use target::{Api, Http, Protocol};
+pub use target::{Api, Http, Protocol, Tls};
+pub(super) use tls::Connector;

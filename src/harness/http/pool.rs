@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpStream, lookup_host};
 
+use super::socket::Socket;
+use super::tls::{self, Connector};
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A dead server is not asked again within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -15,7 +18,8 @@ pub(crate) struct Pool {
     port: u16,
     /// Resolved once, so that no request waits for a name.
     address: Cell<Option<SocketAddr>>,
-    idle: RefCell<Vec<TcpStream>>,
+    idle: RefCell<Vec<Socket>>,
+    tls: Option<Connector>,
     failed: RefCell<Option<(Instant, String)>>,
     /// Connections made.
     pub opened: Cell<u32>,
@@ -34,11 +38,17 @@ impl Pool {
             port,
             address: Cell::new(None),
             idle: RefCell::new(Vec::new()),
+            tls: None,
             failed: RefCell::new(None),
             opened: Cell::new(0),
             lost: Cell::new(0),
             buffer: RefCell::new(vec![0; READ_AT_ONCE]),
         }
+    }
+
+    /// Every connection is made with it from now on.
+    pub fn secure(&mut self, tls: Connector) {
+        self.tls = Some(tls);
     }
 
     pub fn authority(&self) -> String {
@@ -50,18 +60,17 @@ impl Pool {
     }
 
     /// A connection of one's own, and whether it was used before.
-    pub async fn take(&self) -> Result<(TcpStream, bool), String> {
-        while let Some(socket) = self.idle.borrow_mut().pop() {
-            // Nothing may come on an idle connection: its end would, or what belongs to no request.
-            match socket.try_read(&mut [0]) {
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok((socket, true)),
-                _ => self.lost.set(self.lost.get() + 1),
+    pub async fn take(&self) -> Result<(Socket, bool), String> {
+        while let Some(mut socket) = self.idle.borrow_mut().pop() {
+            if socket.is_quiet() {
+                return Ok((socket, true));
             }
+            self.lost.set(self.lost.get() + 1);
         }
         self.open().await.map(|socket| (socket, false))
     }
 
-    pub fn put(&self, socket: TcpStream) {
+    pub fn put(&self, socket: Socket) {
         self.idle.borrow_mut().push(socket);
     }
 
@@ -75,16 +84,13 @@ impl Pool {
     }
 
     /// A new one.
-    pub async fn open(&self) -> Result<TcpStream, String> {
+    pub async fn open(&self) -> Result<Socket, String> {
         if let Some((at, why)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
         {
             return Err(why.clone());
         }
-        let opened = match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Ok(opened) => opened,
-            Err(_) => Err(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())),
-        };
+        let opened = self.connect().await;
         *self.failed.borrow_mut() = opened.as_ref().err().map(|why| (Instant::now(), why.clone()));
         if opened.is_ok() {
             self.opened.set(self.opened.get() + 1);
@@ -92,13 +98,32 @@ impl Pool {
         opened
     }
 
-    async fn connect(&self) -> Result<TcpStream, String> {
-        let socket = match self.address.get() {
-            Some(address) => TcpStream::connect(address).await.map_err(|e| told(&e))?,
-            None => self.first().await?,
-        };
+    /// What a broken connection is told as.
+    pub fn broken(&self, error: &std::io::Error) -> String {
+        match (tls::alert(error), &self.tls) {
+            (Some(alert), Some(tls)) => tls.refused(alert),
+            _ => format!("the connection broke: {error}"),
+        }
+    }
+
+    async fn connect(&self) -> Result<Socket, String> {
+        let seconds = CONNECT_TIMEOUT.as_secs();
+        let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.dial())
+            .await
+            .map_err(|_| format!("no connection within {seconds} s"))??;
         socket.set_nodelay(true).map_err(|e| e.to_string())?;
-        Ok(socket)
+        let Some(tls) = &self.tls else { return Ok(Socket::Plain(socket)) };
+        let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.secure(socket, &self.host)).await.map_err(|_| {
+            format!("it took the connection, and no TLS handshake within {seconds} s: does it speak TLS at this port?")
+        })??;
+        Ok(Socket::Secure(Box::new(secured)))
+    }
+
+    async fn dial(&self) -> Result<TcpStream, String> {
+        match self.address.get() {
+            Some(address) => TcpStream::connect(address).await.map_err(|e| told(&e)),
+            None => self.first().await,
+        }
     }
 
     /// Tries every address of the host; the one that answers is kept.

@@ -6,13 +6,13 @@ use std::pin::Pin;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::decode::{Decoder, NotHttp, Step};
 use super::dialect::Dialect;
 use super::listen::{Fault, Listener};
 use super::pool::Pool;
 use super::scan::Usage;
+use super::socket::Socket;
 use crate::harness::clock::Clock;
 use crate::harness::record::{Chunk, Class};
 
@@ -57,11 +57,14 @@ impl Talk<'_> {
     }
 
     /// A fault of the class `Connect` means that no byte of an answer came.
-    async fn attempt(&self, mut socket: TcpStream, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
+    async fn attempt(&self, mut socket: Socket, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
         let mut listener = Listener::new(self.dialect.api, self.asked_tokens, heard);
         let mut decoder = Decoder::new();
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
-        let sent = socket.write_all_buf(&mut head.chain(request)).await;
+        let sent = match socket.write_all_buf(&mut head.chain(request)).await {
+            Ok(()) => socket.flush().await,
+            broken => broken,
+        };
         // A server that refuses a request may answer before it has read all of it.
         let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
         match (answered, sent) {
@@ -81,7 +84,7 @@ impl Talk<'_> {
     /// True when the connection may carry another request.
     async fn listen(
         &self,
-        socket: &mut TcpStream,
+        socket: &mut Socket,
         decoder: &mut Decoder,
         listener: &mut Listener<'_>,
     ) -> Result<bool, Fault> {
@@ -95,7 +98,7 @@ impl Talk<'_> {
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
             })
             .await
-            .map_err(|error| (Class::Stream, format!("the connection broke: {error}")))?;
+            .map_err(|error| (Class::Stream, self.pool.broken(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
                     listener.end(t_read)?;
@@ -145,12 +148,14 @@ impl Talk<'_> {
 /// One question before the run: status and body.
 pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
-    socket.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+    let broken = |error: std::io::Error| pool.broken(&error);
+    socket.write_all(request.as_bytes()).await.map_err(broken)?;
+    socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new();
     let (mut status, mut keeps_alive, mut body) = (0, false, Vec::new());
     let mut buffer = vec![0; 16 << 10];
     loop {
-        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(|e| e.to_string())?;
+        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
             return if decoder.may_end() { Ok((status, body)) } else { Err("the server hung up".to_owned()) };
         }

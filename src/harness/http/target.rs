@@ -1,5 +1,7 @@
 //! What is asked over HTTP, and how: plain types of the harness's door.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +29,30 @@ pub struct Http {
     /// Prompts go as token ids (completions, and models with `input_ids`).
     #[serde(default)]
     pub prompt_ids: bool,
+    /// `None`: nothing is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Box<Tls>>,
+}
+
+/// Within TLS: whom to trust, and who we are. Which files were named is no part of a result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tls {
+    /// Authorities, or the server's own certificate, in PEM, in place of those that this machine knows.
+    #[serde(skip)]
+    pub ca: Option<PathBuf>,
+    /// Whoever answers is the server.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Our own, in PEM, with the chain to its authority.
+    #[serde(skip)]
+    pub client_cert: Option<PathBuf>,
+    #[serde(skip)]
+    pub client_key: Option<PathBuf>,
 }
 
 impl Http {
     pub fn new(api: Api) -> Self {
-        Self { api, path: None, extra: serde_json::Map::new(), api_key_env: None, prompt_ids: false }
+        Self { api, path: None, extra: serde_json::Map::new(), api_key_env: None, prompt_ids: false, tls: None }
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Data, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime};
+use super::{Data, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime, Tls};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -26,6 +26,9 @@ pub struct Bench {
     /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
+    /// Over HTTP: whom to trust and who we are. A target of `https://` needs it only where this is not what is usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,7 @@ pub use bench::{
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
-pub use sending::{Retries, RetryOn, Stream};
+pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};

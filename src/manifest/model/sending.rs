@@ -45,3 +45,20 @@ fn both() -> Vec<RetryOn> {
 fn half_a_second() -> String {
     "500ms".to_owned()
 }
+
+/// Of servers that are asked over HTTP within TLS. Keys and certificates are files in PEM; what is in them is never shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
+    /// Take any certificate: what is sent, keys too, may be read by whoever sits between.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+    /// Our own certificate with its chain, for servers that want one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cert: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<String>,
+}

@@ -1,0 +1,152 @@
+//! Whom to trust, and the files that say so.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// Authorities of a file, or those that this machine knows.
+pub(super) fn trusted(
+    ca: Option<&Path>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    let mut pinned = Vec::new();
+    if let Some(file) = ca {
+        pinned = certificates(file).map_err(|why| why.replace("tls.client_cert", "tls.ca"))?;
+        roots.add_parsable_certificates(pinned.iter().cloned());
+        if roots.is_empty() {
+            return Err(format!("tls.ca: no certificate in {} can be used", file.display()));
+        }
+    } else {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(
+                "this machine knows no certificate authorities: install `ca-certificates`, or name a file with `tls.ca`"
+                    .to_owned(),
+            );
+        }
+    }
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok(Arc::new(Trusted { inner, pinned }))
+}
+
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let cannot = |why: String| format!("tls.client_cert: {} {why}", file.display());
+    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found {
+        Ok(all) if all.is_empty() => Err(cannot("has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned())),
+        Ok(all) => Ok(all),
+        Err(error) => Err(cannot(format!("cannot be read: {error}"))),
+    }
+}
+
+/// What is in the file is never said.
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| {
+        let why = match error {
+            rustls::pki_types::pem::Error::Io(error) => format!("cannot be read: {error}"),
+            _ => "has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        };
+        format!("tls.client_key: {} {why}", file.display())
+    })
+}
+
+/// As browsers check, and a certificate that was itself named in `tls.ca`, as self-signed ones are.
+#[derive(Debug)]
+struct Trusted {
+    inner: Arc<WebPkiServerVerifier>,
+    pinned: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.inner.verify_server_cert(end, between, name, ocsp, now) {
+            // `openssl req -x509` makes a certificate that calls itself an authority. Its time was checked before this.
+            Err(Error::InvalidCertificate(CertificateError::Other(other)))
+                if other.to_string().contains("CaUsedAsEndEntity") && self.pinned.contains(end) =>
+            {
+                rustls::client::verify_server_name(&ParsedCertificate::try_from(end)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// `insecure`: whoever answers is the server.
+#[derive(Debug)]
+pub(super) struct Anybody(pub Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
