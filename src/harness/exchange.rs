@@ -149,14 +149,22 @@ impl Exchange<'_> {
             }
             Ok(()) => {
                 let parts = parts.iter().zip(self.planned);
-                parts.map(|(part, planned)| self.judge(part, planned.output_len, final_marker)).collect()
+                parts.map(|(part, planned)| self.judge(part, self.asked(planned), final_marker)).collect()
             }
         };
         Answer { ended, final_marker, t_end, t_cancel }
     }
 
     fn has_all(&self, parts: &[Part]) -> bool {
-        parts.iter().zip(self.planned).all(|(part, planned)| part.tokens() >= planned.output_len)
+        parts.iter().zip(self.planned).all(|(part, planned)| part.tokens() >= self.asked(planned))
+    }
+
+    /// Tokens, of all sequences.
+    fn asked(&self, planned: &Planned) -> u32 {
+        match self.manner {
+            Manner::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
+            Manner::Http(_) => planned.output_len,
+        }
     }
 
     fn is_overdue(&self, now: u64) -> bool {
@@ -169,7 +177,9 @@ impl Exchange<'_> {
         let fail = |why: String| Ended::Failed { class: Class::Short, why };
         // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
         let is_whole = match self.manner {
-            Manner::Kserve(form) => !form.streams || final_marker || part.last_id == Some(form.end_id),
+            Manner::Kserve(form) => {
+                !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
+            }
             // Over HTTP an answer that was not whole has failed by now.
             Manner::Http(_) => true,
         };
@@ -356,12 +366,12 @@ impl Exchange<'_> {
             return Err((Class::Stream, format!("batch_index is {row} in a message of {}", self.planned.len())));
         };
         let tokens = match form.count {
-            Count::Ids { beams, has_prompt } => {
+            Count::Ids { beams, has_prompt, .. } => {
                 let prompt = if has_prompt && part.chunks.is_empty() { planned.input_len } else { 0 };
                 (seen.tokens / beams.max(1)).saturating_sub(prompt)
             }
             // The last response of a text may have none of it.
-            Count::Responses | Count::Usage => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
+            Count::Responses { .. } | Count::Usage => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
             Count::Asked => seen.tokens.min(1) * planned.output_len,
         };
         if tokens > 0 {

@@ -120,7 +120,7 @@ impl Flight {
                 index: self.index + row as u64,
                 endpoint: self.link.endpoint,
                 input_tokens: planned.input_len,
-                asked_tokens: planned.output_len,
+                asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
                 tokens: 0,
                 first_tokens: 0,
                 chunks: 0,

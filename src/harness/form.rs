@@ -42,10 +42,10 @@ const SEEDS: [&str; 2] = ["random_seed", "seed"];
 /// How output tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
-    /// Elements of `output_ids` over the beams; the prompt in front is not counted.
-    Ids { beams: u32, has_prompt: bool },
+    /// Elements of `output_ids` over the beams, of all sequences; the prompt in front is not counted.
+    Ids { beams: u32, sequences: u32, has_prompt: bool },
     /// One response is one token.
-    Responses,
+    Responses { sequences: u32 },
     /// The answer is one text: as many as were asked for.
     Asked,
     /// `usage.completion_tokens`; chunks where the server sends none.
@@ -56,9 +56,13 @@ impl Count {
     /// For people.
     pub fn source(self) -> String {
         match self {
+            Self::Ids { sequences: n @ 2.., .. } => format!("output_ids, of all {n} sequences of a request"),
+            Self::Responses { sequences: n @ 2.. } => {
+                format!("responses, each counted as one token, of all {n} sequences of a request")
+            }
             Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
             Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
-            Self::Responses => "responses, each counted as one token".to_owned(),
+            Self::Responses { .. } => "responses, each counted as one token".to_owned(),
             Self::Usage => "usage.completion_tokens".to_owned(),
             Self::Asked => "max_tokens as asked, since the answer is one text".to_owned(),
         }
@@ -74,6 +78,8 @@ pub(super) struct Form {
     pub streams: bool,
     /// Responses say which request of the message they are for.
     pub is_batched: bool,
+    /// Answers to each prompt; only the final marker ends the last of them.
+    pub sequences: u32,
     /// Outputs beside tokens are asked for, so responses are parsed whole.
     pub wants_more: bool,
     pub end_id: i32,
@@ -131,6 +137,18 @@ impl Form {
             sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| Value::Int(i64::from(id))));
             sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| Value::Int(i64::from(id))));
         }
+        let sequences = ask.sequences();
+        if sequences > 1 && call == Call::Unary {
+            sheet.faults.push(
+                "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
+                    .to_owned(),
+            );
+        }
+        sheet.asked(
+            "num_return_sequences",
+            &["num_return_sequences"],
+            ask.num_return_sequences.map(|n| Value::Int(i64::from(n))),
+        );
         match ask.exclude_input_in_output {
             Some(value) => {
                 sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)));
@@ -196,12 +214,13 @@ impl Form {
         Ok(Self {
             call,
             count: match interface {
-                Interface::TokenIds => Count::Ids { beams, has_prompt },
-                Interface::Text if streams => Count::Responses,
+                Interface::TokenIds => Count::Ids { beams, sequences, has_prompt },
+                Interface::Text if streams => Count::Responses { sequences },
                 Interface::Text => Count::Asked,
             },
             streams,
             is_batched,
+            sequences,
             wants_more,
             end_id: ask.end_id.unwrap_or(spec.end_id),
             cancel: ask.cancel,

@@ -92,7 +92,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         reconnects: 0,
         opened: None,
         call: Call::Stream,
-        count: Count::Ids { beams: 1, has_prompt: false },
+        count: Count::Ids { beams: 1, sequences: 1, has_prompt: false },
     };
     let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
     summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], &start)

@@ -33,6 +33,9 @@ pub struct Request {
     pub min_length: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beam_width: Option<u32>,
+    /// Answers to each prompt; their tokens are the request's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_return_sequences: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_penalty: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +116,11 @@ impl Request {
         self.batch.unwrap_or(1).max(1) as usize
     }
 
+    /// Answers to each prompt.
+    pub fn sequences(&self) -> u32 {
+        self.num_return_sequences.unwrap_or(1).max(1)
+    }
+
     /// What is wrong without asking a server: each in a sentence that names its key.
     pub(super) fn faults(&self, vocab_size: u32) -> Vec<String> {
         let mut faults = Vec::new();
@@ -142,6 +150,16 @@ impl Request {
             beams <= 1 || self.streaming != Some(true),
             "beam_width above 1 cannot stream: every response would hold all tokens so far, so they cannot be counted \
              as they come; set `streaming: false`",
+        );
+        demand(self.num_return_sequences != Some(0), "num_return_sequences must be at least 1");
+        demand(
+            self.sequences() == 1 || beams <= 1,
+            "num_return_sequences above 1 and beam_width above 1 exclude each other: the beams are the sequences",
+        );
+        demand(
+            self.sequences() == 1 || self.exclude_input_in_output != Some(false),
+            "num_return_sequences above 1 with the prompt in every answer cannot be counted: leave \
+             `exclude_input_in_output: false` out",
         );
         for (key, words) in [("stop_words", &self.stop_words), ("bad_words", &self.bad_words)] {
             let Some(words) = words else { continue };

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
-use super::{CancelBy, Content, HarnessError, Level, Pause, Protocol, Request, Retries, Slo, Weighted};
+use super::{CancelBy, Content, HarnessError, History, Level, Pause, Protocol, Request, Retries, Slo, Weighted};
 use crate::event::Endpoint;
 
 /// One measurement. Connections to each endpoint are `frontends × clients`.
@@ -195,6 +195,10 @@ impl Spec {
         }
         if let Some(fault) = self.pace.retries.and_then(|retries| retries.fault()) {
             return refuse(fault);
+        }
+        let hears = self.content.sessions.as_ref().is_some_and(|sessions| sessions.history == History::Answers);
+        if hears && self.request.sequences() > 1 {
+            return refuse("with num_return_sequences above 1 no answer is the one that a session goes on from");
         }
         if self.pace.stream == StreamMode::Shared {
             if self.protocol != Protocol::Kserve {

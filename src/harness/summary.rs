@@ -33,7 +33,7 @@ pub(super) struct Start {
 
 pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share>, start: &Start) -> Measured {
     let client = client(&shares);
-    let count = shares.first().map_or(Count::Ids { beams: 1, has_prompt: false }, |share| share.count);
+    let count = shares.first().map_or(Count::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&Share) -> u64| shares.iter().map(of).sum::<u64>();
@@ -146,7 +146,7 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
 fn tokens(all: &Collector, count: Count) -> Tokens {
     let input_source = match count {
         Count::Ids { .. } => "input_ids",
-        Count::Responses | Count::Asked => "words of text_input",
+        Count::Responses { .. } | Count::Asked => "words of text_input",
         Count::Usage => "words of the prompt",
     };
     let mut tokens = Tokens { source: count.source(), input_source: input_source.to_owned(), ..Tokens::default() };

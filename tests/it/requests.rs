@@ -92,6 +92,37 @@ fn text_models_stream_when_their_engine_is_decoupled() {
 }
 
 #[test]
+fn every_sequence_of_a_prompt_is_counted() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let three =
+        || Request { num_return_sequences: Some(3), temperature: Some(0.8), top_k: Some(5), ..Request::default() };
+    for (request, model) in [
+        (three(), "tensorrt_llm"),
+        (Request { streaming: Some(false), ..three() }, "tensorrt_llm"),
+        (Request { batch: Some(2), ..three() }, "tensorrt_llm"),
+        (three(), "ensemble"),
+    ] {
+        let spec = Spec { model: model.to_owned(), output_len: Length::Fixed(7), ..spec(at(&server), 8, request) };
+        let measured = measured(&spec);
+        all_ok(&measured);
+        assert_eq!(measured.result.tokens.output, 8 * 3 * 7, "{model}: {:?}", spec.request);
+        assert!(measured.result.tokens.source.ends_with("of all 3 sequences of a request"));
+        assert_eq!(measured.result.tokens.shorter + measured.result.tokens.longer, 0);
+    }
+    // What a request asks for is known before it is sent.
+    let beams = Request { beam_width: Some(2), streaming: Some(false), ..three() };
+    let Err(HarnessError::Spec(why)) = wait_for(run(&spec(at(&server), 1, beams), &Stop::new(), |_| {})) else {
+        panic!("it was sent")
+    };
+    assert!(why.contains("the beams are the sequences"), "{why}");
+    let whole = Files::new(false, &json!({}));
+    let server = Running::start(whole.options());
+    let why = refused(&spec(at(&server), 1, three())).join("; ");
+    assert!(why.contains("num_return_sequences above 1 needs a decoupled model"), "{why}");
+}
+
+#[test]
 fn one_stream_carries_batches_and_stops_of_the_engine() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());

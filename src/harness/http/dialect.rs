@@ -66,6 +66,7 @@ impl Dialect {
             (ask.return_perf_metrics, "return_perf_metrics"),
             (!ask.lora_task_id.is_empty(), "lora_task_id"),
             (ask.batch() > 1, "batch"),
+            (ask.num_return_sequences.is_some(), "num_return_sequences"),
             (matches!(ask.cancel, Some(Cancel { by: CancelBy::Stop, .. })), "cancel.by: stop"),
         ] {
             if is_asked {
@@ -138,8 +139,8 @@ impl Dialect {
     /// Where token counts come from.
     pub fn count(&self) -> Count {
         match self.api {
-            Api::Generate if self.prompt_ids => Count::Ids { beams: 1, has_prompt: false },
-            Api::Generate if self.streams => Count::Responses,
+            Api::Generate if self.prompt_ids => Count::Ids { beams: 1, sequences: 1, has_prompt: false },
+            Api::Generate if self.streams => Count::Responses { sequences: 1 },
             Api::Generate => Count::Asked,
             Api::OpenaiChat | Api::OpenaiCompletions => Count::Usage,
         }

@@ -41,6 +41,10 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub beam_width: Option<u32>,
+    /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub num_return_sequences: Option<u32>,
     /// Of beam search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_penalty: Option<f64>,
