@@ -214,3 +214,15 @@ fn the_headline_says_what_it_counts() {
         @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (n=200, from schedule, tokens from output_ids)"
     );
 }
+
+#[test]
+fn the_headline_says_what_came_of_the_promises() {
+    let with_slo = late_by(0, |spec| spec.slo = Slo { ttft_ms: Some(450.0), tpot_ms: None, e2e_ms: Some(9000.0) });
+    insta::assert_snapshot!(
+        with_slo.headline(),
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % kept TTFT ≤ 450 ms, E2E ≤ 9,000 ms (n=200, from schedule, tokens from output_ids)"
+    );
+    // The verdict's limits are beside it already.
+    let limit = |spec: &mut Spec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900));
+    assert!(!late_by(0, limit).headline().contains("goodput"));
+}
