@@ -73,7 +73,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Triton(request) => triton::ask(&global, request),
-        Job::Selftest(request) => selftest::selftest(&request),
+        Job::Selftest(request) => selftest::selftest(&global, &request),
         Job::Completions(shell) => {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)

@@ -1,15 +1,17 @@
 //! The load generator held against servers whose truth is known: how wrong its stamps are on this machine, how late it
-//! is, and how much it can do.
+//! is, and how much it can do. What it could not measure, for want of a core say, is part of what it tells.
 
-use std::fmt::Write as _;
+mod tell;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Trouble, say};
-use crate::cli::{Exit, Selftest};
-use crate::event::{Endpoint, Stop};
-use crate::harness::{self, Arrivals, Ended, Length, Limits, Measured, Scenario, Slo, Spec, Until};
+use super::{Trouble, say, say_error};
+use crate::cli::{Exit, Global, Loudness, Selftest};
+use crate::event::{Endpoint, Stop, Verdict};
+use crate::harness::{self, Arrivals, Ended, Length, Limits, Measured, Scenario, Severity, Slo, Spec, Until};
 use crate::sim::{Manner, Proof, Script, Truth};
 
 /// Tokens of an answer that follows the script.
@@ -26,13 +28,26 @@ struct Effort {
     rates: Vec<f64>,
     /// Of arrivals at each rate.
     duration: Duration,
-    /// Requests of 128 tokens, and of one token, that are answered at once.
-    flood: (u64, u64),
+    /// Of the users of a server that answers at once.
+    flood: Duration,
+    /// What was to take so long may take this many times as long, and half a minute.
+    patience: u32,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { rates: vec![10.0, 100.0, 1000.0], duration: Duration::from_secs(5), flood: (5_000, 20_000) }
+        Self {
+            rates: vec![10.0, 100.0, 1000.0],
+            duration: Duration::from_secs(5),
+            flood: Duration::from_secs(2),
+            patience: 4,
+        }
+    }
+}
+
+impl Effort {
+    fn limit(&self, duration: Duration) -> Duration {
+        duration * self.patience + Duration::from_secs(30)
     }
 }
 
@@ -40,8 +55,23 @@ impl Default for Effort {
 #[derive(Clone, Debug, Serialize)]
 struct Proven {
     cores: u64,
+    /// Processes that ran or wanted to, mean of the minute before: this machine's other work.
+    load_average: Option<f64>,
+    /// Built without optimisation.
+    is_debug: bool,
+    verdict: Verdict,
+    /// What speaks against it, worst first.
+    reasons: Vec<Reason>,
     scripted: Vec<Scripted>,
     ceilings: Vec<Ceiling>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Reason {
+    severity: Severity,
+    /// What was measured.
+    of: String,
+    text: String,
 }
 
 /// Against the script, at one rate.
@@ -81,81 +111,156 @@ struct Ceiling {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(request: &Selftest) -> Result<Exit, Trouble> {
+pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<Exit, Trouble> {
     let effort =
         Effort { rates: request.rates.clone(), duration: Duration::from_secs(request.seconds), ..Effort::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let proven = runtime.block_on(prove(&effort))?;
+    let is_quiet = global.loudness == Loudness::Quiet;
+    let proven = runtime.block_on(prove(&effort, |what| {
+        if !is_quiet {
+            say_error(&format!("measuring: {what}\n"));
+        }
+    }))?;
     say(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.told() });
-    Ok(Exit::Done)
+    Ok(if proven.verdict.is_valid() { Exit::Done } else { Exit::InvalidClient })
 }
 
-async fn prove(effort: &Effort) -> Result<Proven, Trouble> {
+async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> {
+    let load_average = load_average();
     let server = Proof::start(Manner::Scripted(SCRIPT))?;
-    let mut scripted = Vec::new();
+    let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
         server.forget();
-        let until = Until { requests: None, duration: Some(effort.duration) };
-        let measured = race(&server, Scenario::Server { rate: (*rate).into() }, until, TOKENS, 4).await?;
-        scripted.push(compare(*rate, &measured, &server.truths()));
+        let what = format!("{rate} req/s");
+        tell(&format!("{what} against a server whose every write is known, {:?}", effort.duration));
+        let race = Race { scenario: Scenario::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
+        if let Some(measured) =
+            race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons).await
+        {
+            scripted.push(compare(*rate, &measured, &server.truths()));
+        }
     }
-    let mut ceilings = Vec::new();
-    for (tokens, requests) in [(128, effort.flood.0), (1, effort.flood.1)] {
+    for tokens in [128, 1] {
         let server = Proof::start(Manner::AtOnce { tokens })?;
-        let until = Until { requests: Some(requests), duration: None };
-        let result = race(&server, Scenario::Concurrency { users: USERS.into() }, until, tokens, 2).await?.result;
-        ceilings.push(Ceiling {
-            tokens_per_answer: tokens,
-            requests_per_s: result.rates.requests_full.unwrap_or_default(),
-            tokens_per_s: result.rates.output_tokens.unwrap_or_default(),
-            cpu_ms_per_1000: result.client.cpu_ms_per_1000_chunks.unwrap_or_default(),
-        });
+        let what = format!("answers of {tokens} tokens at once");
+        tell(&format!("{what}, {:?}", effort.flood));
+        let race = Race { scenario: Scenario::Concurrency { users: USERS.into() }, tokens, clients: 2 };
+        if let Some(measured) = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons).await {
+            let result = measured.result;
+            ceilings.push(Ceiling {
+                tokens_per_answer: tokens,
+                requests_per_s: result.rates.requests_full.unwrap_or_default(),
+                tokens_per_s: result.rates.output_tokens.unwrap_or_default(),
+                cpu_ms_per_1000: result.client.cpu_ms_per_1000_chunks.unwrap_or_default(),
+            });
+        }
     }
+    reasons.sort_by_key(|reason| reason.severity);
+    let verdict = match reasons.first().map(|reason| reason.severity) {
+        None => Verdict::Valid,
+        Some(Severity::Warning) => Verdict::ValidWithWarnings,
+        Some(_) => Verdict::InvalidClient,
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    Ok(Proven { cores, scripted, ceilings })
+    let is_debug = cfg!(debug_assertions);
+    Ok(Proven { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
 }
 
-async fn race(server: &Proof, scenario: Scenario, stop: Until, tokens: u32, clients: u32) -> Result<Measured, Trouble> {
-    let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
-    let spec = Spec {
-        endpoints: vec![endpoint],
-        protocol: harness::Protocol::Kserve,
-        model: "tensorrt_llm".to_owned(),
-        timelines: scenario.is_open_loop(),
-        scenario,
-        arrivals: Arrivals::Poisson,
-        stop,
-        input_len: Length::Fixed(32),
-        output_len: Length::Fixed(tokens),
-        seed: 1,
-        warmup: 0,
-        pace: harness::Pace::default(),
-        content: harness::Content::default(),
-        frontends: 1,
-        clients,
-        stall_timeout: Duration::from_mins(1),
-        limits: Limits::default(),
-        slo: Slo::default(),
-        vocab_size: 32_000,
-        end_id: 2,
-        request: harness::Request::default(),
-    };
-    let measured = harness::run(&spec, &Stop::new(), |_| {}).await.map_err(anyhow::Error::from)?;
-    let failed = measured.requests.iter().find_map(|record| match &record.ended {
-        Ended::Failed { why, .. } => Some(why.clone()),
-        _ => None,
-    });
-    match failed {
-        Some(why) => Err(anyhow::anyhow!("the server of the self-test failed a request: {why}").into()),
-        None => Ok(measured),
+/// Where the kernel tells it.
+fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// One measurement of a server of ours.
+struct Race {
+    scenario: Scenario,
+    tokens: u32,
+    clients: u32,
+}
+
+/// These say something of a server or of the number of requests, which here are as we made them.
+const BESIDE_THE_POINT: [&str; 2] = ["samples", "drift"];
+
+impl Race {
+    /// None where nothing could be measured. Why, and what else speaks against it, goes to `reasons`.
+    async fn run(
+        self,
+        server: &Proof,
+        what: &str,
+        duration: Duration,
+        limit: Duration,
+        reasons: &mut Vec<Reason>,
+    ) -> Option<Measured> {
+        let mut say = |severity: Severity, text: String| {
+            // The server is ours and in this process: what goes wrong is not the server's.
+            let severity = if severity == Severity::Warning { severity } else { Severity::InvalidClient };
+            reasons.push(Reason { severity, of: what.to_owned(), text });
+        };
+        let is_open_loop = self.scenario.is_open_loop();
+        let spec = self.spec(server, duration);
+        let stop = Stop::new();
+        let mut running = Box::pin(harness::run(&spec, &stop, |_| {}));
+        let ended = tokio::select! {
+            ended = &mut running => ended,
+            () = tokio::time::sleep(limit) => {
+                say(Severity::InvalidClient, format!("not done within {limit:?}, and ended"));
+                stop.now();
+                running.await
+            }
+        };
+        let measured = match ended {
+            Ok(measured) => measured,
+            Err(error) => {
+                say(Severity::InvalidClient, format!("not measured: {error}"));
+                return None;
+            }
+        };
+        for reason in &measured.result.reasons {
+            // With as many users as one can serve a core is busy, and that is what is looked for.
+            let is_meant = !is_open_loop && matches!(reason.check.as_str(), "cpu" | "core_wait" | "backlog");
+            if !is_meant && !BESIDE_THE_POINT.contains(&reason.check.as_str()) {
+                say(reason.severity, format!("{}: {}", reason.check, reason.text));
+            }
+        }
+        (measured.result.counts.ok > 0).then_some(measured)
+    }
+
+    fn spec(self, server: &Proof, duration: Duration) -> Spec {
+        let Self { scenario, tokens, clients } = self;
+        let endpoint =
+            Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
+        Spec {
+            endpoints: vec![endpoint],
+            protocol: harness::Protocol::Kserve,
+            model: "tensorrt_llm".to_owned(),
+            timelines: scenario.is_open_loop(),
+            scenario,
+            arrivals: Arrivals::Poisson,
+            stop: Until { requests: None, duration: Some(duration) },
+            input_len: Length::Fixed(32),
+            output_len: Length::Fixed(tokens),
+            seed: 1,
+            warmup: 0,
+            pace: harness::Pace::default(),
+            content: harness::Content::default(),
+            frontends: 1,
+            clients,
+            stall_timeout: Duration::from_mins(1),
+            limits: Limits::default(),
+            slo: Slo::default(),
+            vocab_size: 32_000,
+            end_id: 2,
+            request: harness::Request::default(),
+        }
     }
 }
 
 fn compare(rate: f64, measured: &Measured, truths: &[Truth]) -> Scripted {
     let mut errors = (Vec::new(), Vec::new());
     let mut arrivals = Vec::new();
-    for (record, truth) in measured.requests.iter().zip(truths) {
-        debug_assert_eq!(record.index, truth.id);
+    let by_id: BTreeMap<u64, &Truth> = truths.iter().map(|truth| (truth.id, truth)).collect();
+    for record in measured.requests.iter().filter(|record| record.ended == Ended::Ok) {
+        let Some(truth) = by_id.get(&record.index) else { continue };
         let (Some(first), Some(wrote)) = (record.t_first, truth.wrote.first()) else { continue };
         let theirs = wrote.duration_since(truth.came).as_nanos() as f64;
         errors.0.push(first.saturating_sub(record.t_issue) as f64 - theirs);
@@ -201,68 +306,69 @@ impl Spread {
     }
 }
 
-impl Proven {
-    /// For a person.
-    fn told(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "The load generator on this machine ({} cores), against a server in the same process whose every write is known.\n\
-             Errors are what was measured less what the server did: p50 / p99 / max, in µs.\n",
-            self.cores
-        );
-        let _ = writeln!(
-            out,
-            "{:>8}  {:>8}  {:>24}  {:>24}  {:>24}  {:>24}  Poisson",
-            "req/s", "requests", "TTFT from issue", "gap between tokens", "issue behind schedule", "late at the server"
-        );
-        for row in &self.scripted {
-            let spread = |s: &Spread| format!("{:.0} / {:.0} / {:.0}", s.p50, s.p99, s.max);
-            let poisson = match (row.ks_distance, row.ks_critical) {
-                (Some(distance), Some(critical)) if distance <= critical => {
-                    format!("yes, {distance:.3} ≤ {critical:.3}")
-                }
-                (Some(distance), Some(critical)) => format!("NO, {distance:.3} > {critical:.3}"),
-                _ => "too few".to_owned(),
-            };
-            let _ = writeln!(
-                out,
-                "{:>8}  {:>8}  {:>24}  {:>24}  {:>24}  {:>24}  {poisson}",
-                row.rate,
-                row.requests,
-                spread(&row.ttft_error_us),
-                spread(&row.gap_error_us),
-                spread(&row.lag_us),
-                spread(&row.lateness_at_server_us),
-            );
-        }
-        let _ =
-            writeln!(out, "\nAgainst a server that answers at once and shares these cores, 64 requests under way:\n");
-        for row in &self.ceilings {
-            let _ = writeln!(
-                out,
-                "{:>5} tokens an answer: {:>9.0} tokens/s  {:>7.0} requests/s  {:>6.2} ms of CPU for 1,000 responses",
-                row.tokens_per_answer, row.tokens_per_s, row.requests_per_s, row.cpu_ms_per_1000
-            );
-        }
-        out
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_measured_is_held_against_what_the_server_did() {
-        let effort = Effort { rates: vec![50.0], duration: Duration::from_secs(1), flood: (50, 200) };
+        let effort = Effort {
+            rates: vec![50.0],
+            duration: Duration::from_secs(1),
+            flood: Duration::from_millis(300),
+            patience: 20,
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let Ok(proven) = runtime.block_on(prove(&effort)) else { panic!("it could not be proven") };
+        let Ok(proven) = runtime.block_on(prove(&effort, |_| {})) else { panic!("it could not be proven") };
         let row = &proven.scripted[0];
+        assert!(proven.verdict.is_valid() || proven.told().contains(&proven.reasons[0].text));
         assert!(row.requests > 20);
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
         assert!(proven.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
         assert!(proven.told().contains("Errors are what was measured less what the server did"));
+    }
+
+    #[test]
+    fn a_machine_without_cores_to_spare_is_named_as_the_reason() {
+        let reason = |severity, text: &str| Reason { severity, of: "1000 req/s".to_owned(), text: text.to_owned() };
+        let reasons = vec![
+            reason(Severity::InvalidClient, "lag: the client was late"),
+            reason(Severity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
+        ];
+        let proven = Proven {
+            cores: 2,
+            load_average: Some(9.5),
+            is_debug: true,
+            verdict: Verdict::InvalidClient,
+            reasons,
+            scripted: Vec::new(),
+            ceilings: Vec::new(),
+        };
+        let told = proven.told();
+        for wanted in [
+            "INVALID(client)",
+            "✗ 1000 req/s: lag: the client was late",
+            "! 1000 req/s: core_wait: ",
+            "other work wanted 9.5 cores, and there are 2",
+            "a debug build",
+        ] {
+            assert!(told.contains(wanted), "no {wanted} in {told}");
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended_and_said() {
+        // Answers take longer than there is patience for.
+        let slow = Script { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let Ok(server) = Proof::start(Manner::Scripted(slow)) else { panic!("no server") };
+            let race = Race { scenario: Scenario::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
+            let mut reasons = Vec::new();
+            let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
+            assert!(measured.await.is_none(), "nothing was answered");
+            assert!(reasons.iter().any(|reason| reason.text.contains("not done within 1s, and ended")), "{reasons:?}");
+        });
     }
 }

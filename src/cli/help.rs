@@ -128,10 +128,19 @@ pub(super) const TRITON_STATUS: &str = with_codes!(examples![
     "regatta triton status http://localhost:8000 tensorrt_llm && echo ready",
 ]);
 
-pub(super) const SELFTEST: &str = with_codes!(examples![
-    "regatta selftest                          20 seconds, on an otherwise idle machine",
-    "regatta selftest --rates 100,2000 --json",
-]);
+pub(super) const SELFTEST: &str = concat!(
+    examples![
+        "regatta selftest                          20 seconds, on an otherwise idle machine",
+        "regatta selftest --rates 100,2000 --json",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    measured\n",
+    "  1    it could not be done\n",
+    "  2    the command line is wrong\n",
+    "  3    INVALID(client): this machine could not make the load now; the reasons are told\n",
+    "  130  interrupted\n",
+);
 
 pub(super) const REPORT: &str = with_codes!(examples![
     "regatta report",
