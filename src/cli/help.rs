@@ -39,7 +39,7 @@ pub(super) const TOP: &str = with_run_codes!(examples![
     "regatta init my-bench             start a project with an example manifest",
     "regatta plan quickstart           what would run, and why",
     "regatta run quickstart            run it; run it again and nothing runs",
-    "regatta bench sim:                measure one server with one line; `sim:` is the built-in simulator",
+    "regatta bench sim:                one server, one line; `sim:` is the built-in simulator",
     "regatta report                    where the report of the last run is",
 ]);
 
