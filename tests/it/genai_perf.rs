@@ -31,7 +31,7 @@ fn their_raw_records_give_their_numbers() {
         ("generate.json", 2, 15.0, 19.9, 2, 20.0, 45.0, 2.0 / 0.053),
     ] {
         world.good(&["import", &raw(name), "--out", name]);
-        let result: Value = serde_json::from_str(&world.read(&format!("{name}/result.json"))).unwrap();
+        let result: Value = serde_json::from_str(&world.read(format!("{name}/result.json"))).unwrap();
         let latency = &result["latency"];
         assert_eq!((&latency["ttft"]["n"], &latency["itl"]["n"]), (&json!(answered), &json!(itls)), "{name}");
         close(&latency["ttft"]["mean"], ttft);
