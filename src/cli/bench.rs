@@ -52,6 +52,7 @@ pub struct Bench {
     pub stall_timeout: String,
     pub out: Option<PathBuf>,
     pub profile_export_file: Option<PathBuf>,
+    pub timelines: bool,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -133,7 +134,7 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         tls: tls(&args),
         connections: args.connections,
         load,
-        is_constant: args.arrivals == ArrivalsWord::Constant,
+        is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
         duration,
         warmup: args.warmup,
@@ -161,6 +162,7 @@ pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
         stall_timeout: args.stall_timeout,
         out: args.out,
         profile_export_file: args.profile_export_file,
+        timelines: args.timelines,
         json: args.json,
         dry_run: args.dry_run,
     })
@@ -273,6 +275,11 @@ fn notices(args: &BenchArgs) -> Vec<String> {
         args.backend == Some(BackendWord::Vllm),
         "--backend is not needed: the server is asked for the model's tensors",
     );
+    let is_genai_perfs = args.service_kind.is_some() || args.backend.is_some() || args.endpoint_type.is_some();
+    say(
+        is_genai_perfs && args.rate.is_some_and(|rate| rate > 0.0) && args.arrivals.is_none(),
+        "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
+    );
     notices
 }
 
@@ -333,6 +340,10 @@ mod tests {
         assert_eq!((bench.load, bench.requests), (Load::Offline, Some(30)));
         let input = bench.input.unwrap();
         assert_eq!((input.stddev, input.max), (5.0, Some(300)));
+        let law = |line: &str| read(line).map(|bench| bench.notices.iter().any(|notice| notice.contains("Poisson")));
+        assert_eq!(law("h:1 --backend tensorrtllm --request-rate 2"), Ok(true));
+        assert_eq!(law("h:1 --backend tensorrtllm --request-rate 2 --arrivals poisson"), Ok(false));
+        assert_eq!(law("h:1 --request-rate 2"), Ok(false));
         assert!(read("h:1 --time-delay-dist exponential_dist --request-rate 2").is_ok_and(|bench| !bench.is_constant));
     }
 

@@ -61,9 +61,9 @@ pub(crate) struct BenchArgs {
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// The law of arrivals at a rate.
-    #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW", default_value = "poisson")]
-    pub arrivals: ArrivalsWord,
+    /// The law of arrivals at a rate [default: poisson].
+    #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
+    pub arrivals: Option<ArrivalsWord>,
     /// How many requests [default: 100, unless there are a duration or data].
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
@@ -151,6 +151,9 @@ pub(crate) struct BenchArgs {
     /// Copy the requests, one JSON object a line, to this file.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profile_export_file: Option<PathBuf>,
+    /// Keep the time of every chunk: for `regatta export --as perf-analyzer`, and the time to the second token.
+    #[arg(help_heading = OUT, long)]
+    pub timelines: bool,
     /// Print the result as JSON on stdout, and nothing else there.
     #[arg(help_heading = OUT, long)]
     pub json: bool,

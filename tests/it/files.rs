@@ -208,7 +208,7 @@ fn perf_analyzers_raw_export_is_computed_again() {
     close(number(&result, "/latency/ttft/mean"), 75.0);
     close(number(&result, "/latency/itl/mean"), 10.0);
     assert_eq!(result["latency"]["itl"]["n"], 1);
-    assert_eq!(result["latency"]["itl"]["token_source"], "responses, one token each");
+    assert_eq!(result["latency"]["itl"]["token_source"], "responses, each counted as one token");
     close(number(&result, "/latency/e2e/mean"), 85.0);
     close(number(&result, "/rates/requests_full"), 2.0 / 0.120);
     assert_eq!(result["asked"]["concurrency"], 2);

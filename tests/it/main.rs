@@ -17,6 +17,7 @@ mod data;
 mod diagnostics;
 mod faults;
 mod files;
+mod genai_perf;
 mod git;
 mod harness;
 mod language;

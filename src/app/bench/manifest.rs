@@ -135,6 +135,9 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
     if request.connections > 1 {
         put("triton_num_clients_per_frontend", json!(request.connections));
     }
+    if request.timelines {
+        put("timelines", json!(true));
+    }
     if request.is_shared {
         put("stream", json!("shared"));
     }

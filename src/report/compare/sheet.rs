@@ -97,6 +97,9 @@ impl Sheet {
     /// With a tool's definitions, from the requests one by one.
     pub fn as_tool(told: &Told, tool: Tool) -> Result<Self, String> {
         let mut sheet = Self::empty(told, tool);
+        if let Some(counted) = told.result.pointer("/imported/requests_counted").and_then(Value::as_str) {
+            counted.clone_into(&mut sheet.counted);
+        }
         if told.seen.is_empty() {
             return match told.result.pointer("/imported/tool").and_then(Value::as_str) {
                 Some(name) if name == tool.name() => Ok(Self::of(told)),
@@ -153,6 +156,10 @@ impl Sheet {
         if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
             load.remove("scenario");
             load.insert("request_rate".to_owned(), said(rate));
+        }
+        if let Some(users) = told.result.pointer("/asked/scenario/concurrency/users") {
+            load.remove("scenario");
+            load.insert("concurrency".to_owned(), said(users));
         }
         let mean = |sum: &str| {
             let n = told.result.pointer("/counts/ok")?.as_f64().filter(|n| *n > 0.0)?;
@@ -228,10 +235,15 @@ impl Sheet {
 /// Who counted the output tokens.
 fn counted(told: &Told) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
-        Some(source) if told.result.get("imported").is_none() => format!("the server: {source}"),
+        Some(source) if told.result.get("imported").is_none() => by_whom(source),
         Some(source) => source.to_owned(),
         None => "nobody".to_owned(),
     }
+}
+
+/// Our own sources are the server's words, unless there were none and responses stood in for tokens.
+fn by_whom(source: &str) -> String {
+    if source.starts_with("responses") { source.to_owned() } else { format!("the server: {source}") }
 }
 
 /// Nothing was asked: `null`, and a list or an object that has nothing else in it.
@@ -285,7 +297,7 @@ fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
     Some(Meaning {
         token_source: match (&defined, counts) {
             (Some(_), _) => text("token_source").unwrap_or_default(),
-            (None, true) => format!("the server: {}", text("token_source").unwrap_or_default()),
+            (None, true) => by_whom(&text("token_source").unwrap_or_default()),
             (None, false) => String::new(),
         },
         formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),

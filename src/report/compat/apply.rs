@@ -21,7 +21,9 @@ impl Missing {
     pub const fn why(self) -> &'static str {
         match self {
             Self::NotTheirs => "this tool has no such number",
-            Self::Timelines => "needs the time of every chunk: `timelines: true` in the bench stage keeps it",
+            Self::Timelines => {
+                "needs the time of every chunk: `timelines: true` in the bench stage, or `regatta bench --timelines`"
+            }
             Self::Schedule => "needs the intended arrivals, which the file does not have",
             Self::Tokens => "needs the number of output tokens, which the file does not have",
         }
@@ -102,7 +104,7 @@ impl Tool {
             }
             Rate::Span { failed_too, from, until } => {
                 let first = match from {
-                    Zero::Issue => least(&mut seen.iter().map(|one| one.issue)),
+                    Zero::Issue => least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue)),
                     Zero::Schedule => {
                         let at: Option<Vec<f64>> = seen.iter().map(|one| one.sched).collect();
                         least(&mut at.ok_or(Missing::Schedule)?.into_iter())
@@ -152,8 +154,9 @@ impl Rules {
                 let n = self.tokens(one)?;
                 let later = over(until).map(|end| end - first.at);
                 match (n > 1, alone) {
+                    (true, Alone::LeftOutInOnePiece) if one.count(self.first) < 2 => None,
                     (true, _) => later.map(|time| time / f64::from(n - 1)),
-                    (false, Alone::LeftOut) => None,
+                    (false, Alone::LeftOut | Alone::LeftOutInOnePiece) => None,
                     (false, Alone::Zero) => Some(0.0),
                     (false, Alone::Negative) => later.map(|time| -time),
                 }

@@ -143,6 +143,8 @@ pub(super) enum Until {
 pub(super) enum Alone {
     LeftOut,
     Zero,
+    /// Left out, and answers of several tokens that came in one piece, too.
+    LeftOutInOnePiece,
     /// Its number of tokens is set to 0, so that the divisor is −1.
     Negative,
 }
@@ -171,7 +173,7 @@ pub(super) enum Between {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// Requests over the time from the first start to the last end.
+    /// Requests over the time from the first start to the last end. Failed ones that are counted do not stretch the time.
     Span { failed_too: bool, from: Zero, until: Until },
     /// (ok − 1) / (end of the last-issued − first issue)
     LoadGen,
@@ -199,17 +201,20 @@ pub enum Rule {
     Floor,
     /// The smallest element at or below which a share of p lies.
     Ceiling,
+    /// The sorted element nearest to (N − 1)·p, from 0.
+    Nearest,
     /// numpy's default.
     Linear,
 }
 
 impl Rule {
-    pub const ALL: [Self; 3] = [Self::Floor, Self::Ceiling, Self::Linear];
+    pub const ALL: [Self; 4] = [Self::Floor, Self::Ceiling, Self::Nearest, Self::Linear];
 
     pub const fn words(self) -> &'static str {
         match self {
             Self::Floor => "nearest rank, sorted element floor(N·p)",
             Self::Ceiling => "nearest rank, sorted element ceil(N·p) − 1",
+            Self::Nearest => "nearest rank, sorted element round((N − 1)·p)",
             Self::Linear => "linear between ranks, at (N − 1)·p",
         }
     }
@@ -293,17 +298,17 @@ impl Tool {
                 ..PLAIN
             },
             Self::GenAiPerf => Rules {
-                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOutInOnePiece))),
                 e2e: Some(LAST_TEXT),
                 rate: Some(Rate::Span { failed_too: true, from: Zero::Issue, until: LAST_TEXT }),
                 counted: Counted::Client,
-                note: "failed requests are inside requests/s; output tokens are counted again by the client's tokenizer",
+                note: "failed requests are inside requests/s; output tokens are counted again by the client's tokenizer; over KServe a response without text counts as one with text",
                 ..PLAIN
             },
             Self::PerfAnalyzer => Rules {
                 ttft: false,
-                rule: Rule::Floor,
-                note: "knows requests and responses, not tokens; its own windows are one window here",
+                rule: Rule::Nearest,
+                note: "knows requests and responses, not tokens; its own file divides requests by its window, which is of whole seconds",
                 ..PLAIN
             },
             Self::Vllm => Rules {

@@ -68,6 +68,7 @@ impl Rule {
             Self::Floor => (n as f64 * p).floor(),
             // A product that should be whole may be a hair above it.
             Self::Ceiling => (n as f64 * p - 1e-9).ceil() - 1.0,
+            Self::Nearest => (last * p).round(),
             Self::Linear => last * p,
         };
         place.clamp(0.0, last)
@@ -92,6 +93,9 @@ mod tests {
         assert_eq!((floor.at(0.5), linear.at(0.5)), (Some(3.0), Some(3.0)));
         let ceiling = Spread::new((1..=10).map(f64::from).collect(), Rule::Ceiling);
         assert_eq!([0.0, 0.5, 0.7, 0.91, 1.0].map(|p| ceiling.at(p).unwrap() as u32), [1, 5, 7, 10, 10]);
+        // perf_analyzer 2.51 printed the 33rd of 37 latencies as p90.
+        let nearest = Spread::new((1..=37).map(f64::from).collect(), Rule::Nearest);
+        assert_eq!([0.5, 0.9, 0.95, 0.99].map(|p| nearest.at(p).unwrap() as u32), [19, 33, 35, 37]);
         assert_eq!((floor.at(0.9), linear.at(0.9)), (Some(5.0), Some(4.6)));
         assert_eq!(linear.deviation(Deviation::Population), Some(2f64.sqrt()));
         assert_eq!(linear.deviation(Deviation::Sample), Some(2.5f64.sqrt()));

@@ -127,6 +127,7 @@ fn formula(rules: &Rules, concept: Concept) -> Option<String> {
 fn population(rules: &Rules, concept: Concept) -> String {
     let single = |alone| match alone {
         Alone::LeftOut => "successful requests with n > 1",
+        Alone::LeftOutInOnePiece => "successful requests with n > 1 in several chunks",
         Alone::Zero => "successful requests, n = 1 as 0",
         Alone::Negative => "successful requests, n = 1 as negative",
     };

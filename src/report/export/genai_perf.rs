@@ -74,11 +74,16 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
 
 fn input_config(told: &Told) -> Value {
     let facts = facts(told);
+    let stimulus = match (facts.rate(), facts.users()) {
+        (Some(rate), _) => json!({ "request_rate": rate }),
+        (None, Some(users)) => json!({ "concurrency": users }),
+        (None, None) => Value::Null,
+    };
     json!({
         "generated_by": format!("regatta {}, in the shape of GenAI-Perf and with its definitions", env!("CARGO_PKG_VERSION")),
         "model_names": facts.model().into_iter().collect::<Vec<_>>(),
         "endpoint": { "url": facts.urls().join(",") },
-        "perf_analyzer": { "stimulus": facts.rate().map(|rate| json!({ "request_rate": rate })) },
+        "perf_analyzer": { "stimulus": stimulus },
         "input": { "random_seed": facts.number("/asked/seed") },
     })
 }

@@ -128,9 +128,14 @@ impl Facts<'_> {
         all.into_iter().flatten().filter_map(|url| Some(url.as_str()?.to_owned())).collect()
     }
 
-    /// Requests per second that were asked for; `None` for Offline.
+    /// Requests per second that were asked for; `None` where there is no rate.
     fn rate(&self) -> Option<f64> {
         self.number("/asked/scenario/server/rate")
+    }
+
+    /// Users of a closed loop.
+    fn users(&self) -> Option<f64> {
+        self.number("/asked/scenario/concurrency/users")
     }
 
     /// Wall-clock ns of the instant that stamps count from, as near as it is known.

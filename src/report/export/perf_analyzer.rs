@@ -32,7 +32,8 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     let windows = if first.is_finite() { vec![ns(first), ns(last)] } else { Vec::new() };
     let (mode, value) = match facts.rate() {
         Some(rate) => ("request_rate", rate),
-        None => ("concurrency", told.seen.len() as f64),
+        // All at once is as many users as requests.
+        None => ("concurrency", facts.users().unwrap_or(told.seen.len() as f64)),
     };
     out.without("request_inputs, response_outputs: a run keeps no contents");
     out.without("wall-clock stamps: they count from the start of set-up (`started`), only differences are exact");

@@ -4,6 +4,7 @@
 //! A file is known by what is in it, not by its name. A tool's raw records, where they are given too, make it possible
 //! to tell its run with another tool's definitions.
 
+mod perf_analyzer;
 mod raw;
 mod table;
 
@@ -115,6 +116,8 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
         .collect();
     from.dedup();
     let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
+    // The records of a run may have other counts than its numbers.
+    let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);
     let numbers = match (numbers, requests) {
         (Some((_, numbers)), _) => numbers,
         (None, Some((_, requests))) => computed(requests),
@@ -125,7 +128,10 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
     let tool = numbers
         .tool
         .ok_or_else(|| format!("{name} does not say which tool measured, so its words have no meaning here"))?;
-    let result = result(tool, &numbers, &from);
+    let mut result = result(tool, &numbers, &from);
+    if let Some(counted) = recounted {
+        result["imported"]["requests_counted"] = json!(counted);
+    }
     Ok(Imported { tool, told: Told { name: name.to_owned(), result, seen } })
 }
 
@@ -160,7 +166,7 @@ fn read(source: &Source) -> Result<Vec<Known>, String> {
 fn known(value: &Value) -> Vec<Known> {
     let has = |key: &str| value.get(key).is_some();
     if value.pointer("/experiments/0/requests").is_some() {
-        return vec![Known::Requests(raw::perf_analyzer(value))];
+        return vec![Known::Requests(perf_analyzer::perf_analyzer(value))];
     }
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
         let mut found = vec![Known::Numbers(table::guidellm(value))];
