@@ -87,6 +87,7 @@ impl Sheet {
                 sheet.measures.push(rate_measure(key, rate, meaning));
             }
         }
+        sheet.measures.extend(energy(told));
         sheet
     }
 
@@ -204,10 +205,16 @@ impl Sheet {
 /// Who counted the output tokens.
 fn counted(told: &Told) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
-        Some(source) if told.result.get("imported").is_none() => format!("the server: {source}"),
+        Some(source) if told.result.get("imported").is_none() => who_counts(source),
         Some(source) => source.to_owned(),
         None => "nobody".to_owned(),
     }
+}
+
+/// Of our own sources all but one are what the server sent.
+fn who_counts(source: &str) -> String {
+    let whose = if source.starts_with("retokenized") { "the client" } else { "the server" };
+    format!("{whose}: {source}")
 }
 
 /// Numbers that are equal are said equally: `40` and `40.0`.
@@ -232,7 +239,7 @@ fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
     Some(Meaning {
         token_source: match (&defined, counts) {
             (Some(_), _) => text("token_source").unwrap_or_default(),
-            (None, true) => format!("the server: {}", text("token_source").unwrap_or_default()),
+            (None, true) => who_counts(&text("token_source").unwrap_or_default()),
             (None, false) => String::new(),
         },
         formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),
@@ -266,6 +273,24 @@ fn rate_meaning(key: &str, imported: Option<Tool>) -> Meaning {
 fn rate_measure(key: &str, rate: f64, meaning: Meaning) -> Measure {
     let stats = vec![("", rate)];
     Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
+}
+
+/// Tokens per joule of GPUs, which GPUs being part of what it means.
+fn energy(told: &Told) -> Option<Measure> {
+    let gpu = told.result.get("gpu")?;
+    let value = gpu.get("tokens_per_joule")?.as_f64()?;
+    let text = |key: &str| gpu.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let meaning = Meaning {
+        formula: text("tokens_per_joule_is"),
+        population: text("population"),
+        zero_point: String::new(),
+        token_source: counted(told),
+        window: text("window"),
+        percentile_rule: String::new(),
+    };
+    let stats = vec![("", value)];
+    let key = "tokens_per_joule".to_owned();
+    Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
 }
 
 /// Whose definition of what a metric is, to find its values by request.

@@ -3,9 +3,11 @@
 
 mod bench;
 mod block;
+mod gpu;
 mod network;
 mod page;
 mod plot;
+mod preflight;
 mod search;
 mod server;
 mod svg;
