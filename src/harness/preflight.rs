@@ -269,10 +269,15 @@ impl Preflight {
             let is_hard = lag > self.lag_hard_bound_ms;
             let severity = if is_hard { Severity::InvalidClient } else { Severity::Warning };
             let bound = if is_hard { self.lag_hard_bound_ms } else { self.lag_bound_ms };
+            // p99 of fewer is their maximum.
+            let what = match self.requests {
+                few @ 0..100 => format!("the latest of {few} issues was"),
+                _ => "p99 of issues is".to_owned(),
+            };
             add(
                 severity,
                 format!(
-                    "{before} this machine was late: p99 of issue behind schedule {lag:.2} ms, the bound is {bound:.2} ms"
+                    "{before} this machine was late: {what} {lag:.2} ms behind schedule, the bound is {bound:.2} ms"
                 ),
             );
         }
@@ -353,7 +358,7 @@ mod tests {
     #[test]
     fn the_trial_is_the_same_load_for_a_moment_at_a_server_of_ours() {
         let spec = spec(Scenario::Server { rate: 50.0.into() }, Some(3_000), None);
-        assert_eq!(expected(&spec), Some(Duration::from_secs(60)));
+        assert_eq!(expected(&spec), Some(Duration::from_mins(1)));
         let trial = Trial::of(&spec, &plan(&spec).unwrap()).unwrap();
         assert_eq!(trial.planned_tokens_per_s, Some(5_000.0));
         // 100 tokens within half a second.
@@ -380,7 +385,7 @@ mod tests {
         assert_eq!((trial.spec.scenario.clone(), trial.planned_tokens_per_s), (users.scenario.clone(), None));
         let offline = spec(Scenario::Offline, Some(10), None);
         assert!(Trial::of(&offline, &plan(&offline).unwrap()).is_none(), "it has no schedule to be late for");
-        assert_eq!((expected(&offline), expected(&users)), (None, Some(Duration::from_secs(60))));
+        assert_eq!((expected(&offline), expected(&users)), (None, Some(Duration::from_mins(1))));
     }
 
     #[test]
@@ -397,6 +402,7 @@ mod tests {
     fn told(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> Preflight {
         Preflight {
             tries: 1,
+            requests: 240,
             rate: Some(200.0),
             lag_p99_ms: Some(lag_p99_ms),
             lag_bound_ms: 1.0,
@@ -417,12 +423,21 @@ mod tests {
     #[test]
     fn what_speaks_against_the_machine_is_said_with_numbers() {
         assert_eq!(found(&told(0.9, 0.4, 0.4)), []);
-        let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late: p99 of issue behind schedule";
-        assert_eq!(found(&told(1.5, 0.4, 0.4)), [(Severity::Warning, format!("{late} 1.50 ms, the bound is 1.00 ms"))]);
+        let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late:";
+        assert_eq!(
+            found(&told(1.5, 0.4, 0.4)),
+            [(Severity::Warning, format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms"))]
+        );
         assert_eq!(
             found(&told(6.0, 0.4, 0.4)),
-            [(Severity::InvalidClient, format!("{late} 6.00 ms, the bound is 5.00 ms"))]
+            [(
+                Severity::InvalidClient,
+                format!("{late} p99 of issues is 6.00 ms behind schedule, the bound is 5.00 ms")
+            )]
         );
+        let few = Preflight { requests: 69, ..told(1.5, 0.4, 0.4) };
+        let text = format!("{late} the latest of 69 issues was 1.50 ms behind schedule, the bound is 1.00 ms");
+        assert_eq!(found(&few), [(Severity::Warning, text)]);
         let [(severity, text)] = &found(&told(0.1, 0.4, 0.6))[..] else { panic!("one") };
         assert_eq!(*severity, Severity::Warning);
         assert!(text.ends_with("1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load workers, which leaves no room for twice as many (bound 85 %)"), "{text}");

@@ -266,3 +266,51 @@ async fn whoever_is_not_asked_says_nothing() {
         bench.notices()
     );
 }
+
+/// A metrics port that says the same at every question.
+fn metrics(says: &'static str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{says}", says.len());
+            std::thread::spawn(move || {
+                let mut asked = [0; 4096];
+                while socket.read(&mut asked).is_ok_and(|length| length > 0) {
+                    if socket.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_else_tells_a_tritons_own_metrics_do() {
+    const SAYS: &str = "# TYPE nv_gpu_power_usage gauge\nnv_gpu_power_usage{gpu_uuid=\"GPU-far\"} 300\n\
+        # TYPE nv_gpu_utilization gauge\nnv_gpu_utilization{gpu_uuid=\"GPU-far\"} 0.5\n";
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let bench = Bench::new();
+    let mut lease = bench.lease(&json!({"bench": {"target": format!("openai://{}", server.address), "model": "m",
+        "scenario": "offline", "stop": {"requests": 2}, "input_tokens": {"fixed": 8}, "output_tokens": {"fixed": 4}}}));
+    // Of a service of ours all ports are known.
+    let mut endpoint: regatta::event::Endpoint = server.address.to_string().parse().unwrap();
+    (endpoint.http, endpoint.metrics) = (Some(endpoint.grpc), Some(metrics(SAYS)));
+    lease.assignment.endpoints = vec![endpoint];
+    lease.assignment.env.insert("PATH".to_owned(), "/nowhere".to_owned());
+    let _ = bench.perform_lease(lease).await;
+    let result: Value = serde_json::from_str(&bench.out("result.json")).unwrap();
+    let gpu = &result["gpu"];
+    assert!(gpu["source"].as_str().unwrap().contains("nv_gpu_*, which Triton has from DCGM"), "{gpu:#}");
+    // It is asked when all begins and when all is over; how much of the window lies between is told.
+    let told = &gpu["devices"][0];
+    assert_eq!(told["uuid"], "GPU-far");
+    assert!((told["mean_power_w"].as_f64().unwrap() - 300.0).abs() < 1e-6, "{told:#}");
+    let covered = told["covered_s"].as_f64().unwrap();
+    assert!(covered > 0.0 && covered <= result["rates"]["window_s"].as_f64().unwrap() + 1e-9, "{told:#}");
+    assert!((told["energy_j"].as_f64().unwrap() - 300.0 * covered).abs() < 1e-6, "{told:#}");
+    assert!(bench.out("gpu.jsonl").lines().all(|line| line.contains("\"utilization_percent\":50.0")));
+}
