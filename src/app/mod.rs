@@ -78,6 +78,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
             cli::completions(shell, &mut stdout());
             Ok(Exit::Done)
         }
+        Job::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
         Job::Warden { run } => {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(Exit::Done)

@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Trouble, say};
 use crate::cli::{Exit, Simulate};
-use crate::sim::{self, Addresses, Faults, SimOptions};
+use crate::sim::{self, Addresses, Faults, Manner, Proof, Script, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
@@ -30,6 +30,21 @@ pub(super) fn serve(request: &Simulate) -> Result<Exit, Trouble> {
         };
         sim::serve(options, stop, |at| say(&ready_line(&at))).await?;
         Ok(Exit::Done)
+    })
+}
+
+/// The server that a preflight asks: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
+pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<Exit, Trouble> {
+    let server = Proof::without_limit(Manner::Scripted(Script { seed: 2026, first_ms, gap_ms }))?;
+    say(&format!("ready grpc={}\n", server.address.port()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        Ok::<_, Trouble>(Exit::Done)
     })
 }
 

@@ -123,6 +123,9 @@ pub(super) enum Command {
     /// Ends what a run left behind, should the run be killed.
     #[command(name = "__warden", hide = true)]
     Warden(WardenArgs),
+    /// Answers requests without doing any work, for a preflight.
+    #[command(name = "__null-server", hide = true)]
+    NullServer(NullServerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -425,7 +428,7 @@ pub(super) const SHAPES: [&str; 7] =
     ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "parquet", "timeslices"];
 
 /// What can be explained.
-pub(super) const METRICS: [&str; 22] = [
+pub(super) const METRICS: [&str; 25] = [
     "ttft",
     "ttft_sent",
     "ttft_adjusted",
@@ -448,6 +451,9 @@ pub(super) const METRICS: [&str; 22] = [
     "cpu_share_max",
     "backlog",
     "ks",
+    "tokens_per_joule",
+    "gpu_energy",
+    "preflight",
 ];
 
 #[derive(Debug, Args)]
@@ -538,4 +544,19 @@ pub(super) struct WardenArgs {
     /// The run's folder.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NullServerArgs {
+    /// To the first token, ms: `20,60` is evenly between the two.
+    #[arg(value_name = "LOW,HIGH", value_parser = between)]
+    pub first_ms: (f64, f64),
+    /// From token to token.
+    #[arg(value_name = "LOW,HIGH", value_parser = between)]
+    pub gap_ms: (f64, f64),
+}
+
+fn between(text: &str) -> Result<(f64, f64), String> {
+    let (low, high) = text.split_once(',').ok_or("two numbers with a comma between them")?;
+    Ok((zero_or_more(low)?, zero_or_more(high)?))
 }

@@ -83,7 +83,7 @@ pub(crate) struct BenchArgs {
     /// What the file is, where its name does not say.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
-    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server.
+    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with this where it sends text only.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
     /// Tokens of a prompt: their mean [default: 550, or as the data are].

@@ -204,6 +204,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         }
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
+        Command::NullServer(args) => Job::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
     })
 }
 

@@ -78,6 +78,11 @@ pub enum Job {
     Import(Import),
     Explain(Explain),
     Completions(Shell),
+    /// The hidden server of a preflight; ms to the first token and from token to token, each evenly between two times.
+    NullServer {
+        first_ms: (f64, f64),
+        gap_ms: (f64, f64),
+    },
     /// The hidden watcher over one run; its folder.
     Warden {
         run: PathBuf,

@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 
 use super::more::Tallies;
 use super::record::{Chunk, Ended, Record};
+use super::retokenize::Spoken;
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -83,6 +84,10 @@ pub(super) struct Collector {
     /// Outputs beside tokens.
     pub more: Tallies,
     pub keeps_timelines: bool,
+    /// Texts of successful requests, to be counted after the run.
+    pub spoken: Vec<(u64, Spoken)>,
+    /// The server says how many tokens an answer has: its texts need not be kept.
+    pub has_usage: bool,
 }
 
 impl Collector {
@@ -97,11 +102,18 @@ impl Collector {
             chunks: 0,
             more: Tallies::new(),
             keeps_timelines: false,
+            spoken: Vec::new(),
+            has_usage: false,
         }
     }
 
     /// Takes an ended request. The record's token fields are filled from its chunks.
-    pub fn take(&mut self, mut record: Record, chunks: &[Chunk]) {
+    pub fn take(&mut self, mut record: Record, chunks: &[Chunk], spoken: Option<Spoken>) {
+        let is_counted = record.usage.is_some_and(|usage| usage.completion.is_some());
+        self.has_usage |= is_counted;
+        if let Some(spoken) = spoken.filter(|_| record.ended == Ended::Ok && !is_counted) {
+            self.spoken.push((record.index, spoken));
+        }
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
             record.first_tokens = first.tokens;
             record.t_first = Some(first.t_read);
@@ -138,6 +150,7 @@ impl Collector {
 
     pub fn merge(&mut self, other: Self) {
         self.records.extend(other.records);
+        self.spoken.extend(other.spoken);
         self.itl_token.merge(&other.itl_token);
         self.icl.merge(&other.icl);
         self.backlog.merge(&other.backlog);

@@ -118,7 +118,9 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
     progress(look(&lives, scheduled));
     let schedule = if users(&spec) > 0 { Arc::new(queue.close(&schedule)?) } else { schedule };
     let start = Start { wall: started, zero: clock.instant(t0) };
-    Ok(summary::summarise(&spec, &schedule, shares, &start))
+    // Texts may have to be counted.
+    let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, &start));
+    summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }
 
 /// What TLS connections are made with; its files are read once.

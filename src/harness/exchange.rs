@@ -19,6 +19,7 @@ use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
+use super::retokenize::Spoken;
 use super::rpc::{Fault, broken_class, check_status, send, spell};
 use super::shared::Reply;
 use super::wire::{Frames, scan_response, scan_stream};
@@ -68,6 +69,8 @@ pub(super) struct Part {
     /// What was said is kept, in `said`.
     pub keeps: bool,
     pub said: Option<Prompt>,
+    /// Its text is kept, to be counted after the run.
+    pub spoken: Option<Spoken>,
     /// Over HTTP; its chunks become the part's own.
     pub heard: Heard,
 }
@@ -75,6 +78,12 @@ pub(super) struct Part {
 impl Part {
     /// Adds what a response says, as its tensor has it.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
+        if let (Some(spoken), false, Some((_, text))) = (&mut self.spoken, are_ids, raw.split_first_chunk::<4>()) {
+            spoken.push(0, &String::from_utf8_lossy(text));
+        }
+        if !self.keeps {
+            return;
+        }
         if are_ids {
             let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
             match self.said.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
@@ -235,9 +244,14 @@ impl Exchange<'_> {
         };
         // The room for chunks moves there, and back with what is in it.
         part.heard.chunks = std::mem::take(&mut part.chunks);
-        part.heard.kept = part.keeps.then(Vec::new);
+        part.heard.kept = (part.keeps || part.spoken.is_some()).then(Vec::new);
         let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
-        part.said = part.heard.kept.take().map(|kept| said(&kept));
+        if let Some(kept) = part.heard.kept.take() {
+            part.said = part.keeps.then(|| said(&kept));
+            // An answer that says its count needs no other.
+            let is_counted = part.heard.usage.is_some_and(|usage| usage.completion.is_some());
+            part.spoken = part.spoken.take().filter(|_| !is_counted).map(|_| Spoken::of_events(&kept));
+        }
         state.final_marker.set(part.heard.final_marker);
         state.t_cancel.set(part.heard.t_cancel);
         outcome
@@ -376,7 +390,7 @@ impl Exchange<'_> {
         };
         if tokens > 0 {
             part.last_id = seen.last_token;
-            if part.keeps {
+            if part.keeps || part.spoken.is_some() {
                 part.keep(seen.raw, form.takes_ids());
             }
             state.last_token.set(Some(t_read));

@@ -1,4 +1,4 @@
-//! `result.json`, `requests.jsonl` and `server-metrics.jsonl`, and the schema of the first.
+//! `result.json`, `requests.jsonl`, `server-metrics.jsonl` and `gpu.jsonl`, and the schema of the first.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,8 +11,9 @@ const REQUESTS: &str = "requests.jsonl";
 /// What was sent and when, to be sent again.
 pub(super) const PLAN: &str = "plan.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
+const GPU: &str = "gpu.jsonl";
 
-/// Writes them into `dir`, which exists: the servers' metrics where there are any, the result last. Requests are one JSON
+/// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last. Requests are one JSON
 /// object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     put(&dir.join(REQUESTS), |out| {
@@ -25,6 +26,9 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     super::plan::write(&dir.join(PLAN), &measured.schedule)?;
     if let Some(scrape) = &measured.scrape {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
+    }
+    if let Some(gpu) = &measured.gpu {
+        put(&dir.join(GPU), |out| gpu.lines().try_for_each(|line| writeln!(out, "{line}")))?;
     }
     put(&dir.join(RESULT), |out| {
         serde_json::to_writer_pretty(&mut *out, &measured.result)?;

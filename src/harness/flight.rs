@@ -16,6 +16,7 @@ use super::exchange::{Answer, Exchange, Part};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Ended, Record};
+use super::retokenize::Spoken;
 use super::{Attempt, Class, Planned, Spec};
 
 /// What others may watch while it runs.
@@ -64,6 +65,8 @@ pub(super) struct Over {
 pub(super) struct Flight {
     /// Answers are part of later prompts.
     pub keeps_answer: bool,
+    /// Texts are to be counted after the run.
+    pub keeps_text: bool,
     pub link: Rc<Link>,
     /// Of the message's first request.
     pub index: u64,
@@ -122,6 +125,7 @@ impl Flight {
                 input_tokens: planned.input_len,
                 asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
                 tokens: 0,
+                retokenized: false,
                 first_tokens: 0,
                 chunks: 0,
                 final_marker,
@@ -140,7 +144,8 @@ impl Flight {
                 attempts: attempts.clone(),
                 timeline: Vec::new(),
             };
-            self.collector.borrow_mut().take(record, &part.chunks);
+            let spoken = part.spoken.take();
+            self.collector.borrow_mut().take(record, &part.chunks, spoken);
         }
         Over { t_end, answer }
     }
@@ -150,7 +155,12 @@ impl Flight {
         let mut parts: Vec<Part> = self
             .planned
             .iter()
-            .map(|planned| Part { chunks: room(planned), keeps: self.keeps_answer, ..Part::default() })
+            .map(|planned| Part {
+                chunks: room(planned),
+                keeps: self.keeps_answer,
+                spoken: self.keeps_text.then(Spoken::default),
+                ..Part::default()
+            })
             .collect();
         let answer = Exchange {
             link: &self.link,

@@ -66,10 +66,11 @@ fn ended(
         server: None,
         usage: None,
         ended,
+        retokenized: false,
         attempts: Vec::new(),
         timeline: Vec::new(),
     };
-    collector.take(record, &chunks);
+    collector.take(record, &chunks, None);
 }
 
 fn summarised(spec: &Spec, collector: Collector) -> Measured {

@@ -9,6 +9,7 @@
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
 //! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 of < 100 | | warning |
 //! | retries | 0 | warning |
+//! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
@@ -16,26 +17,27 @@
 
 use super::form::Count;
 use super::result::{Reason, RunResult, Severity};
+use super::retokenize::RETOKENIZED;
 use super::{Arrivals, Class, Metric, Scenario, Spec};
 use crate::event::Verdict;
 
 const LITTLE: f64 = 0.02;
 const RATE: f64 = 0.01;
-const CPU: f64 = 0.85;
+pub(super) const CPU: f64 = 0.85;
 const CORE_WAIT: f64 = 0.01;
 const BACKLOG_MS: f64 = 1.0;
-const LAG: Bound = Bound { ms: 1.0, share: 0.01 };
-const LAG_HARD: Bound = Bound { ms: 5.0, share: 0.05 };
+pub(super) const LAG: Bound = Bound { ms: 1.0, share: 0.01 };
+pub(super) const LAG_HARD: Bound = Bound { ms: 5.0, share: 0.05 };
 const ENOUGH_FOR_P99: u64 = 100;
 
 /// A time, or a share of another time if that is longer.
-struct Bound {
+pub(super) struct Bound {
     ms: f64,
     share: f64,
 }
 
 impl Bound {
-    fn of(&self, whole_ms: f64) -> f64 {
+    pub fn of(&self, whole_ms: f64) -> f64 {
         self.ms.max(self.share * whole_ms)
     }
 }
@@ -228,8 +230,13 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
 fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let tokens = &result.tokens;
     if tokens.shorter + tokens.longer > 0 {
+        let by = if tokens.source.contains(RETOKENIZED) {
+            "; they were counted by tokenising their text again, which may find a few more or less than were generated"
+        } else {
+            ""
+        };
         let text = format!(
-            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked",
+            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
         );
         found.add("lengths", Severity::Warning, text);

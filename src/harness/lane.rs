@@ -193,6 +193,11 @@ impl Lane {
         }
     }
 
+    /// Text is all that tells of an answer's tokens, and there is a tokenizer to count them with.
+    fn keeps_texts(&self) -> bool {
+        self.manner.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
+    }
+
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
     async fn board(&self) -> Option<Boarded> {
         let permit = match &self.job.room {
@@ -258,6 +263,7 @@ impl Lane {
             stop: self.job.stop.clone(),
             t_issue,
             keeps_answer: self.job.keeps_answers,
+            keeps_text: self.keeps_texts(),
         };
         async move {
             let over = flight.go().await;

@@ -17,6 +17,9 @@ pub struct Record {
     pub asked_tokens: u32,
     /// Output tokens received, as `tokens.source` of the result counts them.
     pub tokens: u32,
+    /// They are those of its text, tokenised again by us.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retokenized: bool,
     /// Tokens in the first chunk that had any.
     pub first_tokens: u32,
     /// Chunks with at least one token.

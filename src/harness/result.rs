@@ -8,6 +8,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gpu::{Gpus, Trace};
+use super::preflight::Preflight;
 use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Retries,
     Scenario, Schedule, Slo, Spec, Steady, StreamMode,
@@ -30,6 +32,8 @@ pub struct Measured {
     pub zero: std::time::Instant,
     /// All that the servers' own metrics said, where somebody asked them.
     pub scrape: Option<Scrape>,
+    /// All that was read of their GPUs.
+    pub gpu: Option<Trace>,
 }
 
 impl Measured {
@@ -87,6 +91,12 @@ pub struct RunResult {
     /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
+    /// What their GPUs did; absent where nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Gpus>,
+    /// Whether this machine could make the load, tried before; absent where it was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
 }
 
 /// One finding of the verdict.
@@ -223,8 +233,12 @@ pub struct Failed {
 /// Tokens of successful requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
-    /// Where output counts come from: `output_ids`, responses, or what was asked for.
+    /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was asked for.
     pub source: String,
+    /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where that
+    /// is not `source`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_source: Option<String>,
     /// What `input` counts: `input_ids`, or words of a text, which the model's tokenizer may cut otherwise.
     #[serde(default)]
     pub input_source: String,
@@ -385,7 +399,7 @@ pub struct Connections {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
     pub second: u64,
-    /// Output tokens that came in it, from all requests.
+    /// Output tokens that came in it, from all requests; as `tokens.chunk_source` counts them, where that is there.
     pub tokens: u64,
     /// In flight when it began.
     pub in_flight: u64,

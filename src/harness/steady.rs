@@ -30,7 +30,7 @@ pub struct Steady {
     pub requests: u64,
     /// Answers that ended within, per second.
     pub requests_per_s: f64,
-    /// Output tokens per second of the whole seconds within, of all requests.
+    /// Output tokens per second of the whole seconds within, of all requests; not known where texts were tokenised again.
     pub output_tokens_per_s: Option<f64>,
     pub ttft: Metric,
     pub tpot: Metric,

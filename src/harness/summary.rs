@@ -14,7 +14,7 @@ use super::result::{
 use super::worker::Share;
 use super::{
     Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, StreamMode,
-    arrival, beside, judge, pacer, payload,
+    arrival, beside, judge, pacer, payload, retokenize,
 };
 use crate::event::Verdict;
 
@@ -54,11 +54,13 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         all.merge(std::mem::replace(&mut share.collector, Collector::new()));
     }
     all.records.sort_by_key(|record| record.index);
+    retokenize::count(schedule, count, &mut all);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
     // Nobody waits for the end of what we ended ourselves.
     let withdrawn = records.iter().filter(|record| record.ended == Ended::Withdrawn).count() as u64;
     let to_answer = schedule.requests.len() as u64 - withdrawn;
+    let tokens = tokens(&all, count);
     let mut result = RunResult {
         schema: SCHEMA,
         verdict: Verdict::Valid,
@@ -69,16 +71,16 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         started: start.wall.clone(),
         load: Load::of(spec, schedule, &shares, records),
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
-        tokens: tokens(&all, count),
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
-        steady: spec.scenario.is_open_loop().then(|| Steady::of(records, &all.tokens_by_second)).flatten(),
-        latency: latency(&all, to_answer, &count.source(), spec.scenario.zero_point()),
+        steady: spec.scenario.is_open_loop().then(|| steady(records, &all.tokens_by_second)).flatten(),
+        latency: latency(&all, to_answer, &tokens, count, spec.scenario.zero_point()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
         little: little(little_area, wall_ns, records),
         client: Client { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
+        tokens,
         slices: slices(&all),
         curves: curves(records),
         rates,
@@ -88,6 +90,8 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
             arch: std::env::consts::ARCH.to_owned(),
         },
         server_metrics: None,
+        gpu: None,
+        preflight: None,
     };
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
         // Kept as a sum until here.
@@ -109,7 +113,14 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
     }
     result.reasons = judge::reasons(spec, &result);
     result.verdict = judge::verdict(&result.reasons);
-    Measured { result, requests: all.records, schedule: Arc::clone(schedule), zero: start.zero, scrape: None }
+    Measured {
+        result,
+        requests: all.records,
+        schedule: Arc::clone(schedule),
+        zero: start.zero,
+        scrape: None,
+        gpu: None,
+    }
 }
 
 pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
@@ -161,9 +172,8 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
         tokens.longer += u64::from(record.tokens > record.asked_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);
     }
-    if count == Count::Usage {
-        tokens.source = usage_source(&all.records);
-    }
+    tokens.source = source(count, &all.records);
+    tokens.chunk_source = ok(&all.records).any(|record| record.retokenized).then(|| CHUNKS.to_owned());
     let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
     tokens.mean_first_chunk = (requests > 0).then(|| first as f64 / requests as f64);
@@ -171,15 +181,39 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
     tokens
 }
 
-/// A server may leave out `usage`; then what can be counted is chunks, and that is said.
-fn usage_source(records: &[Record]) -> String {
+/// Of single chunks, where whole answers were tokenised again.
+const CHUNKS: &str = "chunks, each counted as one token";
+
+/// Every successful answer was counted by one of these: what the form says, its own text tokenised again, or, where a server
+/// left out `usage` and there is no tokenizer, its chunks.
+fn source(count: Count, records: &[Record]) -> String {
     let all = ok(records).count();
-    let without = ok(records).filter(|record| record.usage.and_then(|usage| usage.completion).is_none()).count();
-    match without {
-        0 => Count::Usage.source(),
-        _ if without == all => "chunks, each counted as one token".to_owned(),
-        _ => format!("{}; chunks for {without} of {all} answers that have none", Count::Usage.source()),
+    let again = ok(records).filter(|record| record.retokenized).count();
+    let told = |record: &&Record| record.usage.and_then(|usage| usage.completion).is_some();
+    let by_usage = if count == Count::Usage { ok(records).filter(told).count() } else { all - again };
+    let by_chunks = all - again - by_usage;
+    let parts: Vec<(usize, String)> =
+        [(by_usage, count.source()), (again, retokenize::RETOKENIZED.to_owned()), (by_chunks, CHUNKS.to_owned())]
+            .into_iter()
+            .filter(|(answers, _)| *answers > 0)
+            .collect();
+    match parts.len() {
+        0 => count.source(),
+        1 => parts.into_iter().map(|(_, source)| source).collect(),
+        _ => {
+            let each = parts.into_iter().enumerate().map(|(place, (answers, source))| {
+                if place == 0 { source } else { format!("{source}, for {answers} of {all} answers that have none") }
+            });
+            each.collect::<Vec<_>>().join("; ")
+        }
     }
+}
+
+/// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
+fn steady(records: &[Record], tokens_by_second: &[u64]) -> Option<Steady> {
+    let steady = Steady::of(records, tokens_by_second)?;
+    let is_known = !ok(records).any(|record| record.retokenized);
+    Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
 }
 
 /// End of the last successful request, ns from the start.
@@ -225,9 +259,10 @@ pub(super) fn e2e(record: &Record) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
-pub(super) const FULL: &str = "full: schedule start to the end of the last successful request";
+/// What the window of most numbers is.
+pub const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, scheduled: u64, source: &str, zero: &'static str) -> Latency {
+fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, count: Count, zero: &'static str) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
@@ -263,9 +298,12 @@ fn latency(all: &Collector, scheduled: u64, source: &str, zero: &'static str) ->
         queue_client: Metric::exact(&issued, &mut lag, 0),
     };
     let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
-    for metric in [ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client] {
+    // Of a mixture each metric would have its own; only what was tokenised again differs from what the form says.
+    let source = if tokens.chunk_source.is_some() { tokens.source.clone() } else { count.source() };
+    for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
         source.clone_into(&mut metric.token_source);
     }
+    itl_token.token_source = tokens.chunk_source.clone().unwrap_or(source);
     latency
 }
 

@@ -75,6 +75,11 @@ impl Command {
         self
     }
 
+    /// Whether its program is there and may be started.
+    pub fn is_found(&self) -> bool {
+        self.program().is_ok()
+    }
+
     /// The program as a path with a `/` in it. Looking it up here keeps the cheap way of starting it
     /// (`posix_spawn`), and lets us say why it cannot be started.
     pub(super) fn program(&self) -> Result<PathBuf, SpawnError> {

@@ -44,10 +44,11 @@ const MS: Entry = Entry {
 };
 
 const RATE: Entry = Entry { unit: "/s", ..MS };
-const COUNTED: &str = "output_ids where the server sends ids; result.json names it";
+const COUNTED: &str =
+    "output_ids where the server sends ids, its usage, or its text retokenized by us; result.json names it";
 
 /// Every number that can be explained, in the order of a reader's questions.
-pub const ENTRIES: [Entry; 22] = [
+pub const ENTRIES: [Entry; 25] = [
     Entry {
         name: "ttft",
         place: "latency.ttft",
@@ -282,6 +283,46 @@ pub const ENTRIES: [Entry; 22] = [
         population: "issued requests",
         zero_point: "issue",
         mind: "Above its critical value the client bent the arrivals.",
+        ..MS
+    },
+    Entry {
+        name: "tokens_per_joule",
+        place: "gpu.tokens_per_joule",
+        title: "tokens per joule of the GPUs",
+        unit: "/J",
+        about: "What the GPUs of the servers made of their energy.",
+        formula: "output tokens per second / mean power of all GPUs that are told of",
+        population: "output tokens of successful requests; gpu.population says which GPUs",
+        zero_point: "none",
+        token_source: COUNTED,
+        mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU told its power for 90 % of the window.",
+        ..MS
+    },
+    Entry {
+        name: "gpu_energy",
+        place: "gpu.energy_j",
+        title: "energy of the GPUs",
+        unit: "J",
+        about: "What the GPUs of the servers used while they were measured.",
+        formula: "trapezoids under the readings of power, ends of the window interpolated, summed over GPUs",
+        population: "gpu.population says which GPUs",
+        zero_point: "none",
+        token_source: "none",
+        mind: "Most boards tell a mean over the last second, so a window of a few seconds is blurred. covered_s says how much of the window the readings span, longest_gap_s how far apart they are.",
+        ..MS
+    },
+    Entry {
+        name: "preflight",
+        place: "preflight",
+        title: "preflight",
+        unit: "",
+        about: "Whether this machine could make the load, tried before the measurement against a server that does no work.",
+        formula: "issue − intended arrival, p99; CPU for 1,000 chunks × planned tokens per second / load workers",
+        population: "issued requests of the trial",
+        zero_point: "schedule, of the trial",
+        token_source: "none: one chunk of the server is one token",
+        window: "the trial, about 2 s before the measurement",
+        mind: "Warning: lag beyond 1 ms, or less than twice the planned tokens within 85 % of a core. Far beyond, INVALID(client). Over HTTP, text events cost the client more than what is tried.",
         ..MS
     },
 ];

@@ -138,12 +138,14 @@ impl Try {
             .iter()
             .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.shelf, &inputs, &made)?)))
             .collect::<Result<_, Failure>>()?;
-        let services = self.made.iter().filter_map(|made| match made {
-            Made::Service { endpoints, .. } => Some(endpoints.clone()),
-            _ => None,
-        });
-        let endpoints = services.flatten().collect();
-        Ok(Assignment { action, inputs, env, endpoints })
+        let (mut endpoints, mut gpus) = (Vec::new(), Vec::new());
+        for made in &self.made {
+            if let Made::Service { endpoints: own, gpus: leased, .. } = made {
+                endpoints.extend(own.iter().cloned());
+                gpus.extend(leased);
+            }
+        }
+        Ok(Assignment { action, inputs, env, endpoints, gpus })
     }
 
     fn id_of(&self, need: Need) -> &TaskId {

@@ -16,6 +16,8 @@ pub(super) enum Made {
     Service {
         key: Digest,
         endpoints: Vec<Endpoint>,
+        /// Leased to it.
+        gpus: Vec<u32>,
     },
     /// Nothing: it was skipped.
     Nothing,

@@ -216,7 +216,7 @@ impl<W: Work> Runner<W> {
         self.keyed[ix as usize] = Some(Arc::clone(&keyed));
         let task = Arc::clone(self.task(ix));
         if task.lifetime == Lifetime::Service {
-            self.made[ix as usize] = Some(Made::Service { key: keyed.digest, endpoints: Vec::new() });
+            self.made[ix as usize] = Some(Made::Service { key: keyed.digest, endpoints: Vec::new(), gpus: Vec::new() });
             return self.schedule.known(ix);
         }
         if self.options.forced[ix as usize] || !task.cache {
@@ -320,8 +320,10 @@ impl<W: Work> Runner<W> {
         let Some(running) = self.running.get(&ix) else { return };
         let seconds = running.begun.elapsed().as_secs_f64();
         (self.emit)(Event::ServiceReady { task: self.task(ix).id.clone(), endpoints: endpoints.clone(), seconds });
-        if let Some(Made::Service { endpoints: known, .. }) = &mut self.made[ix as usize] {
+        let leased = running.gpus.clone();
+        if let Some(Made::Service { endpoints: known, gpus, .. }) = &mut self.made[ix as usize] {
             *known = endpoints;
+            *gpus = leased;
         }
         self.schedule.up(ix);
     }

@@ -57,6 +57,8 @@ pub struct Assignment {
     pub env: BTreeMap<String, String>,
     /// Where the services that it needs listen, with all their ports.
     pub endpoints: Vec<Endpoint>,
+    /// GPU indices leased to these services.
+    pub gpus: Vec<u32>,
 }
 
 impl Lease {

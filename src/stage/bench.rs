@@ -9,13 +9,13 @@ use super::health::{self, Question, SILENCE};
 use super::load;
 use super::request::request;
 use super::serve::attach;
-use super::{scrape, search};
+use super::{preflight, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, Spec};
 use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, duration, targets};
 
-pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
+pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     match spec.protocol {
@@ -23,9 +23,14 @@ pub async fn perform(errand: &Errand, bench: &Bench) -> Result<Done, Failure> {
         harness::Protocol::Http(_) => have_http(errand, &spec)?,
     }
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
-        return Box::pin(search::perform(errand, spec, harness::Bounds { low, high, precision })).await;
+        let bounds = harness::Bounds { low, high, precision };
+        return Box::pin(search::perform(errand, spec, bounds, bench.telemetry)).await;
     }
-    let measured = Box::pin(measure(errand, &spec, "")).await?;
+    let before = Box::pin(preflight::preflight(errand, &spec, bench.preflight, program)).await;
+    let mut measured = Box::pin(measure(errand, &spec, bench.telemetry, "")).await?;
+    if let Some(before) = before {
+        measured.after(before);
+    }
     harness::write(&errand.lease.out, &measured).map_err(|error| failure(&error))?;
     if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
@@ -74,8 +79,9 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
 }
 
 /// One measurement, with its progress told under a name, and ended at the task's own time limit.
-pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measured, Failure> {
+pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
+    let telemetry = Box::pin(telemetry::start(errand, spec, watched)).await;
     let scraper = scrape::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
@@ -125,6 +131,10 @@ pub async fn measure(errand: &Errand, spec: &Spec, name: &str) -> Result<Measure
     if let Some(scraper) = scraper {
         scrape::finish(scraper, &mut measured).await;
     }
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(errand, &mut measured).await;
+    }
+    telemetry::of_servers(watched, &mut measured);
     if let Some(why) = lost {
         measured.server_failed(why);
     }

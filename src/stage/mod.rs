@@ -9,12 +9,14 @@ mod errand;
 mod git;
 mod health;
 mod load;
+mod preflight;
 mod repository;
 mod request;
 mod scrape;
 mod search;
 mod serve;
 mod shell;
+mod telemetry;
 mod template;
 mod undeclared;
 
@@ -58,8 +60,8 @@ impl Stages {
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
         ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository => Some(1),
-        // 2: with what the servers' own metrics said.
-        ActionKind::Bench => Some(2),
+        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
+        ActionKind::Bench => Some(3),
         ActionKind::Shell | ActionKind::Serve => None,
     }
 }
@@ -82,7 +84,7 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
-            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench)).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::bench::{failure, measure};
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec, Step};
+use crate::manifest::model::Telemetry;
 
 /// `search.json`
 #[derive(Serialize)]
@@ -38,7 +39,7 @@ struct Tried {
     folder: PathBuf,
 }
 
-pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done, Failure> {
+pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds, watched: Telemetry) -> Result<Done, Failure> {
     if let Some(wrong) = bounds.wrong() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
@@ -47,7 +48,7 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done
     let found = loop {
         let history: Vec<Probe> = tried.iter().map(|tried| tried.probe).collect();
         match bounds.next(&history) {
-            Step::Try(rate) => tried.push(Box::pin(attempt(errand, &spec, rate, &history)).await?),
+            Step::Try(rate) => tried.push(Box::pin(attempt(errand, &spec, rate, &history, watched)).await?),
             Step::Found(found) => break found,
             Step::NotEvenLow => {
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
@@ -72,7 +73,7 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds) -> Result<Done
     write(errand.lease.out.join("search.json"), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
-        for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl"] {
+        for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
             if let Ok(bytes) = fs::read(errand.lease.out.join(&best.folder).join(name)) {
                 write(errand.lease.out.join(name), bytes)?;
             }
@@ -103,7 +104,13 @@ fn foretold(spec: &Spec, bounds: &Bounds) -> String {
 }
 
 /// Measures at one rate, or reads what an earlier try of this stage measured there.
-async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> Result<Tried, Failure> {
+async fn attempt(
+    errand: &Errand,
+    spec: &Spec,
+    rate: f64,
+    history: &[Probe],
+    watched: Telemetry,
+) -> Result<Tried, Failure> {
     let times = history.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq()).count() as u64;
     // A confirmation is worth something only with other arrivals.
     let spec =
@@ -114,7 +121,7 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, history: &[Probe]) -> 
         result
     } else {
         let measured =
-            Box::pin(measure(errand, &spec, &format!("probe {} at {rate} req/s", history.len() + 1))).await?;
+            Box::pin(measure(errand, &spec, watched, &format!("probe {} at {rate} req/s", history.len() + 1))).await?;
         if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }

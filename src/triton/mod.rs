@@ -17,7 +17,7 @@ pub use client::{
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 pub use http::{HttpAddress, HttpClient, Listens, SseEvents, probe};
 pub use metrics::{
-    Derived, Exposition, Family, Kind, MetricsError, Sample, Scrape, Scraper, ServerMetric, ServerMetrics, Tick, Value,
-    summarise,
+    Derived, Exposition, Family, Kind, MetricsError, Sample, Scrape, Scraper, Series, ServerMetric, ServerMetrics,
+    Tick, Value, summarise,
 };
 pub use repository::{Problem, RepositoryError, RepositorySpec, Written};

@@ -119,7 +119,7 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
 }
 
 /// Two hundred words of one token each, with a pre-tokenizer like that of Llama 3.
-fn tokenizer(path: &Path) {
+pub fn tokenizer(path: &Path) {
     let words: Vec<String> = (0..200u32)
         .map(|n| format!("{}{}a", (b'b' + (n % 20) as u8) as char, (b'b' + (n / 20) as u8) as char))
         .collect();

@@ -18,7 +18,7 @@ use crate::scripted::wait_for;
 use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 
-fn spec(address: &str, api: Api, requests: u64) -> Spec {
+pub fn spec(address: &str, api: Api, requests: u64) -> Spec {
     Spec {
         endpoints: vec![address.parse::<Endpoint>().unwrap()],
         protocol: Protocol::Http(Http::new(api)),
@@ -53,7 +53,7 @@ pub fn chat(server: &Scripted, requests: u64) -> Spec {
     spec(&server.address.to_string(), Api::OpenaiChat, requests)
 }
 
-fn measure(spec: &Spec) -> Measured {
+pub fn measure(spec: &Spec) -> Measured {
     let stop = Stop::new();
     let measured = wait_for(run(spec, &stop, |_| {})).unwrap();
     let counts = &measured.result.counts;

@@ -65,6 +65,7 @@ impl Bench {
                 inputs: BTreeMap::new(),
                 env: BTreeMap::new(),
                 endpoints: Vec::new(),
+                gpus: Vec::new(),
             },
             out: self.path("out"),
             log: self.path("log"),

@@ -82,7 +82,7 @@ fn export(request: &Bench, ran: &Ran, out: &Path, manifest: &str) -> Result<(), 
     };
     if let Some(folder) = &request.out {
         fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", folder.display()))?;
-        for name in ["result.json", "requests.jsonl"] {
+        for name in ["result.json", "requests.jsonl", "gpu.jsonl"] {
             copy(&out.join(name), &folder.join(name))?;
         }
         if let Some(report) = &ran.report {

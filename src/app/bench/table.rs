@@ -86,6 +86,7 @@ fn totals(result: &RunResult, text: &mut String) {
         );
     }
     special(result, &mut line);
+    gpus(result, &mut line);
     let connections = &result.connections;
     line("Connections", connections.count.to_string(), &format!("{} reconnected", connections.reconnects));
     line(
@@ -151,6 +152,20 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         let about = format!("arrivals that waited because {most} requests were in flight");
         line("Held back", result.load.held_back.to_string(), &about);
     }
+}
+
+/// Energy, where somebody told the power of the servers' GPUs.
+fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
+    let Some(told) = &result.gpu else { return };
+    let count = told.devices.len();
+    let which = format!("{count} GPU{}: {}; {}", if count == 1 { "" } else { "s" }, told.population, told.source);
+    if let Some(power) = told.mean_power_w {
+        line("GPU power (W)", number(Some(power)), &format!("mean over the same window, of {which}"));
+    }
+    if let Some(energy) = told.energy_j {
+        line("GPU energy (J)", number(Some(energy)), "the area under their readings of power, same window");
+    }
+    line("Tokens per joule", number(told.tokens_per_joule), &told.tokens_per_joule_is);
 }
 
 /// Each distinct meaning once, with the rows that have it.

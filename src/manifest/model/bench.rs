@@ -110,6 +110,12 @@ pub struct Bench {
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
+    /// Who tells of the servers' GPUs beside the measurement: power, energy, utilization, memory, clocks.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub telemetry: Telemetry,
+    /// Whether to try, before the measurement, that this machine can make the load: the same rate, or as many users, for a second or two against a server of Regatta's own that does no work. Not for a `search`, whose probes judge the client themselves.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub preflight: Preflight,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10))]
@@ -184,6 +190,33 @@ pub enum Arrivals {
     Constant,
     /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².
     Gamma { cv: f64 },
+}
+
+/// Who tells of the servers' GPUs. Nothing that goes wrong with it fails a benchmark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Telemetry {
+    /// `nvidia-smi`, where it is in PATH and the servers are on this host; else what the servers' metrics say.
+    #[default]
+    Auto,
+    /// Nobody.
+    Off,
+    /// `nvidia-smi`; a notice where it cannot.
+    NvidiaSmi,
+    /// `nv_gpu_*` of the servers' `/metrics`, which Triton has from DCGM.
+    Metrics,
+}
+
+/// When to try the load beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preflight {
+    /// Where arrivals are expected for 30 s or more; the trial costs about 2 s, or 4 when its first try is not good.
+    #[default]
+    Auto,
+    Off,
+    /// Also before a short measurement.
+    On,
 }
 
 /// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.

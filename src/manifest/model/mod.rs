@@ -17,7 +17,8 @@ mod tritonserver;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
-    Arrivals, Bench, Length, Limits, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Weighted,
+    Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
+    Weighted,
 };
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};

@@ -91,6 +91,7 @@ impl Sheet {
                 sheet.measures.push(rate_measure(key, rate, meaning));
             }
         }
+        sheet.measures.extend(energy(told));
         sheet
     }
 
@@ -241,9 +242,13 @@ fn counted(told: &Told) -> String {
     }
 }
 
-/// Our own sources are the server's words, unless there were none and responses stood in for tokens.
+/// Our own sources are the server's words, unless there were none: then responses stood in for tokens, or the client counted.
 fn by_whom(source: &str) -> String {
-    if source.starts_with("responses") { source.to_owned() } else { format!("the server: {source}") }
+    if source.starts_with("responses") {
+        return source.to_owned();
+    }
+    let whose = if source.starts_with("retokenized") { "the client" } else { "the server" };
+    format!("{whose}: {source}")
 }
 
 /// Nothing was asked: `null`, and a list or an object that has nothing else in it.
@@ -331,6 +336,24 @@ fn rate_meaning(key: &str, imported: Option<Tool>) -> Meaning {
 fn rate_measure(key: &str, rate: f64, meaning: Meaning) -> Measure {
     let stats = vec![("", rate)];
     Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
+}
+
+/// Tokens per joule of GPUs, which GPUs being part of what it means.
+fn energy(told: &Told) -> Option<Measure> {
+    let gpu = told.result.get("gpu")?;
+    let value = gpu.get("tokens_per_joule")?.as_f64()?;
+    let text = |key: &str| gpu.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let meaning = Meaning {
+        formula: text("tokens_per_joule_is"),
+        population: text("population"),
+        zero_point: String::new(),
+        token_source: counted(told),
+        window: text("window"),
+        percentile_rule: String::new(),
+    };
+    let stats = vec![("", value)];
+    let key = "tokens_per_joule".to_owned();
+    Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
 }
 
 /// Whose definition of what a metric is, to find its values by request.

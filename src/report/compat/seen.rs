@@ -143,8 +143,8 @@ impl From<&Record> for Seen {
             issue: ms(record.t_issue),
             end: ms(record.t_end),
             input: Some(record.input_tokens),
-            tokens: Some(record.tokens),
-            retokenised: None,
+            tokens: (!record.retokenized).then_some(record.tokens),
+            retokenised: record.retokenized.then_some(record.tokens),
             chunks,
             error: match &record.ended {
                 Ended::Failed { class, why } => Some(format!("{}: {why}", class.as_str())),

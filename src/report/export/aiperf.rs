@@ -44,7 +44,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     all.insert("error_summary".to_owned(), error_summary(told));
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
-    counted_by_server(out);
+    counted_by_server(told, out);
     out.json("profile_export_aiperf.json", &Value::Object(all));
     out.file("profile_export_aiperf.csv", csv(spreads, singles));
     out.file("profile_export.jsonl", records(told));

@@ -62,7 +62,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         Some(load) => report["scenario"] = json!({ "load": load }),
         None => out.without("scenario.load: the lengths of requests are of a kind that the shape does not know"),
     }
-    counted_by_server(out);
+    counted_by_server(told, out);
     out.without(
         "normalized_time_per_output_token, observability, component_health: not measured as the shape means it",
     );

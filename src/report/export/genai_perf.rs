@@ -66,7 +66,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         rows.push((heading, values));
     }
     put("input_config", input_config(told));
-    counted_by_server(out);
+    counted_by_server(told, out);
     out.without("telemetry_stats, sessions: a run has none");
     out.json("profile_export_genai_perf.json", &Value::Object(all));
     out.file("profile_export_genai_perf.csv", csv(&rows, tokens_per_s, throughput, ok(told).count()));

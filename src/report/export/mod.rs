@@ -229,9 +229,11 @@ fn spread(told: &Told, tool: Tool, concept: Concept, name: &str, out: &mut Expor
     }
 }
 
-/// The tokens were never text here, so a tool's own tokenizer counted nothing.
-fn counted_by_server(out: &mut Exported) {
-    out.without("counts by a client's tokenizer: output tokens are the server's");
+/// A tool's own tokenizer counts text; where the server's count is taken, nobody counted it.
+fn counted_by_server(told: &Told, out: &mut Exported) {
+    if ok(told).any(|one| one.retokenised.is_none()) {
+        out.without("counts by a client's tokenizer: output tokens are the server's");
+    }
 }
 
 /// 1234.5 → `1,234.50`

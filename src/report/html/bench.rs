@@ -269,8 +269,9 @@ fn series(result: &Value) -> Vec<String> {
     let column = |key: &str| -> Vec<(f64, f64)> {
         slices.iter().filter_map(|slice| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?))).collect()
     };
+    let is_of_chunks = result.pointer("/tokens/chunk_source").is_some();
     let wanted = [
-        ("Output tokens in each second", "tokens"),
+        (if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" }, "tokens"),
         ("Requests in flight", "in_flight"),
         ("Mean TTFT of each second's first tokens, ms", "ttft_ms"),
     ];

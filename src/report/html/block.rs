@@ -1,12 +1,12 @@
 //! What a result has only when it was asked for, each with a heading of its own: promises, failures counted, the steady
-//! part, the server's stamps, withdrawals, other outputs, sessions, tokens, and a search.
+//! part, the server's stamps, withdrawals, other outputs, sessions, tokens, GPUs, the preflight, and a search.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::bench::{Metric, metric};
-use super::search;
 use super::svg::number;
+use super::{gpu, preflight, search};
 
 /// One of them, ready for the template.
 #[derive(Debug, Default, Serialize)]
@@ -30,14 +30,14 @@ impl Block {
         self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
     }
 
-    fn fact(&mut self, name: &str, value: Option<String>, what: impl Into<String>) {
+    pub(super) fn fact(&mut self, name: &str, value: Option<String>, what: impl Into<String>) {
         self.facts.extend(value.map(|value| [name.to_owned(), value, what.into()]));
     }
 }
 
 /// Keys of a result that are told here, and nowhere else on the page.
-pub(super) const TOLD: [&str; 8] =
-    ["goodput", "steady", "server", "withdrawals", "outputs", "tokens", "load", "search"];
+pub(super) const TOLD: [&str; 10] =
+    ["goodput", "steady", "server", "withdrawals", "outputs", "tokens", "load", "search", "gpu", "preflight"];
 
 /// Those that this result has, in the order of a reader's questions.
 pub(super) fn read(result: &Value) -> Vec<Block> {
@@ -52,6 +52,8 @@ pub(super) fn read(result: &Value) -> Vec<Block> {
         tokens(result),
         outputs(result),
         load(result),
+        gpu::read(result),
+        preflight::read(result),
     ];
     all.into_iter().flatten().filter(|block| !block.is_empty()).collect()
 }
@@ -60,11 +62,11 @@ pub(super) fn at(value: &Value, path: &str) -> Option<f64> {
     value.pointer(path)?.as_f64()
 }
 
-fn shown(value: &Value, path: &str) -> Option<String> {
+pub(super) fn shown(value: &Value, path: &str) -> Option<String> {
     at(value, path).map(number)
 }
 
-fn text<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
     value.pointer(path)?.as_str().filter(|text| !text.is_empty())
 }
 
@@ -72,7 +74,7 @@ fn object<'a>(value: &'a Value, key: &str) -> Option<&'a Map<String, Value>> {
     value.get(key)?.as_object()
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
@@ -267,13 +269,20 @@ fn tokens(result: &Value) -> Option<Block> {
     let told = result.get("tokens").filter(|told| told.is_object())?;
     let mut block = Block {
         title: "Tokens",
-        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or chunks; the source says which."
+        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or its text retokenized, or chunks; the source says which."
             .to_owned(),
         ..Block::default()
     };
     let source = text(told, "/source").unwrap_or("unknown");
     let input = text(told, "/input_source").unwrap_or("unknown");
     block.fact("output tokens", shown(told, "/output"), format!("source: {source}"));
+    block.fact(
+        "tokens of single chunks",
+        text(told, "/chunk_source").map(|_| "not counted".to_owned()),
+        text(told, "/chunk_source")
+            .map(|how| format!("{how}, for inter-token latency and each second"))
+            .unwrap_or_default(),
+    );
     block.fact("output tokens asked", shown(told, "/output_asked"), "by the schedule, of the same requests");
     block.fact("input tokens", shown(told, "/input"), format!("source: {input}"));
     block.fact("input tokens as the server counts", shown(told, "/input_server"), "its usage, for the same prompts");

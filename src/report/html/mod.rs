@@ -4,10 +4,12 @@
 mod bench;
 mod block;
 mod frame;
+mod gpu;
 mod network;
 mod overlay;
 mod page;
 mod plot;
+mod preflight;
 mod search;
 mod server;
 mod svg;

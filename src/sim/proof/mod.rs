@@ -57,6 +57,15 @@ const STREAMS: u32 = 200;
 
 impl Proof {
     pub fn start(manner: Manner) -> std::io::Result<Self> {
+        Self::with_streams(manner, STREAMS)
+    }
+
+    /// A connection may carry as many requests at once as a client likes.
+    pub fn without_limit(manner: Manner) -> std::io::Result<Self> {
+        Self::with_streams(manner, u32::MAX)
+    }
+
+    fn with_streams(manner: Manner, streams: u32) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -73,7 +82,7 @@ impl Proof {
                 let service = Arc::clone(&service);
                 let each = service_fn(move |request| Arc::clone(&service).answer(request));
                 let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-                    .max_concurrent_streams(STREAMS)
+                    .max_concurrent_streams(streams)
                     .serve_connection(TokioIo::new(socket), each);
                 tokio::spawn(connection);
             }

@@ -8,5 +8,5 @@ mod scrape;
 mod series;
 
 pub use parse::{Exposition, Family, Kind, MetricsError, Sample, Value};
-pub use scrape::{Scrape, Scraper, Tick};
+pub use scrape::{Scrape, Scraper, Series, Tick};
 pub use series::{Derived, ServerMetric, ServerMetrics, summarise};

@@ -1,0 +1,160 @@
+//! What the GPUs of the servers did while they were measured: power, energy, utilisation, memory, clocks. Pure.
+//!
+//! Somebody else asks `nvidia-smi`, or polls a server's `/metrics`; here is what is asked, how the answers are read, and
+//! what becomes of them. A field that a GPU does not tell (`[N/A]`, `[Not Supported]`) is absent, never 0.
+
+mod served;
+mod smi;
+mod sum;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use served::served;
+pub use smi::{Answer, Refusal, Smi};
+pub use sum::{Circumstances, summarise};
+
+/// A GPU, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity {
+    /// As `nvidia-smi` counts, in the order of the bus; a server's metrics have none.
+    pub index: Option<u32>,
+    pub uuid: String,
+    pub name: Option<String>,
+    /// Version of the driver.
+    pub driver: Option<String>,
+    pub memory_total_mib: Option<f64>,
+}
+
+/// One GPU at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Reading {
+    /// s from the run's start, negative before it.
+    pub at_s: f64,
+    /// Place in [`Trace::gpus`].
+    #[serde(skip)]
+    pub gpu: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<f64>,
+    /// Per cent of the time in which a kernel ran, of the driver's last sample period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_mib: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sm_clock_mhz: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_clock_mhz: Option<f64>,
+    /// Why clocks were held down: NVML's mask of reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle_mask: Option<u64>,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    pub gpus: Vec<Identity>,
+    /// In the order in which they came.
+    pub readings: Vec<Reading>,
+}
+
+impl Trace {
+    /// One JSON object for each GPU at each moment, with what it told.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.readings.iter().filter_map(|reading| {
+            let gpu = self.gpus.get(reading.gpu)?;
+            let mut line = serde_json::json!({ "uuid": gpu.uuid });
+            if let Some(index) = gpu.index {
+                line["index"] = index.into();
+            }
+            let told = serde_json::to_value(reading).ok()?;
+            line.as_object_mut()?.extend(told.as_object()?.clone());
+            Some(line.to_string())
+        })
+    }
+}
+
+/// The GPUs over the run's window. They explain the measurement and are no part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gpus {
+    /// Who told it: `nvidia-smi`, or a server's `/metrics` (Triton has its numbers from DCGM).
+    pub source: String,
+    /// Which GPUs these are, and how they were chosen.
+    pub population: String,
+    /// What power, energy and utilisation are of.
+    pub window: String,
+    pub window_s: f64,
+    /// How often they were asked.
+    pub interval_s: f64,
+    /// Readings of all GPUs, also before and after the window.
+    pub readings: u64,
+    /// Lines that could not be understood, and the first of them.
+    pub malformed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_malformed: Option<String>,
+    /// What went wrong with the telling.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    pub devices: Vec<Gpu>,
+    /// Sum over all of them; absent unless every one told its power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_power_w: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_joule: Option<f64>,
+    /// What is divided by what; or why it is not.
+    pub tokens_per_joule_is: String,
+    /// (s from the run's start, value), at most 300 points: `power W of 0`, `utilization % of 0`, …
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+/// One GPU over the run's window. What it did not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gpu {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    pub uuid: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Readings within the window.
+    pub readings: u64,
+    /// Part of the window between readings of power; energy is of that part.
+    pub covered_s: f64,
+    /// Longest time within it without a reading of power: the straight line between its ends is all that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_s: Option<f64>,
+    /// Trapezoids under the readings of power, ends of the window interpolated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_j: Option<f64>,
+    /// Energy over the part that is covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_power_w: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_power_w: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_utilization_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_utilization_percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_used_mib: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_total_mib: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_temperature_c: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_sm_clock_mhz: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_sm_clock_mhz: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_memory_clock_mhz: Option<f64>,
+    /// Why clocks were held down, each with the share of readings that say so; absent where it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle_reasons: Option<BTreeMap<String, f64>>,
+}

@@ -1,0 +1,294 @@
+//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by what
+//! the servers' own `/metrics` say of them.
+//!
+//! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's own
+//! environment and process groups, so it ends with the task, however that ends.
+
+mod place;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::time::{sleep, timeout};
+
+use super::errand::{Errand, signal_name};
+use crate::event::Event;
+use crate::harness::gpu::{self, Circumstances, Identity, Refusal, Smi, Trace};
+use crate::harness::{FULL_WINDOW, Measured, Protocol, Spec};
+use crate::manifest::model::Telemetry as Wanted;
+use crate::process::{How, Running};
+
+/// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
+const EVERY: Duration = Duration::from_millis(500);
+/// A sick GPU can hold nvidia-smi for ever.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From its start to its first line, and for a last one after the end.
+const FIRST: Duration = Duration::from_secs(10);
+const LAST: Duration = Duration::from_secs(5);
+/// How often the file is looked at while a line is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_secs(2);
+/// signal(7)
+const SIGTERM: i32 = 15;
+/// Beyond this the two clocks went apart: somebody set the wall clock.
+const APART: f64 = 0.1;
+
+/// An nvidia-smi that runs. Dropping it ends it.
+pub struct Telemetry {
+    running: Told,
+    smi: Smi,
+    gpus: Vec<Identity>,
+    population: String,
+    file: PathBuf,
+    /// The same moment on both clocks.
+    anchor: (Instant, Timestamp),
+    notes: Vec<String>,
+}
+
+/// A process of this task, told of to those who clean up.
+struct Told {
+    running: Option<Running>,
+    tell: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        (self.tell)();
+    }
+}
+
+impl Told {
+    fn of(errand: &Errand, running: Running) -> Self {
+        let (task, emit, pgid) = (errand.lease.task.id.clone(), errand.lease.emit.clone(), running.pgid());
+        emit(Event::ProcessStarted { task: task.clone(), pgid });
+        Self { running: Some(running), tell: Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid })) }
+    }
+}
+
+/// Starts it where there is something to watch, and waits for its first line.
+pub async fn start(errand: &Errand, spec: &Spec, wanted: Wanted) -> Option<Telemetry> {
+    let is_asked = match wanted {
+        Wanted::Auto => false,
+        Wanted::NvidiaSmi => true,
+        Wanted::Off | Wanted::Metrics => return None,
+    };
+    let gone = |why: &str| {
+        if is_asked {
+            errand.lease.notice(format!("no GPU telemetry: {why}"));
+        }
+        None::<Telemetry>
+    };
+    if !errand.command(vec!["nvidia-smi".into()]).is_found() {
+        return gone("`nvidia-smi` is not in PATH");
+    }
+    if !place::all_here(&spec.endpoints).await {
+        return gone("the servers are not on this host, and nvidia-smi tells of this host's GPUs only");
+    }
+    if place::any_simulated(&spec.endpoints, spec.protocol == Protocol::Kserve).await {
+        return gone("the server is the simulator, which uses no GPU");
+    }
+    let leased = errand.lease.assignment.gpus.clone();
+    match watch(errand, &leased).await {
+        Ok(telemetry) => Some(telemetry),
+        Err(why) => {
+            if !errand.lease.stop.is_asked() {
+                errand.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` does not ask"));
+            }
+            None
+        }
+    }
+}
+
+async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
+    let mut smi = Smi::default();
+    let file = errand.lease.log.with_extension("gpu");
+    let gpus = loop {
+        let (how, text) = ask(errand, &file, smi.probe(leased)).await?;
+        let gpus = smi.identities(&text);
+        if how.is_success() && !gpus.is_empty() {
+            break gpus;
+        }
+        if let Refusal::Said(said) = smi.refusal(&text) {
+            return Err(format!("nvidia-smi says: {said}"));
+        }
+    };
+    let population = if leased.is_empty() {
+        "all GPUs of this host, since none was leased to the servers".to_owned()
+    } else {
+        "the GPUs leased to the servers under test".to_owned()
+    };
+    let argv = smi.sampler(leased, EVERY.as_millis() as u64);
+    let anchor = (Instant::now(), Timestamp::now());
+    let running = Told::of(errand, launch(errand, &file, argv)?);
+    let mut telemetry = Telemetry { running, smi, gpus, population, file, anchor, notes: Vec::new() };
+    telemetry.lines(errand, 1, FIRST).await;
+    Ok(telemetry)
+}
+
+/// Runs it to its end, with all that it wrote.
+async fn ask(errand: &Errand, file: &Path, argv: Vec<String>) -> Result<(How, String), String> {
+    let mut told = Told::of(errand, launch(errand, file, argv)?);
+    let Some(running) = told.running.as_mut() else { return Err("it did not start".to_owned()) };
+    let how = tokio::select! {
+        ended = timeout(PATIENCE, running.ended()) => {
+            ended.map_err(|_| format!("nvidia-smi did not answer within {PATIENCE:?}"))?
+        }
+        () = errand.lease.stop.asked() => return Err("stopped".to_owned()),
+    };
+    let text = std::fs::read(file).map_err(|error| format!("its answer cannot be read: {error}"))?;
+    let _ = std::fs::remove_file(file);
+    Ok((how, String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn launch(errand: &Errand, file: &Path, argv: Vec<String>) -> Result<Running, String> {
+    let _ = std::fs::remove_file(file);
+    let mut command = errand
+        .command(argv.into_iter().map(Into::into).collect())
+        // It stamps local time without its zone.
+        .set("TZ", "UTC0")
+        .set("LC_ALL", "C")
+        // Straight into the file: it knows no secret.
+        .secrets(Vec::new());
+    file.clone_into(&mut command.log);
+    Running::start(command).map_err(|error| error.to_string())
+}
+
+impl Telemetry {
+    fn written(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.file).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until so many lines have come, as long as they can.
+    async fn lines(&mut self, errand: &Errand, count: usize, limit: Duration) {
+        let enough = async {
+            while self.written().matches('\n').count() < count {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = enough => {}
+            () = sleep(limit) => {}
+            () = errand.lease.stop.asked() => {}
+        }
+    }
+
+    /// How it ended, if it did so by itself.
+    async fn ended_early(&mut self) -> Option<How> {
+        let running = self.running.running.as_mut()?;
+        tokio::select! {
+            biased;
+            how = running.ended() => Some(how),
+            // Once round the reactor, so that an end that is there is seen.
+            () = sleep(LOOK) => None,
+        }
+    }
+
+    /// Ends it; all that was told goes beside the measurement, and its sum into the result.
+    pub async fn finish(mut self, errand: &Errand, measured: &mut Measured) {
+        let seconds = self.running.running.as_ref().map_or(0.0, Running::seconds);
+        let mut early = self.ended_early().await;
+        if early.is_none() {
+            // One line of each that is later than the end, so that the end lies between two.
+            let before = self.written().matches('\n').count();
+            self.lines(errand, before + self.gpus.len(), LAST).await;
+        }
+        let apart =
+            self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
+        if let Some(running) = self.running.running.take() {
+            let how = running.stop(GRACE, &errand.lease.stop).await.how;
+            early = early.filter(|how| *how != How::Stopped).or_else(|| is_its_own(how).then_some(how));
+        }
+        let (trace, malformed) = self.read(measured.zero);
+        if let Some(how) = early {
+            let how = match how {
+                How::Code(code) => format!("with exit code {code}"),
+                How::Signal(signal) => format!("by {}", signal_name(signal)),
+                How::Stopped => "because it was stopped".to_owned(),
+            };
+            let said = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
+            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{said}"));
+        }
+        if apart.abs() > APART {
+            self.notes.push(format!(
+                "the wall clock was set by {apart:.1} s meanwhile: times of readings are off by as much"
+            ));
+        }
+        for note in &self.notes {
+            errand.lease.notice(format!("GPU telemetry: {note}"));
+        }
+        let _ = std::fs::remove_file(&self.file);
+        let told = Circumstances {
+            source: "nvidia-smi".to_owned(),
+            population: std::mem::take(&mut self.population),
+            interval_s: EVERY.as_secs_f64(),
+            malformed,
+            notes: std::mem::take(&mut self.notes),
+            ..Circumstances::default()
+        };
+        put(trace, told, measured);
+    }
+
+    fn read(&self, zero: Instant) -> (Trace, Vec<String>) {
+        let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
+        let mut trace = Trace { gpus: self.gpus.clone(), readings: Vec::new() };
+        let mut malformed = Vec::new();
+        let text = self.written();
+        for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
+            let answer = self.smi.answer(line.trim_end());
+            let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
+            match (answer, gpu) {
+                (Some(answer), Some(gpu)) => {
+                    let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
+                    trace.readings.push(gpu::Reading { at_s, gpu, ..answer.reading });
+                }
+                // Our own stop may have cut the last line.
+                _ if !line.ends_with('\n') => {}
+                _ => malformed.push(line.trim().chars().take(160).collect()),
+            }
+        }
+        (trace, malformed)
+    }
+}
+
+/// Whether an end was not the one that we asked for.
+const fn is_its_own(how: How) -> bool {
+    match how {
+        How::Code(code) => code != 0 && code != 128 + SIGTERM,
+        How::Signal(signal) => signal != SIGTERM,
+        How::Stopped => false,
+    }
+}
+
+/// What the servers' metrics say of their GPUs, where nothing nearer to them does.
+pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
+    if measured.gpu.is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
+        return;
+    }
+    let Some(scrape) = &measured.scrape else { return };
+    let trace = gpu::served(scrape, measured.zero);
+    if trace.gpus.is_empty() {
+        return;
+    }
+    let told = Circumstances {
+        source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
+        population: "GPUs that the servers under test tell of".to_owned(),
+        interval_s: scrape.interval.as_secs_f64(),
+        ..Circumstances::default()
+    };
+    put(trace, told, measured);
+}
+
+fn put(trace: Trace, told: Circumstances, measured: &mut Measured) {
+    let result = &mut measured.result;
+    let told = Circumstances {
+        window: FULL_WINDOW.to_owned(),
+        window_s: result.rates.window_s,
+        tokens_per_s: result.rates.output_tokens,
+        token_source: result.tokens.source.clone(),
+        ..told
+    };
+    result.gpu = Some(gpu::summarise(&trace, told));
+    measured.gpu = Some(trace);
+}
