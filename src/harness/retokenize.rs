@@ -70,7 +70,7 @@ const MOST_CHOICES: usize = 255;
 impl Count {
     /// Whether an answer without another count is counted by its text.
     pub fn is_of_text(self) -> bool {
-        matches!(self, Self::Responses | Self::Asked | Self::Usage)
+        matches!(self, Self::Responses { .. } | Self::Asked | Self::Usage)
     }
 }
 
