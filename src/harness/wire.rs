@@ -29,7 +29,7 @@ pub(super) struct Frames {
     joining: BytesMut,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is not a gRPC stream: {0}")]
 pub(super) struct Malformed(pub &'static str);
 
