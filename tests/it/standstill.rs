@@ -8,20 +8,25 @@ use regatta::harness::{Arrivals, Length, Pace, Scenario, Spec};
 use crate::harness::{adds_up, measure, script, spec};
 use crate::scripted::{Act, Last, Scripted};
 
-const RATE: u64 = 100;
 const REQUESTS: u64 = 300;
-const SERVICE: Duration = Duration::from_millis(20);
-/// From the first request on.
-const STALL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1000));
+/// ms between arrivals.
+const EVERY: u64 = 10;
+/// ms
+const SERVICE: u64 = 20;
+/// ms from the first request on.
+const STALL: (u64, u64) = (500, 1000);
 
-/// 20 ms for each request; what would be under way in the stall is done 20 ms after it.
+/// How long a request takes that comes at `at`, ms: what would be under way in the stall is done 20 ms after it.
+fn takes(at: u64) -> u64 {
+    if at < STALL.1 && at + SERVICE > STALL.0 { STALL.1 + SERVICE - at } else { SERVICE }
+}
+
 fn standing_still() -> Scripted {
     let first = OnceLock::new();
     let service = move |_| {
-        let now = first.get_or_init(Instant::now).elapsed();
-        let is_stalled = now < STALL.1 && now + SERVICE > STALL.0;
-        let gap = if is_stalled { STALL.1 + SERVICE - now } else { SERVICE };
-        Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken }
+        // Whole ms, so one more makes up for what is cut off.
+        let at = first.get_or_init(Instant::now).elapsed().as_millis() as u64;
+        Act::Answer { gap: Duration::from_millis(takes(at) + 1), per_chunk: 1, last: Last::FlagOnToken }
     };
     Scripted::start(true, None, script(service))
 }
@@ -29,20 +34,15 @@ fn standing_still() -> Scripted {
 /// The least p99 that such a server leaves, by arithmetic, ms. Lateness of anybody adds to it; one request may fall out
 /// of the stall when the server's zero is later than ours.
 fn at_least() -> f64 {
-    let latency = |index: u64| {
-        let at = Duration::from_millis(1000 / RATE * index);
-        let is_stalled = at < STALL.1 && at + SERVICE > STALL.0;
-        if is_stalled { STALL.1 + SERVICE - at } else { SERVICE }
-    };
-    let mut all: Vec<Duration> = (0..REQUESTS).map(latency).collect();
-    all.sort();
-    (all[(REQUESTS * 99 / 100) as usize] - Duration::from_millis(1000 / RATE)).as_secs_f64() * 1e3
+    let mut all: Vec<u64> = (0..REQUESTS).map(|index| takes(index * EVERY)).collect();
+    all.sort_unstable();
+    all[(REQUESTS * 99 / 100) as usize] as f64 - EVERY as f64
 }
 
 fn shows_in_full(pace: Pace) {
     let server = standing_still();
     let measured = measure(&Spec {
-        scenario: Scenario::Server { rate: (RATE as f64).into() },
+        scenario: Scenario::Server { rate: (1e3 / EVERY as f64).into() },
         arrivals: Arrivals::Constant,
         output_len: Length::Fixed(1),
         pace,

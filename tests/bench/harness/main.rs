@@ -24,8 +24,10 @@ mod streams;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Each with the share of its requests that is to be sent.
-const PARTS: [(&str, fn(f64) -> Outcome); 5] = [
+/// Its name, and what prints it when so much of its requests are sent.
+type Part = (&'static str, fn(f64) -> Outcome);
+
+const PARTS: [Part; 5] = [
     ("cost", cost::print),
     ("capacity", capacity::print),
     ("lateness", lateness::print),
