@@ -16,8 +16,7 @@ use crate::sim::{Manner, Proof, Script, Truth};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
-/// Requests under way against a server that answers at once: enough to keep it busy, few enough that h2's budget for
-/// small frames holds on a slow build too.
+/// Requests under way against a server that answers at once: enough to keep it busy.
 const USERS: f64 = 64.0;
 const SCRIPT: Script = Script { seed: 2026, first_ms: (20.0, 60.0), gap_ms: (2.0, 8.0) };
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
@@ -179,7 +180,7 @@ impl Member {
                         return;
                     }
                 };
-                runtime.block_on(async {
+                let work = async move {
                     let stop = job.stop.clone();
                     let prepared = tokio::select! {
                         prepared = job.prepare() => prepared,
@@ -194,7 +195,10 @@ impl Member {
                         }
                         Err(error) => drop(tell_ready.send(Err(error))),
                     }
-                });
+                };
+                // All tasks of a worker are in one set, this one too: who wakes whom costs no lock and no way through
+                // the runtime, and each runs only when it is woken. A panic shows in the share that never comes.
+                let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
             .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
         Ok(Self { ready, go, share })

@@ -93,7 +93,7 @@ type Refusal = (Option<u32>, String);
 async fn answer<A: Message + Default>(
     link: &Link,
     spec: &Spec,
-    method: &str,
+    method: &'static str,
     question: &impl Message,
 ) -> Result<A, Refusal> {
     let patience = spec.stall_timeout;

@@ -1,36 +1,39 @@
-//! One HTTP/2 connection to one server: stamps every socket read, knows the server's stream limit, reconnects.
+//! One HTTP/2 connection to one server: knows the server's stream limit, reconnects.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use http::Request;
 use tokio::net::TcpStream;
 
 use super::clock::Clock;
 use super::http::Pool;
 use super::record::Class;
-use super::rpc::{self, Fault};
-use super::shared::{Outgoing, Shared};
+use super::rpc::{self, Fault, spell};
+use super::shared::Shared;
+use super::socket::Socket;
 use super::{Protocol, StreamMode};
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A dead server is not asked again within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Windows are wide: a client that measures a server does not hold it back, and it seldom has to say so.
 const STREAM_WINDOW: u32 = 2 << 20;
-/// h2 ends a connection ("too_many_data_frames") when small DATA frames pile up beyond a budget that grows with this
-/// window, and streamed tokens are small frames: the window is wide for the budget's sake.
 const CONNECTION_WINDOW: u32 = 1 << 30;
+/// h2 takes many small DATA frames for an attack and ends the connection ("too_many_data_frames"). Streamed tokens are
+/// small DATA frames, and a flood of them is what was asked for; their memory is bounded by the windows.
+const SMALL_FRAMES: usize = usize::MAX;
+/// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
+const STREAMS_AT_FIRST: usize = 100;
 
-pub(super) type Sender = SendRequest<Outgoing>;
+pub(super) type Sender = SendRequest<Bytes>;
 
 /// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
 pub(super) struct Link {
@@ -46,16 +49,18 @@ pub(super) struct Link {
     /// One attempt at a time; the rest wait for it.
     connecting: tokio::sync::Mutex<()>,
     failed: RefCell<Option<(Instant, String)>>,
-    last_read: Arc<AtomicU64>,
-    max_streams: Arc<AtomicUsize>,
+    last_read: Rc<Cell<u64>>,
+    max_streams: Rc<Cell<usize>>,
     pub connects: Cell<u32>,
     /// Requests go over one stream.
     pub is_shared: bool,
-    stream: RefCell<Option<Arc<Shared>>>,
+    stream: RefCell<Option<Rc<Shared>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
     /// Of a server that is asked over HTTP/1.1.
     pub pool: Option<Pool>,
+    /// Of calls, by method: the same for every request.
+    heads: RefCell<BTreeMap<&'static str, Request<()>>>,
 }
 
 impl Link {
@@ -85,17 +90,28 @@ impl Link {
             live: RefCell::new(None),
             connecting: tokio::sync::Mutex::new(()),
             failed: RefCell::new(None),
-            last_read: Arc::new(AtomicU64::new(0)),
-            max_streams: Arc::new(AtomicUsize::new(usize::MAX)),
+            last_read: Rc::default(),
+            max_streams: Rc::new(Cell::new(usize::MAX)),
             connects: Cell::new(0),
             is_shared: mode == StreamMode::Shared,
             stream: RefCell::new(None),
             streams: Cell::new(0),
+            heads: RefCell::default(),
         }
     }
 
+    /// The head of a call of Triton's inference service.
+    pub fn head(&self, method: &'static str) -> Result<Request<()>, Fault> {
+        if let Some(head) = self.heads.borrow().get(method) {
+            return Ok(head.clone());
+        }
+        let head = rpc::head(&self.authority(), method).map_err(|e| (Class::Connect, e.to_string()))?;
+        self.heads.borrow_mut().insert(method, head.clone());
+        Ok(head)
+    }
+
     /// The stream that all requests of this connection go over; opened when none is alive.
-    pub async fn shared(&self) -> Result<Arc<Shared>, Fault> {
+    pub async fn shared(&self) -> Result<Rc<Shared>, Fault> {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
         }
@@ -104,14 +120,14 @@ impl Link {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
         }
-        let head = rpc::head(&self.authority(), "ModelStreamInfer");
-        let stream = Arc::new(Shared::open(sender, head, Arc::clone(&self.last_read))?);
-        *self.stream.borrow_mut() = Some(Arc::clone(&stream));
+        let head = self.head("ModelStreamInfer")?;
+        let stream = Rc::new(Shared::open(sender, head, Rc::clone(&self.last_read))?);
+        *self.stream.borrow_mut() = Some(Rc::clone(&stream));
         self.streams.set(self.streams.get() + 1);
         Ok(stream)
     }
 
-    fn living_stream(&self) -> Option<Arc<Shared>> {
+    fn living_stream(&self) -> Option<Rc<Shared>> {
         self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
     }
 
@@ -130,12 +146,12 @@ impl Link {
 
     /// ns of the last socket read that brought something. Chunks handed out now were complete by then.
     pub fn last_read(&self) -> u64 {
-        self.last_read.load(Ordering::Relaxed)
+        self.last_read.get()
     }
 
     /// The server's limit on concurrent streams, as last told.
     pub fn max_streams(&self) -> usize {
-        self.max_streams.load(Ordering::Relaxed)
+        self.max_streams.get()
     }
 
     /// Connections that were lost and made again.
@@ -170,7 +186,10 @@ impl Link {
     }
 
     fn living(&self) -> Option<Sender> {
-        self.live.borrow().as_ref().filter(|sender| !sender.is_closed()).cloned()
+        let mut sender = self.live.borrow().clone()?;
+        // An error is that of the connection, which takes no more requests.
+        let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));
+        (!has_ended).then_some(sender)
     }
 
     fn note_failure(&self, why: String) -> String {
@@ -181,66 +200,26 @@ impl Link {
     async fn connect(&self) -> Result<Sender, String> {
         let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| e.to_string())?;
         socket.set_nodelay(true).map_err(|e| e.to_string())?;
-        let io = Stamped { socket, last_read: Arc::clone(&self.last_read), clock: self.clock };
-        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(STREAM_WINDOW)
+        let socket = Socket::new(socket, self.clock, Rc::clone(&self.last_read));
+        let (sender, mut connection) = Builder::new()
+            .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(TokioIo::new(io))
+            .data_frame_budget(SMALL_FRAMES)
+            .initial_max_send_streams(STREAMS_AT_FIRST)
+            .enable_push(false)
+            .handshake(socket)
             .await
-            .map_err(|e| e.to_string())?;
-        let max_streams = Arc::clone(&self.max_streams);
-        // Ends by itself once every sender is gone or the server closed; the runtime's end takes it along.
-        tokio::spawn(std::future::poll_fn(move |context| {
+            .map_err(|e| spell(&e))?;
+        let max_streams = Rc::clone(&self.max_streams);
+        // Ends when the server closes; the worker's end takes it along.
+        tokio::task::spawn_local(std::future::poll_fn(move |context| {
             let poll = Pin::new(&mut connection).poll(context);
             if poll.is_pending() {
-                max_streams.store(connection.current_max_send_streams(), Ordering::Relaxed);
+                max_streams.set(connection.max_concurrent_send_streams());
             }
-            poll
+            // Requests under way hear of an error by themselves.
+            poll.map(drop)
         }));
         Ok(sender)
-    }
-}
-
-/// A socket that notes when bytes came.
-struct Stamped {
-    socket: TcpStream,
-    last_read: Arc<AtomicU64>,
-    clock: Clock,
-}
-
-impl AsyncRead for Stamped {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let poll = Pin::new(&mut self.socket).poll_read(cx, buf);
-        if buf.filled().len() > before {
-            self.last_read.store(self.clock.now(), Ordering::Relaxed);
-        }
-        poll
-    }
-}
-
-impl AsyncWrite for Stamped {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }

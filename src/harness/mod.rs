@@ -46,6 +46,7 @@ mod rpc;
 mod search;
 mod selfcheck;
 mod shared;
+mod socket;
 mod spec;
 mod steady;
 mod summary;

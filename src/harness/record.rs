@@ -129,7 +129,7 @@ impl Class {
 /// One token-bearing chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Time of the socket read that completed it, ns.
+    /// Time of the socket read that completed it, ns: taken when that read had returned, never before.
     pub t_read: u64,
     pub tokens: u32,
 }

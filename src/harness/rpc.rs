@@ -1,15 +1,14 @@
-//! One gRPC call over a link: whole request out, body back, statuses and breaks put into classes.
+//! One gRPC call over a link: whole request out, answer back, statuses and breaks put into classes.
 
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Version};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
 
 use super::link::Link;
 use super::record::Class;
-use super::shared::Outgoing;
 use super::wire::Frames;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
@@ -23,31 +22,91 @@ pub(super) mod code {
 
 pub(super) type Fault = (Class, String);
 
-/// Sends a whole request of Triton's inference service and returns the answer's body.
+/// Bytes of one stream that may wait before the server is told that they were taken. Small against the window of a
+/// connection, so that many streams that wait cannot fill it; large against a token, so that it is seldom said.
+const TAKEN_AT_ONCE: usize = 32 << 10;
+
+/// What comes back.
+pub(super) struct Answer {
+    stream: RecvStream,
+    /// Bytes that the server was not told of yet. The end of the stream tells the rest.
+    taken: usize,
+    has_all_data: bool,
+}
+
+pub(super) enum Part {
+    /// What one DATA frame held.
+    Data(Bytes),
+    Trailers(HeaderMap),
+}
+
+impl Answer {
+    pub const fn new(stream: RecvStream) -> Self {
+        Self { stream, taken: 0, has_all_data: false }
+    }
+
+    /// The next part; None at the end. Dropping the answer before that cancels the call.
+    pub async fn part(&mut self) -> Option<Result<Part, h2::Error>> {
+        std::future::poll_fn(|context| self.poll_part(context)).await
+    }
+
+    /// The same, for who takes all that is there in one go.
+    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Part, h2::Error>>> {
+        if !self.has_all_data {
+            match ready!(self.stream.poll_data(context)) {
+                Some(Ok(data)) => {
+                    self.taken += data.len();
+                    if self.taken >= TAKEN_AT_ONCE {
+                        // Refused only for more than was received.
+                        let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
+                    }
+                    return Poll::Ready(Some(Ok(Part::Data(data))));
+                }
+                // The server has said all and does not want to hear more (RFC 9113, 8.1): an end, not a break.
+                Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                Some(Err(e)) => return Poll::Ready(Some(Err(e))),
+                None => self.has_all_data = true,
+            }
+        }
+        let trailers = ready!(self.stream.poll_trailers(context));
+        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(Part::Trailers)))
+    }
+}
+
+/// Sends a whole request of Triton's inference service and returns the answer.
 pub(super) async fn send(
     link: &Link,
-    method: &str,
+    method: &'static str,
     frame: Bytes,
     deadline: Option<Duration>,
-) -> Result<Incoming, Fault> {
+) -> Result<Answer, Fault> {
     let mut sender = link.sender().await.map_err(|why| (Class::Connect, why))?;
-    let mut request = head(&link.authority(), method);
+    let mut request = link.head(method)?;
     if let Some(limit) = deadline {
         // At most eight digits.
-        request = request.header("grpc-timeout", format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
+        let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
+        request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (Class::Connect, e.to_string()))?);
     }
-    let request = request.body(Outgoing::Whole(Full::new(frame))).map_err(|e| (Class::Connect, e.to_string()))?;
-    let response = sender.send_request(request).await.map_err(|e| (broken_class(false, &e), spell(&e)))?;
+    let broken = |e: h2::Error| (broken_class(false, &e), spell(&e));
+    let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
+    // Whole and at once: it is in memory anyway, and h2 keeps to the server's window.
+    body.send_data(frame, true).map_err(broken)?;
+    drop(body);
+    answer_of(response.await.map_err(broken)?)
+}
+
+/// What follows the headers, if they promise anything.
+pub(super) fn answer_of(response: http::Response<RecvStream>) -> Result<Answer, Fault> {
     if !response.status().is_success() {
         return Err((Class::Server, format!("HTTP status {}", response.status())));
     }
     // A refusal may come without a body: then the status is among the headers.
     check_status(Some(response.headers()), false)?;
-    Ok(response.into_body())
+    Ok(Answer::new(response.into_body()))
 }
 
-/// The headers of a call of Triton's inference service.
-pub(super) fn head(authority: &str, method: &str) -> http::request::Builder {
+/// The head of a call of Triton's inference service.
+pub(super) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
     Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
@@ -55,26 +114,27 @@ pub(super) fn head(authority: &str, method: &str) -> http::request::Builder {
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", concat!("regatta/", env!("CARGO_PKG_VERSION")))
+        .body(())
 }
 
 /// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.
-pub(super) async fn ask(link: &Link, method: &str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
+pub(super) async fn ask(link: &Link, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
-        let mut body = send(link, method, frame, None).await?;
+        let mut answer = send(link, method, frame, None).await?;
         let mut frames = Frames::default();
-        let mut answer = None;
-        while let Some(part) = body.frame().await {
-            match part.map_err(|e| (Class::Stream, spell(&e)))?.into_data() {
-                Ok(data) => {
+        let mut told = None;
+        while let Some(part) = answer.part().await {
+            match part.map_err(|e| (Class::Stream, spell(&e)))? {
+                Part::Data(data) => {
                     frames.push(data);
                     if let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
-                        answer = Some(message);
+                        told = Some(message);
                     }
                 }
-                Err(part) => check_status(part.trailers_ref(), false)?,
+                Part::Trailers(trailers) => check_status(Some(&trailers), false)?,
             }
         }
-        answer.ok_or_else(|| (Class::Short, "no answer".to_owned()))
+        told.ok_or_else(|| (Class::Short, "no answer".to_owned()))
     };
     talk.await.map_err(|(_, why)| (leading_code(&why), why))
 }
@@ -126,11 +186,11 @@ fn percent_decoded(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-pub(super) fn broken_class(has_begun: bool, error: &hyper::Error) -> Class {
+pub(super) fn broken_class(has_begun: bool, error: &h2::Error) -> Class {
     if has_begun {
         Class::Stream
-    } else if spell(error).contains("refused") {
-        // REFUSED_STREAM: the server did nothing with it.
+    } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
+        // The server did nothing with it.
         Class::Refused
     } else {
         Class::Connect

@@ -3,23 +3,19 @@
 //! Answers find their request by its id. What names no request belongs to the only one under way; when several are, it
 //! could be anybody's, so the stream is given up and all of them fail. The next request opens a new stream.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::rc::Rc;
 
 use bytes::Bytes;
+use h2::SendStream;
+use h2::client::ResponseFuture;
 use http::{HeaderMap, Request};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Frame, SizeHint};
-
 use tokio::sync::mpsc;
 
 use super::link::Sender;
 use super::record::Class;
-use super::rpc::{Fault, broken_class, check_status, spell};
+use super::rpc::{Fault, Part, answer_of, broken_class, check_status, spell};
 use super::wire::{Frames, Malformed, named};
 
 /// Messages that wait for the connection's flow control before senders wait too.
@@ -27,47 +23,10 @@ const QUEUE: usize = 64;
 /// Answers that wait for their request before the connection's flow control holds the server back.
 const WAITING: usize = 1024;
 
-/// A request's body: one message, or those that come.
-pub(super) enum Outgoing {
-    Whole(Full<Bytes>),
-    Flow(mpsc::Receiver<Bytes>),
-}
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(context),
-            Self::Flow(messages) => {
-                messages.poll_recv(context).map(|message| message.map(|bytes| Ok(Frame::data(bytes))))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_end_stream(),
-            Self::Flow(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body) => body.size_hint(),
-            Self::Flow(_) => SizeHint::default(),
-        }
-    }
-}
-
-/// An open stream. It is read by a task of its own.
+/// An open stream. Tasks of its own write and read it.
 pub(super) struct Shared {
     queue: mpsc::Sender<Bytes>,
-    routes: Arc<Mutex<Routes>>,
+    routes: Rc<RefCell<Routes>>,
 }
 
 #[derive(Default)]
@@ -96,7 +55,7 @@ impl Death {
         Self { before: fault.clone(), after: fault }
     }
 
-    fn broken(error: &hyper::Error) -> Self {
+    fn broken(error: &h2::Error) -> Self {
         let fault = |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", spell(error)));
         Self { before: fault(false), after: fault(true) }
     }
@@ -105,34 +64,29 @@ impl Death {
         Self::of_all((Class::Stream, error.to_string()))
     }
 
-    fn check(headers: Option<&HeaderMap>) -> Result<(), Self> {
-        match (check_status(headers, false), check_status(headers, true)) {
+    fn check(headers: &HeaderMap) -> Result<(), Self> {
+        match (check_status(Some(headers), false), check_status(Some(headers), true)) {
             (Err(before), Err(after)) => Err(Self { before, after }),
             _ => Ok(()),
         }
     }
 }
 
-fn lock(routes: &Mutex<Routes>) -> MutexGuard<'_, Routes> {
-    routes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// Opens it; its headers come with the first answer. `last_read` is the connection's.
-    pub fn open(mut sender: Sender, head: http::request::Builder, last_read: Arc<AtomicU64>) -> Result<Self, Fault> {
+    pub fn open(mut sender: Sender, head: Request<()>, last_read: Rc<Cell<u64>>) -> Result<Self, Fault> {
         let (queue, messages) = mpsc::channel(QUEUE);
-        let request: Request<Outgoing> =
-            head.body(Outgoing::Flow(messages)).map_err(|e| (Class::Connect, e.to_string()))?;
-        let routes = Arc::<Mutex<Routes>>::default();
-        let read = Arc::clone(&routes);
-        // Ends with the stream; the runtime's end takes it along.
-        tokio::spawn(async move {
-            let call = sender.send_request(request);
-            let death = match listen(call, &last_read, &read).await {
+        let (response, body) = sender.send_request(head, false).map_err(|e| (broken_class(false, &e), spell(&e)))?;
+        let routes = Rc::<RefCell<Routes>>::default();
+        let read = Rc::clone(&routes);
+        // Both end with the stream; the worker's end takes them along.
+        tokio::task::spawn_local(speak(body, messages));
+        tokio::task::spawn_local(async move {
+            let death = match listen(response, &last_read, &read).await {
                 Ok(()) => Death::of_all((Class::Stream, "the server ended the shared stream".to_owned())),
                 Err(death) => death,
             };
-            let mut routes = lock(&read);
+            let mut routes = read.borrow_mut();
             routes.death = Some(death);
             routes.waiting.clear();
         });
@@ -140,14 +94,14 @@ impl Shared {
     }
 
     pub fn is_living(&self) -> bool {
-        lock(&self.routes).death.is_none()
+        self.routes.borrow().death.is_none()
     }
 
     /// Sends a message; its answers come to the seat.
-    pub async fn ask(self: &Arc<Self>, id: u64, frame: Bytes) -> Result<Seat, Fault> {
+    pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<Seat, Fault> {
         let (give, answers) = mpsc::channel(WAITING);
         {
-            let mut routes = lock(&self.routes);
+            let mut routes = self.routes.borrow_mut();
             if let Some(death) = &routes.death {
                 return Err(death.before.clone());
             }
@@ -156,7 +110,7 @@ impl Shared {
             }
             routes.waiting.insert(id, give);
         }
-        let seat = Seat { stream: Arc::clone(self), id, answers, is_over: false };
+        let seat = Seat { stream: Rc::clone(self), id, answers, is_over: false };
         match self.queue.send(frame).await {
             Ok(()) => Ok(seat),
             Err(_) => Err(seat.why(false)),
@@ -166,7 +120,7 @@ impl Shared {
 
 /// A request's place at a shared stream.
 pub(super) struct Seat {
-    stream: Arc<Shared>,
+    stream: Rc<Shared>,
     id: u64,
     answers: mpsc::Receiver<Reply>,
     is_over: bool,
@@ -186,7 +140,7 @@ impl Seat {
     }
 
     fn why(&self, has_begun: bool) -> Fault {
-        match &lock(&self.stream.routes).death {
+        match &self.stream.routes.borrow().death {
             Some(Death { after, .. }) if has_begun => after.clone(),
             Some(Death { before, .. }) => before.clone(),
             None => (Class::Stream, "the shared stream takes no more requests".to_owned()),
@@ -196,33 +150,41 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut routes = lock(&self.stream.routes);
+        let mut routes = self.stream.routes.borrow_mut();
         routes.waiting.remove(&self.id);
         routes.has_given_up |= !self.is_over;
     }
 }
 
-async fn listen(
-    call: impl Future<Output = hyper::Result<http::Response<hyper::body::Incoming>>>,
-    last_read: &AtomicU64,
-    routes: &Mutex<Routes>,
-) -> Result<(), Death> {
-    let response = call.await.map_err(|e| Death::broken(&e))?;
-    if !response.status().is_success() {
-        return Err(Death::of_all((Class::Server, format!("HTTP status {}", response.status()))));
+/// Writes messages as the server's window lets them go. Closes our half when nobody can ask any more.
+async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        // h2 would take any number of them; to wait until it may send some of this one keeps the queue's bound.
+        body.reserve_capacity(1);
+        while body.capacity() == 0 {
+            // Who reads hears why.
+            let Some(Ok(_)) = std::future::poll_fn(|context| body.poll_capacity(context)).await else { return };
+        }
+        if body.send_data(message, false).is_err() {
+            return;
+        }
     }
-    Death::check(Some(response.headers()))?;
-    let mut body = response.into_body();
+    let _ = body.send_data(Bytes::new(), true);
+}
+
+async fn listen(response: ResponseFuture, last_read: &Cell<u64>, routes: &RefCell<Routes>) -> Result<(), Death> {
+    let response = response.await.map_err(|e| Death::broken(&e))?;
+    Death::check(response.headers())?;
+    let mut answer = answer_of(response).map_err(Death::of_all)?;
     let mut frames = Frames::default();
-    while let Some(part) = body.frame().await {
-        let part = part.map_err(|e| Death::broken(&e))?;
-        let t_read = last_read.load(Ordering::Relaxed);
-        match part.into_data() {
-            Ok(data) => frames.push(data),
-            Err(part) => Death::check(part.trailers_ref())?,
+    while let Some(part) = answer.part().await {
+        let t_read = last_read.get();
+        match part.map_err(|e| Death::broken(&e))? {
+            Part::Data(data) => frames.push(data),
+            Part::Trailers(trailers) => Death::check(&trailers)?,
         }
         while let Some(message) = frames.next().map_err(|e| Death::malformed(&e))? {
-            let seat = seat_of(&message, &mut lock(routes))?;
+            let seat = seat_of(&message, &mut routes.borrow_mut())?;
             if let Some(seat) = seat {
                 // One whose request is over does not wait.
                 let _ = seat.send(Reply { t_read, message }).await;

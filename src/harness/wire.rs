@@ -29,7 +29,7 @@ pub(super) struct Frames {
     joining: BytesMut,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is not a gRPC stream: {0}")]
 pub(super) struct Malformed(pub &'static str);
 
@@ -56,7 +56,13 @@ impl Frames {
             self.rest = std::mem::take(&mut self.joining).freeze();
         }
         match whole_length(&self.rest)? {
-            Some(whole) if self.rest.len() >= whole => {
+            // One message to a DATA frame is what servers do.
+            Some(whole) if self.rest.len() == whole => {
+                let mut message = std::mem::take(&mut self.rest);
+                message.advance(FRAME_HEAD);
+                Ok(Some(message))
+            }
+            Some(whole) if self.rest.len() > whole => {
                 self.rest.advance(FRAME_HEAD);
                 Ok(Some(self.rest.split_to(whole - FRAME_HEAD)))
             }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
-use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
@@ -217,14 +216,10 @@ impl Prepared {
         });
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
         let alarm_pacer = Pacer::new().map_err(no_timer)?;
-        let outcome = LocalSet::new()
-            .run_until(async {
-                tokio::select! {
-                    ended = lane.run(&pacer) => ended,
-                    error = lane.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
-                }
-            })
-            .await;
+        let outcome = tokio::select! {
+            ended = lane.run(&pacer) => ended,
+            error = lane.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
+        };
         outcome.map_err(no_timer)?;
         if let Some(error) = lane.failed.take() {
             return Err(error);

@@ -41,6 +41,7 @@ mod sending;
 mod services;
 mod simulator;
 mod stages;
+mod standstill;
 mod supervision;
 mod telemetry;
 mod tls;

@@ -124,7 +124,12 @@ impl Service {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let body = if method == "ModelStreamInfer" {
             match self.manner.clone() {
-                Manner::AtOnce { tokens } => self.at_once(tokens),
+                Manner::AtOnce { tokens } => {
+                    // An answer before the end of the request would make the rest of it an offence that h2 counts.
+                    let mut asked = request.into_body();
+                    while let Some(Ok(_)) = asked.frame().await {}
+                    self.at_once(tokens)
+                }
                 Manner::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
             }
         } else {

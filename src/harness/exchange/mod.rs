@@ -1,29 +1,24 @@
-//! One message and its answers over one HTTP/2 stream.
-//!
-//! The whole request is queued, and its half closed, before response headers are awaited: a Triton server sends them
-//! only with the first response. A final marker may be missing; the end of the stream counts then.
+//! One message and its answers: how long they are waited for, and what they come to.
+
+mod ear;
+mod kserve;
 
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
+use super::Planned;
 use super::clock::Clock;
 use super::collect::Collector;
 use super::data::Prompt;
-use super::form::{Count, Form};
 use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
 use super::record::{Chunk, Class, Ended, Stamps};
 use super::retokenize::Spoken;
-use super::rpc::{Fault, broken_class, check_status, send, spell};
-use super::shared::Reply;
-use super::wire::{Frames, scan_response, scan_stream};
-use super::{Cancel, CancelBy, Planned, more};
+use super::rpc::Fault;
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +115,6 @@ struct State {
     final_marker: Cell<bool>,
     t_cancel: Cell<Option<u64>>,
 }
-
-type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
 
 impl Exchange<'_> {
     /// `parts` is filled in every case; it has one for each request.
@@ -225,7 +218,7 @@ impl Exchange<'_> {
     async fn talk(&self, parts: &mut [Part], state: &State) -> Result<(), Fault> {
         match (self.manner, &self.link.pool) {
             (Manner::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
-            (Manner::Kserve(form), _) => self.talk_kserve(form, parts, state).await,
+            (Manner::Kserve(form), _) => self.talk_alone(form, parts, state).await,
             (Manner::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
             (Manner::Http(_), None) => Err((Class::Connect, "the link has no HTTP connections".to_owned())),
         }
@@ -255,175 +248,5 @@ impl Exchange<'_> {
         state.final_marker.set(part.heard.final_marker);
         state.t_cancel.set(part.heard.t_cancel);
         outcome
-    }
-
-    async fn talk_kserve(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
-        let cancel = form.cancel_of(self.id);
-        let mut stopping: Option<Stopping<'_>> = None;
-        let method = form.call.method();
-        let mut body = send(self.link, method, self.frame.clone(), self.deadline).await?;
-        let mut frames = Frames::default();
-        loop {
-            let part = if let Some(asking) = &mut stopping {
-                tokio::select! {
-                    biased;
-                    part = body.frame() => part,
-                    result = asking => {
-                        stopping = None;
-                        result?;
-                        continue;
-                    }
-                }
-            } else {
-                body.frame().await
-            };
-            let Some(part) = part else { break };
-            let has_begun = state.last_token.get().is_some();
-            let part = part.map_err(|e| (broken_class(has_begun, &e), spell(&e)))?;
-            let t_read = self.link.last_read();
-            let data = match part.into_data() {
-                Ok(data) => data,
-                Err(part) => {
-                    check_status(part.trailers_ref(), has_begun)?;
-                    continue;
-                }
-            };
-            if let Some(collector) = self.collector {
-                collector.borrow_mut().backlog.add(self.clock.now().saturating_sub(t_read) as f64, 1);
-            }
-            frames.push(data);
-            while let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
-                self.hear(form, message, t_read, parts, state)?;
-            }
-            match self.cancelled_now(cancel, parts, state) {
-                // Dropping the body cancels the call.
-                Some(CancelBy::Rpc) => return Ok(()),
-                Some(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
-                None => {}
-            }
-        }
-        match stopping {
-            Some(asking) => asking.await,
-            None => Ok(()),
-        }
-    }
-
-    /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
-    async fn talk_shared(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
-        let cancel = form.cancel_of(self.id);
-        let mut stopping: Option<Stopping<'_>> = None;
-        let mut seat = self.link.shared().await?.ask(self.id, self.frame.clone()).await?;
-        while !state.final_marker.get() {
-            let has_begun = state.last_token.get().is_some();
-            let reply = if let Some(asking) = &mut stopping {
-                tokio::select! {
-                    biased;
-                    reply = seat.next(has_begun) => reply,
-                    result = asking => {
-                        stopping = None;
-                        result?;
-                        continue;
-                    }
-                }
-            } else {
-                seat.next(has_begun).await
-            };
-            let Reply { t_read, message } = reply?;
-            if let Some(collector) = self.collector {
-                collector.borrow_mut().backlog.add(self.clock.now().saturating_sub(t_read) as f64, 1);
-            }
-            if let Err(fault) = self.hear(form, message, t_read, parts, state) {
-                if fault.0 == Class::Server {
-                    seat.over();
-                }
-                return Err(fault);
-            }
-            if let Some(CancelBy::Stop) = self.cancelled_now(cancel, parts, state) {
-                // Over a stream of its own: what the server says to it has the same id.
-                stopping = Some(Box::pin(self.ask_to_stop(form)));
-            }
-        }
-        seat.over();
-        match stopping {
-            Some(asking) => asking.await,
-            None => Ok(()),
-        }
-    }
-
-    /// Once, when so many tokens have come that the request is to be cancelled: how.
-    fn cancelled_now(&self, cancel: Option<Cancel>, parts: &[Part], state: &State) -> Option<CancelBy> {
-        let cancel = cancel.filter(|_| state.t_cancel.get().is_none())?;
-        let is_due = parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens);
-        is_due.then(|| {
-            state.t_cancel.set(Some(self.clock.now()));
-            cancel.by
-        })
-    }
-
-    /// Takes one response.
-    fn hear(&self, form: &Form, message: Bytes, t_read: u64, parts: &mut [Part], state: &State) -> Result<(), Fault> {
-        let broken = |e: super::wire::Malformed| (Class::Stream, e.to_string());
-        let look = form.look();
-        let seen = match form.call {
-            Call::Stream => scan_stream(&message, &look),
-            Call::Unary => scan_response(&message, &look),
-        }
-        .map_err(broken)?;
-        if let Some(error) = seen.error {
-            return Err((Class::Server, error.to_owned()));
-        }
-        if seen.is_final {
-            state.final_marker.set(true);
-        }
-        let row = seen.row as usize;
-        let (Some(part), Some(planned)) = (parts.get_mut(row), self.planned.get(row)) else {
-            return Err((Class::Stream, format!("batch_index is {row} in a message of {}", self.planned.len())));
-        };
-        let tokens = match form.count {
-            Count::Ids { beams, has_prompt, .. } => {
-                let prompt = if has_prompt && part.chunks.is_empty() { planned.input_len } else { 0 };
-                (seen.tokens / beams.max(1)).saturating_sub(prompt)
-            }
-            // The last response of a text may have none of it.
-            Count::Responses { .. } | Count::Usage => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
-            Count::Asked => seen.tokens.min(1) * planned.output_len,
-        };
-        if tokens > 0 {
-            part.last_id = seen.last_token;
-            if part.keeps || part.spoken.is_some() {
-                part.keep(seen.raw, form.takes_ids());
-            }
-            state.last_token.set(Some(t_read));
-            self.link.last_token.set(t_read);
-            part.chunks.push(Chunk { t_read, tokens });
-        }
-        if let (true, Some(collector)) = (form.wants_more, self.collector)
-            && let Some(response) = more::parse(message, form.call).map_err(broken)?
-        {
-            let stamps = more::note(&mut collector.borrow_mut().more, &response, planned, tokens);
-            part.server = stamps.or(part.server);
-        }
-        Ok(())
-    }
-
-    /// A call of its own: the message's own call was closed on our side when it was sent.
-    async fn ask_to_stop(&self, form: &Form) -> Result<(), Fault> {
-        let frame = super::wire::frame(&form.stop(self.id));
-        let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
-        let mut body = send(self.link, Call::Stream.method(), frame, None).await.map_err(|(_, why)| fault(why))?;
-        let mut frames = Frames::default();
-        while let Some(part) = body.frame().await {
-            match part.map_err(|e| fault(spell(&e)))?.into_data() {
-                Ok(data) => frames.push(data),
-                Err(part) => check_status(part.trailers_ref(), true).map_err(|(_, why)| fault(why))?,
-            }
-            while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
-                let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;
-                if let Some(error) = seen.error {
-                    return Err(fault(error.to_owned()));
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,53 @@
+//! CPU of the load workers' threads against a server that answers at once: for 1,000 streamed tokens, and for 1,000
+//! requests of one token.
+
+use regatta::harness::{Arrivals, Scenario};
+
+use crate::Outcome;
+use crate::race::Race;
+use crate::server::Server;
+use crate::spread::Spread;
+
+const REPEATS: usize = 5;
+
+struct Case {
+    told: &'static str,
+    goal: &'static str,
+    scenario: Scenario,
+    requests: u64,
+    tokens: u32,
+    clients: u32,
+}
+
+pub fn print(share: f64) -> Outcome {
+    println!("CPU of the load workers, ms per 1,000 tokens or one-token requests: median of {REPEATS} (least to most)");
+    let users = |users: f64| Scenario::Concurrency { users: users.into() };
+    let case =
+        |told, goal, scenario, requests, tokens, clients| Case { told, goal, scenario, requests, tokens, clients };
+    for case in [
+        case("128 tokens, 8 users, 1 connection", "0.3", users(8.0), 10_000, 128, 1),
+        case("128 tokens, 64 users, 2 connections", "0.3", users(64.0), 10_000, 128, 2),
+        case("128 tokens, all at once, 2 connections", "0.3", Scenario::Offline, 10_000, 128, 2),
+        case("1 token, 8 users, 1 connection", "15", users(8.0), 20_000, 1, 1),
+        case("1 token, 64 users, 2 connections", "15", users(64.0), 20_000, 1, 2),
+        case("1 token, 100,000 at once, 2 connections", "15", Scenario::Offline, 100_000, 1, 2),
+    ] {
+        let server = Server::at_once(case.tokens)?;
+        let (mut cpu, mut rate) = (Vec::new(), Vec::new());
+        for _ in 0..REPEATS {
+            let race = Race {
+                scenario: case.scenario.clone(),
+                arrivals: Arrivals::Constant,
+                requests: (case.requests as f64 * share).ceil() as u64,
+                tokens: case.tokens,
+                clients: case.clients,
+            };
+            let result = race.run(&server)?.result;
+            cpu.push(result.client.cpu_ms_per_1000_chunks.unwrap_or(f64::NAN));
+            rate.push(result.rates.output_tokens.unwrap_or(f64::NAN));
+        }
+        let (cpu, rate) = (Spread::of(cpu), Spread::of(rate));
+        println!("  {:<42} {:<24} goal ≤ {:<4} at {:>9.0} tokens/s", case.told, cpu.told(3), case.goal, rate.median());
+    }
+    Ok(())
+}

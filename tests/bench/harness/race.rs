@@ -1,0 +1,55 @@
+//! One measurement of a server.
+
+use std::time::Duration;
+
+use regatta::event::Stop;
+use regatta::harness::{
+    Arrivals, Content, Ended, Length, Limits, Measured, Pace, Protocol, Request, Scenario, Slo, Spec, Until, run,
+};
+
+use crate::server::Server;
+
+pub struct Race {
+    pub scenario: Scenario,
+    pub arrivals: Arrivals,
+    pub requests: u64,
+    pub tokens: u32,
+    /// Connections.
+    pub clients: u32,
+}
+
+impl Race {
+    /// Everything is recorded, every chunk's stamp too. No request may fail.
+    pub fn run(&self, server: &Server) -> Result<Measured, Box<dyn std::error::Error>> {
+        let spec = Spec {
+            endpoints: vec![server.address.to_string().parse()?],
+            protocol: Protocol::Kserve,
+            model: "tensorrt_llm".to_owned(),
+            scenario: self.scenario.clone(),
+            arrivals: self.arrivals,
+            stop: Until { requests: Some(self.requests), duration: None },
+            input_len: Length::Fixed(32),
+            output_len: Length::Fixed(self.tokens),
+            seed: 1,
+            warmup: 0,
+            pace: Pace::default(),
+            content: Content::default(),
+            frontends: 1,
+            clients: self.clients,
+            stall_timeout: Duration::from_mins(1),
+            limits: Limits::default(),
+            slo: Slo::default(),
+            timelines: true,
+            vocab_size: 32_000,
+            end_id: 2,
+            request: Request::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let measured = runtime.block_on(run(&spec, &Stop::new(), |_| {}))?;
+        let failed = measured.requests.iter().find(|request| request.ended != Ended::Ok);
+        match failed {
+            Some(request) => Err(format!("request {} is {:?}", request.index, request.ended).into()),
+            None => Ok(measured),
+        }
+    }
+}

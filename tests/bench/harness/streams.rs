@@ -1,0 +1,63 @@
+//! 1,000 streams at once: whether all of them are at the server as soon as they are sent, or wait in a queue that nobody
+//! shows.
+
+use regatta::harness::{Arrivals, Scenario};
+
+use crate::Outcome;
+use crate::race::Race;
+use crate::server::{Server, Truth, monotonic};
+use crate::spread::Spread;
+
+const STREAMS: u64 = 1_000;
+const TOKENS: u32 = 40;
+const GAP_MS: f64 = 50.0;
+
+pub fn print(_: f64) -> Outcome {
+    println!("{STREAMS} concurrent streams ({TOKENS} tokens, {GAP_MS} ms each), 8 connections, all sent at once");
+    // Some time before the first token, so that all are there before any is done.
+    let mut server = Server::paced(1_000.0, GAP_MS)?;
+    let race = Race {
+        scenario: Scenario::Offline,
+        arrivals: Arrivals::Constant,
+        requests: STREAMS,
+        tokens: TOKENS,
+        clients: 8,
+    };
+    let measured = race.run(&server)?;
+    let truths = server.truths()?;
+    let zero = monotonic(measured.zero);
+    let on_the_way = Spread::of(truths.iter().map(|truth| {
+        let issue = zero + i128::from(measured.requests[truth.id as usize].t_issue);
+        (truth.came - issue) as f64 / 1e6
+    }));
+    let result = &measured.result;
+    println!(
+        "  most at the server at once: {}; waited for a stream: {}; from issue to the server, ms p50 / p99 / max: \
+         {:.2} / {:.2} / {:.2}",
+        most_at_once(&truths),
+        result.connections.waited_for_stream,
+        on_the_way.median(),
+        on_the_way.at(0.99),
+        on_the_way.at(1.0),
+    );
+    println!(
+        "  gap between tokens, ms p50 / p99: {:.2} / {:.2}; socket read to our hands, ms p99: {:.3}; busiest worker \
+         {:.0} % of a core",
+        result.latency.icl.p50.unwrap_or(f64::NAN),
+        result.latency.icl.p99.unwrap_or(f64::NAN),
+        result.client.backlog_p99_ms.unwrap_or(f64::NAN),
+        result.client.cpu_share_max * 1e2,
+    );
+    Ok(())
+}
+
+fn most_at_once(truths: &[Truth]) -> i64 {
+    let mut changes: Vec<(i128, i64)> = truths.iter().flat_map(|truth| [(truth.came, 1), (truth.last, -1)]).collect();
+    changes.sort_unstable();
+    let mut now = 0;
+    let levels = changes.iter().map(|(_, change)| {
+        now += change;
+        now
+    });
+    levels.max().unwrap_or_default()
+}
