@@ -4,6 +4,7 @@
 //! tasks or of when it runs.
 
 mod bench;
+mod beside;
 mod engine;
 mod errand;
 mod git;

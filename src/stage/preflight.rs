@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::beside::Beside;
 use super::errand::Errand;
-use crate::event::{Endpoint, Event};
+use crate::event::Endpoint;
 use crate::harness::preflight::{Preflight, Trial, WORTH_IT, expected};
 use crate::harness::{self, Spec};
 use crate::manifest::model::Preflight as Wanted;
-use crate::process::Running;
 
 /// For the server to open its port, and for the trial to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,11 +53,12 @@ async fn attempt(
         };
     };
     errand.lease.say("trying the load against a server that does no work", 0, None);
-    let mut server = Null::start(errand, &trial, program)?;
-    let endpoint = server.endpoint(errand).await?;
+    let mut server = start(errand, &trial, program)?;
+    let endpoint = endpoint(errand, &mut server).await?;
     let told = run(errand, &trial, &endpoint).await?;
     let told = if told.outcome == "good" { told } else { told.better(run(errand, &trial, &endpoint).await?) };
-    server.end(errand).await;
+    // Gone before the measurement begins.
+    server.stop(errand, GRACE).await;
     Ok(Some(told))
 }
 
@@ -89,64 +90,34 @@ async fn run(errand: &Errand, trial: &Trial, endpoint: &Endpoint) -> Result<Pref
     trial.told(&measured.map_err(|error| error.to_string())?)
 }
 
-/// The server, as a process of its own. Dropping it ends it.
-struct Null {
-    running: Option<Running>,
-    log: std::path::PathBuf,
-    tell: Box<dyn Fn() + Send + Sync>,
+/// The server, as a process of its own.
+fn start(errand: &Errand, trial: &Trial, program: Option<&Path>) -> Result<Beside, String> {
+    let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
+    let program = program.map_err(|error| format!("our own program cannot be found: {error}"))?;
+    let pair = |(low, high): (f64, f64)| format!("{low},{high}");
+    let argv =
+        vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
+    Beside::start(errand, argv, &[], "null")
 }
 
-impl Drop for Null {
-    fn drop(&mut self) {
-        drop(self.running.take());
-        let _ = std::fs::remove_file(&self.log);
-        (self.tell)();
-    }
-}
-
-impl Null {
-    fn start(errand: &Errand, trial: &Trial, program: Option<&Path>) -> Result<Self, String> {
-        let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
-        let program = program.map_err(|error| format!("our own program cannot be found: {error}"))?;
-        let pair = |(low, high): (f64, f64)| format!("{low},{high}");
-        let words = ["__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
-        let log = errand.lease.log.with_extension("null");
-        let _ = std::fs::remove_file(&log);
-        let argv = std::iter::once(program.into_os_string()).chain(words.map(Into::into)).collect();
-        let mut command = errand.command(argv).secrets(Vec::new());
-        command.log.clone_from(&log);
-        let running = Running::start(command).map_err(|error| error.to_string())?;
-        let (task, emit, pgid) = (errand.lease.task.id.clone(), errand.lease.emit.clone(), running.pgid());
-        emit(Event::ProcessStarted { task: task.clone(), pgid });
-        let tell = Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid }));
-        Ok(Self { running: Some(running), log, tell })
-    }
-
-    /// Where it listens, once it says so.
-    async fn endpoint(&mut self, errand: &Errand) -> Result<Endpoint, String> {
-        let log = self.log.clone();
-        let says = async {
-            loop {
-                let text = std::fs::read_to_string(&log).unwrap_or_default();
-                let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
-                if let Some(grpc) = port {
-                    return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None };
-                }
-                sleep(LOOK).await;
+/// Where it listens, once it says so.
+async fn endpoint(errand: &Errand, server: &mut Beside) -> Result<Endpoint, String> {
+    let file = server.file().to_owned();
+    let says = async {
+        loop {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
+            if let Some(grpc) = port {
+                return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None };
             }
-        };
-        let Some(running) = self.running.as_mut() else { return Err("it was not started".to_owned()) };
-        tokio::select! {
-            endpoint = says => Ok(endpoint),
-            how = running.ended() => Err(format!("the null server ended at once ({how:?}): {}", running.tail(1).join(""))),
-            () = sleep(PATIENCE) => Err(format!("the null server did not open its port within {PATIENCE:?}")),
-            () = errand.lease.stop.asked() => Err("stopped".to_owned()),
+            sleep(LOOK).await;
         }
-    }
-
-    async fn end(&mut self, errand: &Errand) {
-        if let Some(running) = self.running.take() {
-            running.stop(GRACE, &errand.lease.stop).await;
-        }
-    }
+    };
+    let how = tokio::select! {
+        endpoint = says => return Ok(endpoint),
+        how = server.ended() => how,
+        () = sleep(PATIENCE) => return Err(format!("the null server did not open its port within {PATIENCE:?}")),
+        () = errand.lease.stop.asked() => return Err("stopped".to_owned()),
+    };
+    Err(format!("the null server ended at once ({how:?}): {}", server.written().trim()))
 }

@@ -6,18 +6,17 @@
 
 mod place;
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
+use super::beside::Beside;
 use super::errand::{Errand, signal_name};
-use crate::event::Event;
 use crate::harness::gpu::{self, Circumstances, Identity, Refusal, Smi, Trace};
 use crate::harness::{FULL_WINDOW, Measured, Protocol, Spec};
 use crate::manifest::model::Telemetry as Wanted;
-use crate::process::{How, Running};
+use crate::process::How;
 
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
 const EVERY: Duration = Duration::from_millis(500);
@@ -36,35 +35,13 @@ const APART: f64 = 0.1;
 
 /// An nvidia-smi that runs. Dropping it ends it.
 pub struct Telemetry {
-    running: Told,
+    sampler: Beside,
     smi: Smi,
     gpus: Vec<Identity>,
     population: String,
-    file: PathBuf,
     /// The same moment on both clocks.
     anchor: (Instant, Timestamp),
     notes: Vec<String>,
-}
-
-/// A process of this task, told of to those who clean up.
-struct Told {
-    running: Option<Running>,
-    tell: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        drop(self.running.take());
-        (self.tell)();
-    }
-}
-
-impl Told {
-    fn of(errand: &Errand, running: Running) -> Self {
-        let (task, emit, pgid) = (errand.lease.task.id.clone(), errand.lease.emit.clone(), running.pgid());
-        emit(Event::ProcessStarted { task: task.clone(), pgid });
-        Self { running: Some(running), tell: Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid })) }
-    }
 }
 
 /// Starts it where there is something to watch, and waits for its first line.
@@ -103,9 +80,8 @@ pub async fn start(errand: &Errand, spec: &Spec, wanted: Wanted) -> Option<Telem
 
 async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
     let mut smi = Smi::default();
-    let file = errand.lease.log.with_extension("gpu");
     let gpus = loop {
-        let (how, text) = ask(errand, &file, smi.probe(leased)).await?;
+        let (how, text) = ask(errand, smi.probe(leased)).await?;
         let gpus = smi.identities(&text);
         if how.is_success() && !gpus.is_empty() {
             break gpus;
@@ -119,51 +95,35 @@ async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
     } else {
         "the GPUs leased to the servers under test".to_owned()
     };
-    let argv = smi.sampler(leased, EVERY.as_millis() as u64);
     let anchor = (Instant::now(), Timestamp::now());
-    let running = Told::of(errand, launch(errand, &file, argv)?);
-    let mut telemetry = Telemetry { running, smi, gpus, population, file, anchor, notes: Vec::new() };
+    let sampler = launch(errand, smi.sampler(leased, EVERY.as_millis() as u64))?;
+    let mut telemetry = Telemetry { sampler, smi, gpus, population, anchor, notes: Vec::new() };
     telemetry.lines(errand, 1, FIRST).await;
     Ok(telemetry)
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn ask(errand: &Errand, file: &Path, argv: Vec<String>) -> Result<(How, String), String> {
-    let mut told = Told::of(errand, launch(errand, file, argv)?);
-    let Some(running) = told.running.as_mut() else { return Err("it did not start".to_owned()) };
+async fn ask(errand: &Errand, argv: Vec<String>) -> Result<(How, String), String> {
+    let mut probe = launch(errand, argv)?;
     let how = tokio::select! {
-        ended = timeout(PATIENCE, running.ended()) => {
+        ended = timeout(PATIENCE, probe.ended()) => {
             ended.map_err(|_| format!("nvidia-smi did not answer within {PATIENCE:?}"))?
         }
         () = errand.lease.stop.asked() => return Err("stopped".to_owned()),
     };
-    let text = std::fs::read(file).map_err(|error| format!("its answer cannot be read: {error}"))?;
-    let _ = std::fs::remove_file(file);
-    Ok((how, String::from_utf8_lossy(&text).into_owned()))
+    Ok((how, probe.written()))
 }
 
-fn launch(errand: &Errand, file: &Path, argv: Vec<String>) -> Result<Running, String> {
-    let _ = std::fs::remove_file(file);
-    let mut command = errand
-        .command(argv.into_iter().map(Into::into).collect())
-        // It stamps local time without its zone.
-        .set("TZ", "UTC0")
-        .set("LC_ALL", "C")
-        // Straight into the file: it knows no secret.
-        .secrets(Vec::new());
-    file.clone_into(&mut command.log);
-    Running::start(command).map_err(|error| error.to_string())
+fn launch(errand: &Errand, argv: Vec<String>) -> Result<Beside, String> {
+    // It stamps local time without its zone.
+    Beside::start(errand, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
 }
 
 impl Telemetry {
-    fn written(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.file).unwrap_or_default()).into_owned()
-    }
-
     /// Waits until so many lines have come, as long as they can.
     async fn lines(&mut self, errand: &Errand, count: usize, limit: Duration) {
         let enough = async {
-            while self.written().matches('\n').count() < count {
+            while self.sampler.written().matches('\n').count() < count {
                 sleep(LOOK).await;
             }
         };
@@ -176,10 +136,9 @@ impl Telemetry {
 
     /// How it ended, if it did so by itself.
     async fn ended_early(&mut self) -> Option<How> {
-        let running = self.running.running.as_mut()?;
         tokio::select! {
             biased;
-            how = running.ended() => Some(how),
+            how = self.sampler.ended() => Some(how),
             // Once round the reactor, so that an end that is there is seen.
             () = sleep(LOOK) => None,
         }
@@ -187,19 +146,17 @@ impl Telemetry {
 
     /// Ends it; all that was told goes beside the measurement, and its sum into the result.
     pub async fn finish(mut self, errand: &Errand, measured: &mut Measured) {
-        let seconds = self.running.running.as_ref().map_or(0.0, Running::seconds);
+        let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
         if early.is_none() {
             // One line of each that is later than the end, so that the end lies between two.
-            let before = self.written().matches('\n').count();
+            let before = self.sampler.written().matches('\n').count();
             self.lines(errand, before + self.gpus.len(), LAST).await;
         }
         let apart =
             self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
-        if let Some(running) = self.running.running.take() {
-            let how = running.stop(GRACE, &errand.lease.stop).await.how;
-            early = early.filter(|how| *how != How::Stopped).or_else(|| is_its_own(how).then_some(how));
-        }
+        let how = self.sampler.stop(errand, GRACE).await;
+        early = early.or_else(|| is_its_own(how).then_some(how));
         let (trace, malformed) = self.read(measured.zero);
         if let Some(how) = early {
             let how = match how {
@@ -218,7 +175,6 @@ impl Telemetry {
         for note in &self.notes {
             errand.lease.notice(format!("GPU telemetry: {note}"));
         }
-        let _ = std::fs::remove_file(&self.file);
         let told = Circumstances {
             source: "nvidia-smi".to_owned(),
             population: std::mem::take(&mut self.population),
@@ -234,7 +190,7 @@ impl Telemetry {
         let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
         let mut trace = Trace { gpus: self.gpus.clone(), readings: Vec::new() };
         let mut malformed = Vec::new();
-        let text = self.written();
+        let text = self.sampler.written();
         for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
             let answer = self.smi.answer(line.trim_end());
             let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
