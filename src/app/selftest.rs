@@ -141,7 +141,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
     }
     for tokens in [128, 1] {
         let server = Proof::start(Manner::AtOnce { tokens })?;
-        let what = format!("answers of {tokens} tokens at once");
+        let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
         tell(&format!("{what}, {:?}", effort.flood));
         let race = Race { scenario: Scenario::Concurrency { users: USERS.into() }, tokens, clients: 2 };
         if let Some(measured) = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons).await {

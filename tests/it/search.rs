@@ -76,7 +76,14 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
         world.manifest("again", &again);
         let replayed = world.regatta(&["run", "again"]);
         assert!([0, 3, 4].contains(&replayed.code), "{}\n{}", replayed.stdout, replayed.stderr);
-        replayed.says("(n=60, from schedule");
+        replayed.says("n=60, from schedule");
+        if replayed.code == 0 {
+            assert_eq!(
+                world.read("latest/find/plan.jsonl"),
+                world.read("plan.jsonl"),
+                "the same requests at the same times"
+            );
+        }
     }
     nobody_left(&world);
 }
