@@ -115,6 +115,14 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
 }
 
 #[test]
+fn a_server_that_wants_tls_is_told_apart() {
+    let server = Secure::start(&Authority::new("ours").issue(HERE, |_| {}), None);
+    let spec = Spec { endpoints: vec![server.address.to_string().parse().unwrap()], ..openai::spec_of_chat(1) };
+    let Err(error) = wait_for(run(&spec, &Stop::new(), |_| {})) else { panic!("plain text was taken") };
+    assert!(error.to_string().contains("if it speaks TLS at this port, write https://"), "{error}");
+}
+
+#[test]
 fn a_server_without_tls_is_told_apart() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -51,6 +51,10 @@ impl Pool {
         self.tls = Some(tls);
     }
 
+    pub const fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

@@ -148,7 +148,9 @@ impl Talk<'_> {
 /// One question before the run: status and body.
 pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
-    let broken = |error: std::io::Error| pool.broken(&error);
+    // A server that wants TLS hangs up on a question in plain text, or answers in bytes of its own.
+    let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
+    let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new();
@@ -157,11 +159,11 @@ pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), St
     loop {
         let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
-            return if decoder.may_end() { Ok((status, body)) } else { Err("the server hung up".to_owned()) };
+            return if decoder.may_end() { Ok((status, body)) } else { Err(format!("the server hung up{hint}")) };
         }
         let mut input = &buffer[..length];
         loop {
-            match decoder.step(&mut input).map_err(|error| error.to_string())? {
+            match decoder.step(&mut input).map_err(|error| format!("{error}{hint}"))? {
                 Step::More if input.is_empty() => break,
                 Step::More => {}
                 Step::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
