@@ -36,10 +36,10 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
-//! `report::export`, `report::graph`, `report::html`, `report::import`, `report::launch`, `report::server`,
-//! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their
-//! room in front, so that a reader knows where a word comes from.
+//! Doors of their own: `manifest::model`, `mlperf::accuracy`, `mlperf::dataset`, `report::compare`, `report::compat`,
+//! `report::decisions`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
+//! `report::launch`, `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`,
+//! `triton::repository`. They are named with their room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;

@@ -8,8 +8,12 @@
 //! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
 //! drives LoadGen; that is the room `loadgen`.
 
+pub mod accuracy;
+pub mod dataset;
 mod round;
+mod sha256;
 mod test;
+mod words;
 
 pub use round::{Accuracy, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};

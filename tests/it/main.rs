@@ -24,6 +24,7 @@ mod launch;
 mod lifecycle;
 mod manual;
 mod metrics;
+mod mlperf_score;
 mod mpi;
 mod openai;
 mod processes;

@@ -82,6 +82,9 @@ pub struct MlperfScore {
     /// A `tokenizer.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
+    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentences: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -209,6 +212,7 @@ impl Mlperf {
                 ("mlperf.score.accuracy", Some(score.accuracy.as_str())),
                 ("mlperf.score.dataset", Some(&score.dataset)),
                 ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
+                ("mlperf.score.sentences", score.sentences.as_deref()),
             ]),
             Self::Verify(verify) => reads.extend([
                 ("mlperf.verify.audit", Some(verify.audit.as_str())),
