@@ -18,11 +18,16 @@ impl Sha256Of {
 
     /// 64 hexadecimal digits.
     pub fn finish(self) -> String {
-        self.0.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&self.0.finalize())
     }
+}
+
+/// Hexadecimal digits, two a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Of a file, read in pieces.

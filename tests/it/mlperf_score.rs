@@ -11,7 +11,7 @@ use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use regatta::mlperf::accuracy::{
-    AccuracyTold, Lexicon, ScoreError, Scored, Scoring, SentenceModel, Verdict, lined, score, stem,
+    AccuracyTold, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, Verdict, lined, score, stem,
 };
 use regatta::mlperf::dataset::{DatasetError, DatasetFile, Form, Wanted, make, read};
 use regatta::mlperf::{Accuracy, DatasetTold, Round};
@@ -30,14 +30,22 @@ fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path.as_ref()).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
 }
 
-fn sha256(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A log as LoadGen writes it: sample and token ids.
 fn log(answers: &[(usize, &[u32])]) -> String {
     let line = |(at, (sample, ids)): (usize, &(usize, &[u32]))| {
-        let data: String = ids.iter().flat_map(|id| id.to_le_bytes()).map(|byte| format!("{byte:02X}")).collect();
+        let data = hex(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()).to_uppercase();
         format!(
             "{{ \"seq_id\" : {at}, \"qsl_idx\" : {sample}, \"data\" : \"{data}\", \"token_count\" : {} }}",
             ids.len()
@@ -88,7 +96,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
 
     let set: DatasetFile = serde_json::from_str(&world.read("latest/set/dataset.json")).unwrap();
     assert_eq!((set.told.synthetic, set.told.samples, set.form), (true, 30, Form::MadeUp));
-    assert_eq!(set.told.sha256, sha256(&world.read("latest/set/dataset.jsonl")));
+    assert_eq!(set.told.sha256, sha256(world.read("latest/set/dataset.jsonl")));
     let made = set.made.unwrap();
     assert!(made.seed == 7 && made.reference_words.source.contains("tokens per sample"), "{made:?}");
 
@@ -96,7 +104,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     let printed = world.read("latest/worth/accuracy.txt");
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!((lines[1], lines.last().unwrap().split_once('=').unwrap().0), ("Results", "hash"));
-    assert_eq!(lines.last().unwrap().strip_prefix("hash="), Some(sha256(&world.read("log.json")).as_str()));
+    assert_eq!(lines.last().unwrap().strip_prefix("hash="), Some(sha256(world.read("log.json")).as_str()));
     let told: AccuracyTold = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
     for (key, name) in
         [("rouge1", "ROUGE1"), ("rouge2", "ROUGE2"), ("rougeL", "ROUGEL"), ("tokens_per_sample", "TOKENS_PER_SAMPLE")]
@@ -200,10 +208,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     for (name, form) in [("set.parquet", Form::Parquet), ("set.json", Form::Json), ("set.jsonl", Form::Json)] {
         let file = read(&wanted, &path(name)).unwrap();
         assert_eq!((file.form, file.told.samples, file.references, file.from.as_deref()), (form, 3, 3, Some(name)));
-        assert_eq!(
-            file.told.sha256,
-            Sha256::digest(fs::read(path(name)).unwrap()).iter().map(|b| format!("{b:02x}")).collect::<String>()
-        );
+        assert_eq!(file.told.sha256, sha256(fs::read(path(name)).unwrap()));
         assert_eq!((file.input_tokens.min, file.input_tokens.mean, file.input_tokens.max), (2, 3.0, 4));
         all.push(text(path("dataset.jsonl")));
     }
@@ -325,7 +330,8 @@ fn stems_sentences_and_rouge_are_those_of_the_reference_libraries() {
         let case: Value = serde_json::from_str(line).unwrap();
         let rouge = lexicon.score(case["target"].as_str().unwrap(), case["prediction"].as_str().unwrap());
         let ours = [rouge.rouge1, rouge.rouge2, rouge.rouge_l, rouge.rouge_lsum];
-        let theirs: Vec<f64> = case["f"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().parse().unwrap()).collect();
+        let theirs: Vec<f64> =
+            case["f"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().parse().unwrap()).collect();
         assert_eq!(ours.map(f64::to_bits).to_vec(), theirs.iter().map(|f| f.to_bits()).collect::<Vec<_>>(), "{line}");
     }
 }
@@ -343,12 +349,13 @@ proptest! {
         prop_assert!(there.rouge_l <= there.rouge1 + 1e-12);
         let same = lexicon.score(&a, &a);
         let is_word = a.chars().any(|c| c.is_ascii_lowercase());
-        prop_assert_eq!(same.rouge1, f64::from(u8::from(is_word)));
-        prop_assert_eq!(same.rouge_lsum, same.rouge1);
+        prop_assert_eq!(same.rouge1.to_bits(), f64::from(u8::from(is_word)).to_bits());
+        prop_assert_eq!(same.rouge_lsum.to_bits(), same.rouge1.to_bits());
         // A line more or less between the words changes only what looks at lines.
         let flat = lexicon.score(&a.replace('\n', " "), &b.replace('\n', " "));
-        prop_assert_eq!((flat.rouge1, flat.rouge2, flat.rouge_l), (there.rouge1, there.rouge2, there.rouge_l));
-        prop_assert_eq!(flat.rouge_lsum, flat.rouge_l);
+        let bits = |rouge: Rouge| [rouge.rouge1, rouge.rouge2, rouge.rouge_l].map(f64::to_bits);
+        prop_assert_eq!(bits(flat), bits(there));
+        prop_assert_eq!(flat.rouge_lsum.to_bits(), flat.rouge_l.to_bits());
     }
 }
 

@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn long_context_answers() {
         let id = "8e4f4b6c-1d2a-4b3c-9d8e-7f6a5b4c3d2e";
-        assert_eq!(needles(id, &format!("it is {id}.")), 100.0);
-        assert_eq!(needles(id, "none"), 0.0);
+        assert!((needles(id, &format!("it is {id}.")) - 100.0).abs() < 1e-9);
+        assert!(needles(id, "none").abs() < 1e-9);
         assert!(question("Paris|the city of Paris", "Thinking. Answer: PARIS, France"));
         assert!(!question("Paris", "Answer: London"));
         assert!(question("anything", "Answer: "));

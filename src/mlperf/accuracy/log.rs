@@ -180,7 +180,7 @@ mod tests {
         let entry = (0u64..50, proptest::collection::vec(any::<u8>(), 0..12), any::<bool>());
         (proptest::collection::vec(entry, 0..6), Just("\n")).prop_map(|(entries, space)| {
             let line = |(at, (index, data, counted)): (usize, (u64, Vec<u8>, bool))| {
-                let hex: String = data.iter().map(|byte| format!("{byte:02X}")).collect();
+                let hex = crate::mlperf::sha256::hex(&data).to_uppercase();
                 let count = if counted { format!(", \"token_count\" : {}", data.len() / 4) } else { String::new() };
                 format!("{{ \"seq_id\" : {at}, \"qsl_idx\" : {index}, \"data\" : \"{hex}\"{count} }}")
             };

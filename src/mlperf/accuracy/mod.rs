@@ -10,6 +10,7 @@
 
 mod answers;
 mod log;
+mod mistakes;
 mod numbers;
 mod porter;
 mod punkt;

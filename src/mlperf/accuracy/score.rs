@@ -6,6 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::log::{AccuracyLog, Entry, LogError};
+use super::mistakes::Mistakes;
 use super::punkt::{Model, ModelError};
 use super::recipe::Recipe;
 use super::references::{self, Reference};
@@ -18,9 +19,6 @@ use crate::mlperf::{DatasetTold, Round};
 
 /// Answers on their way between threads, at most: what bounds memory.
 const IN_FLIGHT: usize = 256;
-/// Mistakes that are told one by one.
-const MOST_MISTAKES: usize = 8;
-
 /// What is to be scored.
 #[derive(Clone, Copy, Debug)]
 pub struct Scoring<'a> {
@@ -249,32 +247,5 @@ impl Bench<'_> {
     fn lined(&self, text: &str) -> String {
         let text = stripped(text);
         self.model.as_ref().map_or_else(|| text.to_owned(), |model| lined(model, text))
-    }
-}
-
-#[derive(Default)]
-struct Mistakes {
-    count: u64,
-    told: Vec<(u64, String)>,
-}
-
-impl Mistakes {
-    fn say(&mut self, offset: u64, why: &str) {
-        self.count += 1;
-        self.told.push((offset, format!("byte {offset}: {why}")));
-        self.told.sort_unstable();
-        self.told.truncate(MOST_MISTAKES);
-    }
-
-    fn end(self) -> Result<(), ScoreError> {
-        if self.count == 0 {
-            return Ok(());
-        }
-        let mut told: Vec<String> = self.told.into_iter().map(|(_, told)| told).collect();
-        let more = self.count - told.len() as u64;
-        if more > 0 {
-            told.push(format!("… and {more} more"));
-        }
-        Err(ScoreError::Answers { count: self.count, told })
     }
 }

@@ -124,7 +124,6 @@ impl<'a> Sum<'a> {
             .iter()
             .filter_map(|outcome| if let Worth::Rouge(rouge) = outcome.worth { Some(rouge) } else { None })
             .collect();
-        type Get = fn(&Rouge) -> f64;
         let all: [(&'static str, &str, Get); 4] = [
             ("rouge1", "ROUGE1", |rouge| rouge.rouge1),
             ("rouge2", "ROUGE2", |rouge| rouge.rouge2),
@@ -211,6 +210,9 @@ impl<'a> Sum<'a> {
         })
     }
 }
+
+/// Takes one of the four.
+type Get = fn(&Rouge) -> f64;
 
 const NO_SENTENCES: &str = "sentences are needed, and `sentences` does not name NLTK's punkt_tab/english";
 

@@ -15,6 +15,7 @@ mod parquet;
 mod row;
 mod told;
 mod write;
+mod writer;
 
 pub use made::Lengths;
 pub use told::{DATASET_FILE, DatasetFile, Form, Made, SAMPLES_FILE, Spread};

@@ -77,10 +77,9 @@ impl Array {
         if raw.len() < bytes {
             return Err(format!("{} is cut short: its shape says that there is more", self.name));
         }
-        let number = |raw: &[u8]| match *raw {
-            [a, b, c, d] => i32::from_le_bytes([a, b, c, d]).into(),
-            [a, b, c, d, e, f, g, h] => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            _ => 0,
+        let number = |raw: &[u8]| {
+            let narrow = raw.first_chunk::<4>().map_or(0, |raw| i32::from_le_bytes(*raw).into());
+            raw.first_chunk::<8>().map_or(narrow, |raw| i64::from_le_bytes(*raw))
         };
         Ok(raw.chunks_exact(self.width).map(number).collect())
     }
