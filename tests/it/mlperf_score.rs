@@ -378,7 +378,7 @@ fn each_metric_is_held_against_its_bounds_and_what_is_missing_leaves_the_verdict
     let missed = judged(&[("ROUGE1", Some(99.0), None), ("TOKENS_PER_SAMPLE", Some(1.0), Some(2.0))], &both);
     assert_eq!(
         (missed.verdict, missed.headline().as_str()),
-        (Verdict::Missed, "accuracy MISSED: TOKENS_PER_SAMPLE 2.5 > 2 (by 0.5000)")
+        (Verdict::Missed, "accuracy MISSED: TOKENS_PER_SAMPLE 2.5 > 2 by 0.5000")
     );
     let half = judged(&wide, &log(&[(0, four), (0, one)]));
     assert_eq!((half.verdict, half.samples, half.duplicates), (Verdict::Missed, 1, 1));
@@ -446,5 +446,5 @@ fn a_log_that_cannot_be_scored_says_where() {
     world.file("log.json", "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 0, \"da");
     let failed = world.regatta(&["run", "m"]);
     assert_eq!(failed.code, 1);
-    failed.says("ends at byte 37, in the middle").says("score the log as LoadGen wrote it");
+    failed.says("ends at byte 36, in the middle").says("score the log as LoadGen wrote it");
 }

@@ -27,7 +27,7 @@ mod word;
 pub use log::{AccuracyLog, Entry, LogError};
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, Model as SentenceModel, ModelError};
-pub use recipe::Recipe;
+pub use recipe::{Recipe, Worth};
 pub use rouge::{Lexicon, Rouge};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::lined;

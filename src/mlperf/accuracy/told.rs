@@ -107,8 +107,8 @@ impl AccuracyTold {
         let shown = |metric: &MetricTold| {
             let value = metric.value;
             match (metric.min, metric.max) {
-                (Some(min), _) if value < min => format!("{} {value} < {min} (by {:.4})", metric.name, min - value),
-                (_, Some(max)) if value > max => format!("{} {value} > {max} (by {:.4})", metric.name, value - max),
+                (Some(min), _) if value < min => format!("{} {value} < {min} by {:.4}", metric.name, min - value),
+                (_, Some(max)) if value > max => format!("{} {value} > {max} by {:.4}", metric.name, value - max),
                 (Some(min), _) => format!("{} {value} ≥ {min}", metric.name),
                 (None, Some(max)) => format!("{} {value} ≤ {max}", metric.name),
                 (None, None) => format!("{} {value}", metric.name),
