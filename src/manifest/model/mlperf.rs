@@ -54,8 +54,7 @@ pub struct MlperfDataset {
     /// The processed data set in the form it is published in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Made up, with its shape and its lengths: log-normal, around means that are published where there are any (`dataset.json`
-    /// tells the source of each). Nothing that is measured with it can be submitted.
+    /// Made up, with its shape and its lengths. Nothing that is measured with it can be submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<Synthetic>,
 }
