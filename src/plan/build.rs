@@ -304,7 +304,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
 }
 
 fn action(typed: &Stage) -> Option<Action> {
-    let Stage { shell, git, template, engine, repository, serve, bench, .. } = typed.clone();
+    let Stage { shell, git, template, engine, repository, serve, bench, mlperf, .. } = typed.clone();
     shell
         .map(Action::Shell)
         .or(git.map(Action::Git))
@@ -313,6 +313,7 @@ fn action(typed: &Stage) -> Option<Action> {
         .or(repository.map(Action::Repository))
         .or(serve.map(Action::Serve))
         .or(bench.map(|bench| Action::Bench(Box::new(bench))))
+        .or(mlperf.map(Action::Mlperf))
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.

@@ -74,6 +74,7 @@ fn kind_of(entry: &Entry) -> ActionKind {
         "repository" => ActionKind::Repository,
         "serve" => ActionKind::Serve,
         "bench" => ActionKind::Bench,
+        "mlperf" => ActionKind::Mlperf,
         _ => ActionKind::Shell,
     }
 }

@@ -75,6 +75,7 @@ pub enum ActionKind {
     Repository,
     Serve,
     Bench,
+    Mlperf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

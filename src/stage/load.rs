@@ -23,6 +23,9 @@ pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
         model::Scenario::Server if bench.search.is_some() => Scenario::Server { rate: Level::Fixed(1.0) },
         model::Scenario::Server => Scenario::Server { rate: level(bench.rate, "rate")? },
         model::Scenario::Trace => Scenario::Trace { speed: bench.speed.unwrap_or(1.0) },
+        model::Scenario::Interactive | model::Scenario::SingleStream => {
+            return Err("`interactive` and `single_stream` are scenarios of LoadGen: add `loadgen`".to_owned());
+        }
         model::Scenario::Concurrency => {
             Scenario::Concurrency { users: level(bench.concurrency.map(f64::from), "concurrency")? }
         }

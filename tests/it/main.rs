@@ -25,6 +25,7 @@ mod launch;
 mod lifecycle;
 mod manual;
 mod metrics;
+mod mlperf_score;
 mod mpi;
 mod openai;
 mod preflight;

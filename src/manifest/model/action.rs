@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Repository, Serve};
+use super::{Bench, Data, Engine, Mlperf, Repository, Serve};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -17,11 +17,13 @@ pub enum Action {
     Repository(Repository),
     Serve(Serve),
     Bench(Box<Bench>),
+    Mlperf(Mlperf),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 7] = ["shell", "git", "template", "engine", "repository", "serve", "bench"];
+    pub const KEYS: [&'static str; 8] =
+        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf"];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
@@ -41,8 +43,10 @@ impl Action {
             }
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
-                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).collect()
+                let loadgen = bench.loadgen.iter().flat_map(|loadgen| loadgen.reads());
+                bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
             }
+            Self::Mlperf(step) => step.reads(),
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Data, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime, Tls};
+use super::{Data, Loadgen, Prefixes, Ramp, Request, Retries, Sessions, Stream, ThinkTime, Tls};
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -104,6 +104,9 @@ pub struct Bench {
     /// What must hold for the run to be VALID beyond the harness's own checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// By MLPerf's rules: its LoadGen says when requests come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loadgen: Option<Box<Loadgen>>,
     /// What each single request is promised, for goodput: the requests that kept all of it. Not given: `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Promise>,
@@ -178,6 +181,10 @@ pub enum Scenario {
     Trace,
     /// So many users, each sending its next request when its last one has ended; latency from then.
     Concurrency,
+    /// With `loadgen`: Server with the round's tighter limits.
+    Interactive,
+    /// With `loadgen`: one request after the other.
+    SingleStream,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]

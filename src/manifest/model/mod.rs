@@ -7,6 +7,7 @@
 mod action;
 mod bench;
 mod load;
+mod mlperf;
 mod param;
 mod request;
 mod sending;
@@ -21,6 +22,10 @@ pub use bench::{
     Weighted,
 };
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
+pub use mlperf::{
+    Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfPackage, MlperfScore,
+    MlperfVerify, Synthetic,
+};
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};

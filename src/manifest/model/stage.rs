@@ -4,9 +4,9 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Git, Repository, Script, Serve, Template};
+use super::{Bench, Engine, Git, Mlperf, Repository, Script, Serve, Template};
 
-/// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench`.
+/// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench, mlperf`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -74,6 +74,9 @@ pub struct Stage {
     /// Send requests, measure the answers, give a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<Bench>,
+    /// A step towards an MLPerf submission: LoadGen, data set, score, audit, package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mlperf: Option<Mlperf>,
 }
 
 const fn yes() -> bool {

@@ -1,0 +1,245 @@
+//! `mlperf:` and `bench.loadgen` — runs by MLPerf Inference's rules. Names are those of the rules and of LoadGen.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One step towards a submission.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mlperf {
+    /// LoadGen of a round, built into a shared library.
+    Loadgen(LoadgenLibrary),
+    /// The data set of a benchmark, as the harness reads it.
+    Dataset(MlperfDataset),
+    /// What an accuracy run is worth: `accuracy.txt`.
+    Score(MlperfScore),
+    /// Whether an audit test holds: `verify_accuracy.txt` and its like.
+    Verify(MlperfVerify),
+    /// The result directory of a submission, and the gate before it.
+    Package(Box<MlperfPackage>),
+}
+
+/// Gets the round's LoadGen, unaltered, and builds it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadgenLibrary {
+    /// `v5.0`, `v5.1`, `v6.0`, `v6.1`.
+    pub round: String,
+    /// A source distribution of `mlcommons-loadgen` that is here already, file or folder; else it is fetched with pip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdist: Option<String>,
+    /// The Python whose pip fetches it.
+    #[serde(default = "python3")]
+    pub python: String,
+    /// The C++ compiler.
+    #[serde(default = "gxx")]
+    pub cxx: String,
+}
+
+fn python3() -> String {
+    "python3".to_owned()
+}
+fn gxx() -> String {
+    "g++".to_owned()
+}
+
+/// Either a processed data set, or a stand-in for it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfDataset {
+    pub round: String,
+    /// As the round calls it: `llama2-70b-99.9`.
+    pub benchmark: String,
+    /// The processed data set in the form it is published in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Made up, with its shape and its lengths. Nothing that is measured with it can be submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<Synthetic>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Synthetic {
+    #[serde(default)]
+    pub seed: u64,
+    /// So many samples in place of the data set's own number: for rehearsals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub samples: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfScore {
+    pub round: String,
+    pub benchmark: String,
+    /// The output of the accuracy run.
+    pub accuracy: String,
+    /// The output of the `dataset` stage.
+    pub dataset: String,
+    /// A `tokenizer.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentences: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfVerify {
+    pub round: String,
+    pub benchmark: String,
+    /// The output of the audit run.
+    pub audit: String,
+    /// The output of the performance run beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<String>,
+    /// The output of the `dataset` stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// A `tokenizer.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Division {
+    #[default]
+    Closed,
+    Open,
+}
+
+/// What a test is for. LoadGen's performance and accuracy modes, and the audit tests of the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MlperfMode {
+    #[default]
+    Performance,
+    Accuracy,
+    Test06,
+    Test07,
+    Test09,
+}
+
+/// `bench.loadgen`: MLPerf's LoadGen says when requests come. `rate`, `stop`, `seed` and `data` are its to decide.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loadgen {
+    /// The output of the `loadgen` stage.
+    pub library: String,
+    /// The output of the `dataset` stage.
+    pub dataset: String,
+    pub round: String,
+    /// As the round calls it: `llama2-70b-99.9`.
+    pub benchmark: String,
+    #[serde(default)]
+    pub division: Division,
+    #[serde(default)]
+    pub mode: MlperfMode,
+    /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how many samples there are).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_qps: Option<f64>,
+    /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub user_conf: IndexMap<String, serde_json::Value>,
+    /// All rules but the durations; what comes out cannot be submitted.
+    #[serde(default)]
+    pub rehearse: bool,
+}
+
+/// Everything that the result directory needs and that runs cannot know.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfPackage {
+    pub round: String,
+    #[serde(default)]
+    pub division: Division,
+    /// Your organisation, as the round knows it.
+    pub submitter: String,
+    /// The name of the system: of its file, and of its folder under `results`.
+    pub system: String,
+    /// Fields of the system's JSON. What this machine knows by itself need not be written.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub system_json: serde_json::Map<String, serde_json::Value>,
+    /// Fields of every `measurements.json`.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub measurements: serde_json::Map<String, serde_json::Value>,
+    pub results: Vec<MlperfEntry>,
+    /// What goes into `src/`: a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What goes into `documentation/`: a folder (calibration, bandwidth, licences).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// A clone of mlcommons/inference, whose checker has the last word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checker: Option<String>,
+    /// Pack a rehearsal: everything that makes it one is told, and marked in the package.
+    #[serde(default)]
+    pub rehearse: bool,
+}
+
+/// One benchmark in one scenario: outputs of its stages.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MlperfEntry {
+    pub benchmark: String,
+    /// `offline`, `server`, `interactive`, `single_stream`.
+    pub scenario: super::Scenario,
+    pub performance: String,
+    pub accuracy: String,
+    pub score: String,
+    /// Of each audit test the output of its run.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub audits: IndexMap<String, String>,
+    /// Of each audit test the output of its `verify` stage.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub verified: IndexMap<String, String>,
+}
+
+impl Mlperf {
+    /// Files and folders that it reads, by the key that names them.
+    pub fn reads(&self) -> Vec<(&'static str, &str)> {
+        let mut reads: Vec<(&'static str, Option<&str>)> = Vec::new();
+        match self {
+            Self::Loadgen(library) => reads.push(("mlperf.loadgen.sdist", library.sdist.as_deref())),
+            Self::Dataset(dataset) => reads.push(("mlperf.dataset.from", dataset.from.as_deref())),
+            Self::Score(score) => reads.extend([
+                ("mlperf.score.accuracy", Some(score.accuracy.as_str())),
+                ("mlperf.score.dataset", Some(&score.dataset)),
+                ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
+                ("mlperf.score.sentences", score.sentences.as_deref()),
+            ]),
+            Self::Verify(verify) => reads.extend([
+                ("mlperf.verify.audit", Some(verify.audit.as_str())),
+                ("mlperf.verify.performance", verify.performance.as_deref()),
+                ("mlperf.verify.dataset", verify.dataset.as_deref()),
+                ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),
+            ]),
+            Self::Package(package) => {
+                reads.push(("mlperf.package.source", package.source.as_deref()));
+                reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
+                reads.push(("mlperf.package.checker", package.checker.as_deref()));
+                for entry in &package.results {
+                    let outputs = [&entry.performance, &entry.accuracy, &entry.score];
+                    let more = entry.audits.values().chain(entry.verified.values());
+                    reads.extend(
+                        outputs.into_iter().chain(more).map(|path| ("mlperf.package.results", Some(path.as_str()))),
+                    );
+                }
+            }
+        }
+        reads.into_iter().filter_map(|(key, path)| Some((key, path?))).collect()
+    }
+}
+
+impl Loadgen {
+    /// Files and folders that it reads, by the key that names them.
+    pub fn reads(&self) -> [(&'static str, &str); 2] {
+        [("bench.loadgen.library", &self.library), ("bench.loadgen.dataset", &self.dataset)]
+    }
+}

@@ -1,0 +1,206 @@
+//! Finding the answer in a text, and comparing it: the parts of exact match that need no program to be run.
+//!
+//! Each follows the reference script that is named with it. `LiveCodeBench` and MBXP run code, MATH-500 asks a computer
+//! algebra system: those are not here.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::sentences::{is_space, stripped};
+
+/// A pattern that is right, because a test uses it.
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a pattern of this file")
+}
+
+/// The number that a text of GSM8K ends up with (`mixtral-8x7b/evaluate-accuracy.py`). None: no number.
+pub fn gsm8k(text: &str) -> Option<f64> {
+    static NUMBERS: LazyLock<Regex> = LazyLock::new(|| pattern(r"-?[\d,]*\.?\d+"));
+    const DELIMITER: &str = "The answer is";
+    let text = text.split("\nQ:").next().unwrap_or(text);
+    let after = text.rsplit_once(DELIMITER).and_then(|(_, answer)| NUMBERS.find(answer));
+    let found = after.or_else(|| NUMBERS.find_iter(text).last())?;
+    number(&found.as_str().replace(',', ""))
+}
+
+/// As Python's `float` reads digits.
+pub fn number(text: &str) -> Option<f64> {
+    stripped(text).parse().ok()
+}
+
+/// How much of the identifiers of a needle-in-a-haystack answer is there, 0–100, rounded to two digits (`niah_em` of
+/// `llama3.1-405b/evaluate-accuracy.py`; it compares letters of the expected identifier with the found one).
+pub fn needles(label: &str, text: &str) -> f64 {
+    static IDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w{8}-\w{4}-\w{4}-\w{4}-\w{12}"));
+    let found: Vec<&str> = IDS.find_iter(text).map(|id| id.as_str()).collect();
+    if found.is_empty() {
+        return 0.0;
+    }
+    let share = |(found, expected): (&&str, regex::Match<'_>)| {
+        let (found, expected) = (found.to_lowercase(), expected.as_str());
+        let there = expected.chars().filter(|c| found.contains(&c.to_lowercase().to_string())).count();
+        there as f64 / expected.chars().count() as f64
+    };
+    let sum: f64 = found.iter().zip(IDS.find_iter(label)).map(share).sum();
+    super::numbers::python_round(sum / found.len() as f64 * 100.0, 2)
+}
+
+/// Whether one of the expected answers, which `|` separates, is in the text (`qa_em` of the same script).
+pub fn question(label: &str, text: &str) -> bool {
+    const MARK: &str = "Answer: ";
+    let answer = text.rfind(MARK).map_or(text, |at| &text[at + MARK.len()..]);
+    let bare = |text: &str| text.chars().filter(|c| !is_space(*c)).collect::<String>().to_lowercase();
+    let normal = bare(answer);
+    label.contains(answer) || label.split('|').any(|entry| normal.contains(&bare(entry)))
+}
+
+/// Which reference script reads the answers: they look in different places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// `deepseek-r1/eval_accuracy.py`
+    DeepSeek,
+    /// `gpt-oss-120b/eval_accuracy.py`: the final channel first.
+    GptOss,
+}
+
+/// How many letters there are to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choices {
+    /// `A` to `D`.
+    Four,
+    /// `A` to `J`. Any letter that stands alone will do, then.
+    Ten,
+}
+
+/// The patterns for one number of letters.
+struct Patterns {
+    /// A text that begins with the letter.
+    lead: Regex,
+    /// "Answer: X".
+    said: Regex,
+    /// "ANSWER: (X)", "FINAL ANSWER = X".
+    said_last: Regex,
+    alone: Option<Regex>,
+}
+
+impl Patterns {
+    fn of(choices: Choices) -> &'static Self {
+        static FOUR: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('D'));
+        static TEN: LazyLock<Patterns> = LazyLock::new(|| Patterns::new('J'));
+        match choices {
+            Choices::Four => &FOUR,
+            Choices::Ten => &TEN,
+        }
+    }
+
+    fn new(last: char) -> Self {
+        let said_last = r"(?i)\b(?:ANSWER|FINAL\s*ANSWER)\b\s*[:=]?\s*(?:\(?\s*([A-LAST])\s*\)?)(?:\s*$|[^A-Za-z])";
+        Self {
+            lead: pattern(&format!("(?i)^[^a-zA-Z]*([A-{last}])(?:[^a-zA-Z]|$)")),
+            said: pattern(&format!(r"(?i)\b(?:Answer|ANSWER)\s*[:.]?\s*([A-{last}])\b")),
+            said_last: pattern(&said_last.replace("LAST", &last.to_string())),
+            alone: (last == 'J').then(|| pattern(r"(?i)\b([A-J])\b")),
+        }
+    }
+
+    fn last_said<'t>(&self, text: &'t str) -> Option<regex::Captures<'t>> {
+        self.said_last.captures_iter(text).last()
+    }
+
+    fn last_alone<'t>(&self, text: &'t str) -> Option<regex::Captures<'t>> {
+        self.alone.as_ref().and_then(|alone| alone.captures_iter(text).last())
+    }
+}
+
+/// The chosen letter, upper case.
+pub fn choice(text: &str, choices: Choices, reader: Reader) -> Option<char> {
+    let patterns = Patterns::of(choices);
+    let letter = |found: regex::Captures<'_>| found[1].chars().next().map(|letter| letter.to_ascii_uppercase());
+    let text = stripped(text);
+    if reader == Reader::DeepSeek {
+        let text = artifacts(text);
+        return patterns.last_said(&text).or_else(|| patterns.last_alone(&text)).and_then(letter);
+    }
+    let section = artifacts(&without_bold(final_section(text)));
+    let lead = patterns.lead.captures(stripped(&section)).or_else(|| patterns.said.captures(&section));
+    lead.and_then(letter)
+        .or_else(|| patterns.last_said(&unescaped(text)).and_then(letter))
+        .or_else(|| patterns.last_alone(&section).and_then(letter))
+}
+
+/// A text that was the only element of a Python list, and its escapes.
+fn artifacts(text: &str) -> String {
+    let opened = text.strip_prefix("['").or_else(|| text.strip_prefix("[\""));
+    let bare = opened.and_then(|text| text.strip_suffix("']").or_else(|| text.strip_suffix("\"]")));
+    unescaped(stripped(bare.unwrap_or(text)))
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace(r"\n", "\n").replace(r"\'", "'")
+}
+
+/// What follows the marker of the final channel.
+fn final_section(text: &str) -> &str {
+    static FINAL: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?s)<\|channel\|>final[^<]*<\|message\|>(.*?)(?:<\|return\|>|$)"));
+    FINAL.captures(text).and_then(|found| found.get(1)).map_or(text, |section| stripped(section.as_str()))
+}
+
+fn without_bold(text: &str) -> String {
+    static BOLD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\*\*([^*]+)\*\*"));
+    BOLD.replace_all(text, "$1").into_owned()
+}
+
+/// The last `\boxed{n}`, else the last "Answer: n", from 0 to 999.
+pub fn aime(text: &str) -> Option<u32> {
+    static BOXED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\\boxed\{\s*(\d+)\s*\}"));
+    static SAID: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Answer:\s*(\d+)"));
+    let text = stripped(text);
+    let ends_well = |end: usize| !text[end..].starts_with(|c: char| c == '.' || c.is_alphanumeric() || c == '_');
+    let digits = BOXED.captures_iter(text).last().or_else(|| {
+        SAID.captures_iter(text).filter(|found| found.get(1).is_some_and(|digits| ends_well(digits.end()))).last()
+    })?;
+    digits[1].parse().ok().filter(|answer| *answer <= 999)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choices, Reader, aime, choice, gsm8k, needles, question};
+
+    #[test]
+    fn the_number_of_gsm8k_is_the_one_after_the_phrase_else_the_last() {
+        assert_eq!(gsm8k("3 + 4 = 7. The answer is $1,234.50 or 9"), Some(1234.5));
+        assert_eq!(gsm8k("so 3 and then -4\nQ: next 5"), Some(-4.0));
+        assert_eq!(gsm8k("The answer is unknown, 12"), Some(12.0));
+        assert_eq!(gsm8k("none"), None);
+    }
+
+    #[test]
+    fn letters_are_found_where_each_script_looks() {
+        let said = "ANSWER: (b)\nFINAL ANSWER = C.";
+        assert_eq!(choice(said, Choices::Four, Reader::DeepSeek), Some('C'));
+        assert_eq!(choice("It is E", Choices::Four, Reader::DeepSeek), None);
+        assert_eq!(choice("It is E", Choices::Ten, Reader::DeepSeek), Some('E'));
+        let channels = "<|channel|>analysis<|message|>Answer: A<|end|><|channel|>final 1<|message|>**D**<|return|>";
+        assert_eq!(choice(channels, Choices::Four, Reader::GptOss), Some('D'));
+        assert_eq!(choice("The answer: b", Choices::Four, Reader::GptOss), Some('B'));
+    }
+
+    #[test]
+    fn integers_of_aime() {
+        assert_eq!(aime(r"\boxed{12} then \boxed{ 034 }"), Some(34));
+        assert_eq!(aime("Answer: 7\nanswer: 8"), Some(8));
+        assert_eq!((aime("Answer: 7.5"), aime("Answer: 7th"), aime("Answer: 1000")), (None, None, None));
+    }
+
+    #[test]
+    fn long_context_answers() {
+        let id = "8e4f4b6c-1d2a-4b3c-9d8e-7f6a5b4c3d2e";
+        assert!((needles(id, &format!("it is {id}.")) - 100.0).abs() < 1e-9);
+        assert!(needles(id, "none").abs() < 1e-9);
+        assert!(question("Paris|the city of Paris", "Thinking. Answer: PARIS, France"));
+        assert!(!question("Paris", "Answer: London"));
+        assert!(question("anything", "Answer: "));
+    }
+}

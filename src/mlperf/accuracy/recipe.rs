@@ -1,0 +1,131 @@
+//! How the reference implementation of each benchmark scores: which text metrics, in which words it prints them, and what
+//! it leaves to other programs.
+
+use super::answers::{self, Choices, Reader};
+use super::rouge::{Lexicon, Rouge};
+
+/// One benchmark's way of scoring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// ROUGE of all samples: Llama 2 70B on OpenOrca.
+    OpenOrca,
+    /// ROUGE of all samples, numbers in quotes: Llama 3.1 8B on CNN/DailyMail.
+    News,
+    /// OpenOrca by ROUGE, GSM8K by number, MBXP by running programs: Mixtral 8x7B.
+    Mixed,
+    /// Summaries by ROUGE-L, questions by exact match: Llama 3.1 405B.
+    LongContext,
+    /// Exact match of five sets: DeepSeek-R1.
+    DeepSeek,
+    /// Exact match of three sets, each asked several times: gpt-oss-120b.
+    GptOss,
+}
+
+/// What one answer was worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Worth {
+    Rouge(Rouge),
+    /// From 0 to 100.
+    Exact(f64),
+    /// Only the official script can tell.
+    Elsewhere,
+}
+
+impl Recipe {
+    /// Of a benchmark, by the name that the rounds give it. None: it is not scored here.
+    pub fn of(benchmark: &str) -> Option<Self> {
+        [
+            ("llama2-70b", Self::OpenOrca),
+            ("llama3.1-8b", Self::News),
+            ("mixtral-8x7b", Self::Mixed),
+            ("llama3.1-405b", Self::LongContext),
+            ("deepseek-r1", Self::DeepSeek),
+            ("gpt-oss-120b", Self::GptOss),
+        ]
+        .into_iter()
+        .find_map(|(name, recipe)| benchmark.starts_with(name).then_some(recipe))
+    }
+
+    /// The official scorer, in mlcommons/inference.
+    pub const fn script(self) -> &'static str {
+        match self {
+            Self::OpenOrca => "language/llama2-70b/evaluate-accuracy.py",
+            Self::News => "language/llama3.1-8b/evaluation.py",
+            Self::Mixed => "language/mixtral-8x7b/evaluate-accuracy.py",
+            Self::LongContext => "language/llama3.1-405b/evaluate-accuracy.py",
+            Self::DeepSeek => "language/deepseek-r1/eval_accuracy.py",
+            Self::GptOss => "language/gpt-oss-120b/eval_mlperf_accuracy.py",
+        }
+    }
+
+    /// Whether the reference leaves special tokens out of the text.
+    pub const fn skips_special(self) -> bool {
+        !matches!(self, Self::GptOss)
+    }
+
+    /// Whether texts are stripped and split into sentences before they are compared.
+    pub const fn splits_sentences(self) -> bool {
+        matches!(self, Self::OpenOrca | Self::News | Self::Mixed | Self::LongContext)
+    }
+
+    /// Whether the length of this sample's text counts in `gen_len`.
+    pub fn counts_length(self, task: &str) -> bool {
+        match self {
+            Self::Mixed => task == "OpenOrca",
+            other => other.splits_sentences(),
+        }
+    }
+
+    /// Compares an answer with what was expected. `task` is the sample's part of the data set.
+    pub fn worth(self, task: &str, target: &str, text: &str, lexicon: &mut Lexicon) -> Result<Worth, String> {
+        let exact = |is_right: bool| Worth::Exact(if is_right { 100.0 } else { 0.0 });
+        match self {
+            Self::OpenOrca | Self::News => Ok(Worth::Rouge(lexicon.score(target, text))),
+            Self::Mixed => match task {
+                "OpenOrca" => Ok(Worth::Rouge(lexicon.score(target, text))),
+                "GSM8K" => Ok(exact(answers::gsm8k(text).is_some_and(|found| answers::number(target) == Some(found)))),
+                _ => Ok(Worth::Elsewhere),
+            },
+            Self::LongContext => match task {
+                "rouge" => Ok(Worth::Rouge(lexicon.score(target, text))),
+                "niah_em" => Ok(Worth::Exact(answers::needles(target, text))),
+                "qa_em" => Ok(exact(answers::question(target, text))),
+                other => Err(format!("the metric `{other}` is none of rouge, niah_em, qa_em")),
+            },
+            Self::DeepSeek => set(task, target, text, Reader::DeepSeek),
+            Self::GptOss => set(task, target, text, Reader::GptOss),
+        }
+    }
+
+    /// How often a set was asked: each of its answers counts for so much less.
+    pub fn repeats(self, task: &str) -> u32 {
+        match (self, task.to_lowercase().as_str()) {
+            (Self::GptOss, "aime25") => 8,
+            (Self::GptOss, "gpqa_diamond") => 5,
+            (Self::GptOss, "livecodebench_v6") => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// The sets of the reasoning benchmarks, looked for in this order.
+fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<Worth, String> {
+    let task = task.to_lowercase();
+    let exact = |is_right: bool| Ok(Worth::Exact(if is_right { 100.0 } else { 0.0 }));
+    let is_choice = |choices| {
+        answers::choice(text, choices, reader).is_some_and(|letter| target.to_uppercase() == letter.to_string())
+    };
+    if task.contains("gpqa") {
+        exact(is_choice(Choices::Four))
+    } else if task.contains("mmlu_pro") {
+        exact(is_choice(Choices::Ten))
+    } else if task.contains("math500") || task.contains("livecodebench") {
+        Ok(Worth::Elsewhere)
+    } else if task.contains("aime") {
+        exact(answers::aime(text).is_some_and(|found| answers::number(target) == Some(f64::from(found))))
+    } else if task.contains("mmlu") && reader == Reader::GptOss {
+        exact(is_choice(Choices::Ten))
+    } else {
+        Err(format!("the set `{task}` is none of gpqa, mmlu_pro, math500, aime, livecodebench"))
+    }
+}

@@ -1,0 +1,251 @@
+//! The whole way from a log to a verdict: one reader, a worker on every core, outcomes back in the log's order.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use super::log::{AccuracyLog, Entry, LogError};
+use super::mistakes::Mistakes;
+use super::punkt::{Model, ModelError};
+use super::recipe::Recipe;
+use super::references::{self, Reference};
+use super::rouge::Lexicon;
+use super::sentences::{lined, stripped};
+use super::sum::{Outcome, Sum};
+use super::tokens::{Speller, Width};
+use super::told::{AccuracyTold, LogTold, Verdict};
+use crate::mlperf::{DatasetTold, Round};
+
+/// Answers on their way between threads, at most: what bounds memory.
+const IN_FLIGHT: usize = 256;
+/// What is to be scored.
+#[derive(Clone, Copy, Debug)]
+pub struct Scoring<'a> {
+    pub round: &'a Round,
+    pub benchmark: &'a str,
+    /// `mlperf_log_accuracy.json`, not truncated.
+    pub log: &'a Path,
+    /// `dataset.jsonl`
+    pub dataset: &'a Path,
+    pub dataset_told: &'a DatasetTold,
+    /// `tokenizer.json`, or the folder that holds it.
+    pub tokenizer: Option<&'a Path>,
+    /// NLTK's `punkt_tab/english`.
+    pub sentences: Option<&'a Path>,
+    /// At least one.
+    pub threads: usize,
+}
+
+/// The files of a score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    pub told: AccuracyTold,
+    /// `accuracy.txt`
+    pub text: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScoreError {
+    #[error("{0}")]
+    Unknown(String),
+    #[error("{0}")]
+    Dataset(String),
+    #[error("{0}")]
+    Tokenizer(String),
+    #[error("the model that finds sentences cannot be used: {0}")]
+    Sentences(#[from] ModelError),
+    #[error("{path}: {source}")]
+    Open { path: String, source: std::io::Error },
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") }, .told.join("\n"))]
+    Answers { count: u64, told: Vec<String> },
+}
+
+/// What a worker needs to know.
+struct Bench<'a> {
+    recipe: Recipe,
+    speller: Speller,
+    model: Option<Model>,
+    references: &'a [Reference],
+}
+
+/// Scores a log. `progress` is told how many answers have been scored.
+pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
+    let unknown = || {
+        let known: Vec<&str> = scoring.round.benchmarks.keys().map(String::as_str).collect();
+        let (round, benchmark) = (&scoring.round.name, scoring.benchmark);
+        ScoreError::Unknown(format!(
+            "round {round} has no benchmark `{benchmark}` that is scored here; it has {}",
+            known.join(", ")
+        ))
+    };
+    let benchmark = scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?;
+    let recipe = Recipe::of(scoring.benchmark).ok_or_else(unknown)?;
+    let told = scoring.dataset_told;
+    if Recipe::of(&told.benchmark) != Some(recipe) {
+        let why = format!("the data set is that of {}, and {} is to be scored", told.benchmark, scoring.benchmark);
+        return Err(ScoreError::Dataset(why));
+    }
+    let references = references::read(scoring.dataset).map_err(ScoreError::Dataset)?;
+    if references.len() as u64 != told.samples {
+        let why = format!(
+            "{} has {} samples, and dataset.json says {}",
+            scoring.dataset.display(),
+            references.len(),
+            told.samples
+        );
+        return Err(ScoreError::Dataset(why));
+    }
+    let speller = match scoring.tokenizer {
+        Some(file) => Speller::load(file, recipe.skips_special()).map_err(ScoreError::Tokenizer)?,
+        None if told.synthetic => Speller::stand_in(),
+        None => {
+            return Err(ScoreError::Tokenizer("the answers are token ids, and no `tokenizer` spells them".to_owned()));
+        }
+    };
+    let model = scoring.sentences.map(Model::load).transpose()?;
+    let bench = Bench { recipe, speller, model, references: &references };
+    let read = read(scoring, &bench, progress)?;
+    let has_sentences = bench.model.is_some();
+    let sum = Sum::of(recipe, benchmark, &read.outcomes, read.log.entries, has_sentences);
+    let expected =
+        if told.synthetic { told.samples } else { benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) };
+    let samples = read.outcomes.len() as u64;
+    let verdict = if sum.metrics.iter().any(|metric| metric.met == Some(false)) {
+        Verdict::Missed
+    } else if samples < expected || sum.unscored.iter().any(|one| one.wanted) {
+        Verdict::Incomplete
+    } else {
+        Verdict::Met
+    };
+    let text = format!("{}\nhash={}\n", sum.text(), read.log.sha256);
+    let told = AccuracyTold {
+        round: scoring.round.name.clone(),
+        benchmark: scoring.benchmark.to_owned(),
+        verdict,
+        synthetic: told.synthetic,
+        metrics: sum.metrics,
+        unscored: sum.unscored,
+        parts: sum.parts,
+        expected,
+        samples,
+        duplicates: read.log.entries - samples,
+        log: read.log,
+        tokenizer_sha256: bench.speller.sha256,
+        sentences_sha256: bench.model.map(|model| model.sha256),
+    };
+    Ok(Scored { told, text })
+}
+
+struct ReadLog {
+    /// In the log's order, the first answer to each sample.
+    outcomes: Vec<Outcome>,
+    log: LogTold,
+}
+
+fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, ScoreError> {
+    let opened = File::open(scoring.log);
+    let open = |source| ScoreError::Open { path: scoring.log.display().to_string(), source };
+    let mut log = AccuracyLog::new(opened.map_err(open)?);
+    let (jobs, queue) = mpsc::sync_channel::<(usize, Entry, Width)>(IN_FLIGHT);
+    let (done, results) = mpsc::channel::<(usize, u64, Result<Outcome, String>)>();
+    let queue = Mutex::new(queue);
+    thread::scope(|scope| {
+        for _ in 0..scoring.threads.max(1) {
+            let (queue, done) = (&queue, done.clone());
+            scope.spawn(move || {
+                let mut lexicon = Lexicon::new();
+                loop {
+                    let job = queue.lock().map(|queue| queue.recv());
+                    let Ok(Ok((at, entry, width))) = job else { return };
+                    let outcome = bench.outcome(&entry, width, &mut lexicon);
+                    if done.send((at, entry.offset, outcome)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+        let mut mistakes = Mistakes::default();
+        let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
+        let mut width: Option<Width> = None;
+        let mut take = |(at, offset, outcome): (usize, u64, Result<Outcome, String>),
+                        outcomes: &mut Vec<Option<Outcome>>,
+                        mistakes: &mut Mistakes| {
+            scored += 1;
+            if scored % 1024 == 0 {
+                progress(scored);
+            }
+            match outcome {
+                Ok(outcome) => outcomes[at] = Some(outcome),
+                Err(why) => mistakes.say(offset, &why),
+            }
+        };
+        while let Some(entry) = log.entry()? {
+            entries += 1;
+            let index = entry.qsl_idx as usize;
+            if index >= answered.len() {
+                mistakes.say(entry.offset, &format!("the data set has no sample {index}; it has {}", answered.len()));
+                continue;
+            }
+            if std::mem::replace(&mut answered[index], true) {
+                continue;
+            }
+            let own = Width::of(&entry);
+            width = width.or(own);
+            if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
+                && first != own
+            {
+                mistakes.say(entry.offset, "its token ids are of another width than those before");
+                continue;
+            }
+            outcomes.push(None);
+            let job = (outcomes.len() - 1, entry, width.unwrap_or(Width::Int32));
+            if jobs.send(job).is_err() {
+                break;
+            }
+            while let Ok(result) = results.try_recv() {
+                take(result, &mut outcomes, &mut mistakes);
+            }
+        }
+        drop(jobs);
+        for result in results {
+            take(result, &mut outcomes, &mut mistakes);
+        }
+        mistakes.end()?;
+        let outcomes = outcomes.into_iter().flatten().collect();
+        Ok(ReadLog { outcomes, log: LogTold { sha256: log.sha256(), entries, token_ids: width } })
+    })
+}
+
+impl Bench<'_> {
+    fn outcome(&self, entry: &Entry, width: Width, lexicon: &mut Lexicon) -> Result<Outcome, String> {
+        let index = entry.qsl_idx;
+        let reference = &self.references[index as usize];
+        let Some(target) = &reference.reference else {
+            return Err(format!("sample {index} has no reference in the data set: it came in a form without"));
+        };
+        let ids = width.ids(&entry.data).map_err(|why| format!("the answer to sample {index}: {why}"))?;
+        let text = self.speller.spell(&ids)?;
+        let task = reference.task.clone();
+        let is_prose = self.recipe.splits_sentences()
+            && !matches!((self.recipe, task.as_str()), (Recipe::Mixed, "GSM8K" | "MBXP"));
+        let (target, text) = if is_prose { (self.lined(target), self.lined(&text)) } else { (target.clone(), text) };
+        let counts = self.model.is_some() && self.recipe.counts_length(&task);
+        Ok(Outcome {
+            tokens: ids.len() as u64,
+            length: counts.then(|| text.chars().count() as u64),
+            worth: self.recipe.worth(&task, &target, &text, lexicon)?,
+            task,
+        })
+    }
+
+    /// Stripped, and where sentences can be found one a line.
+    fn lined(&self, text: &str) -> String {
+        let text = stripped(text);
+        self.model.as_ref().map_or_else(|| text.to_owned(), |model| lined(model, text))
+    }
+}

@@ -1,0 +1,54 @@
+//! Which columns of a published data set say what. The first name that is there counts.
+//!
+//! Read in the reference implementations at mlcommons/inference b66003e1: `language/<model>/dataset.py` and the scorers.
+
+use crate::mlperf::accuracy::Recipe;
+
+/// Names of columns, best first.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    pub tokens: &'static [&'static str],
+    pub reference: &'static [&'static str],
+    pub task: &'static [&'static str],
+    pub id: &'static [&'static str],
+}
+
+/// One of a row's four values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Tokens,
+    Reference,
+    Task,
+    Id,
+}
+
+impl Columns {
+    pub const fn of(recipe: Recipe) -> Self {
+        const TOKENS: &[&str] = &["tok_input", "input_tokens", "input_ids"];
+        const ID: &[&str] = &["id"];
+        let (reference, task): (&[&str], &[&str]) = match recipe {
+            Recipe::OpenOrca | Recipe::News => (&["output", "reference"], &[]),
+            Recipe::Mixed => (&["gt_output", "reference"], &["dataset", "task"]),
+            Recipe::LongContext => (&["gt_output", "reference"], &["metric", "task"]),
+            Recipe::DeepSeek => (&["gt_output", "ground_truth", "reference"], &["dataset", "metric", "task"]),
+            Recipe::GptOss => (&["ground_truth", "reference"], &["dataset", "task"]),
+        };
+        Self { tokens: TOKENS, reference, task, id: ID }
+    }
+
+    /// What a column holds, and how good its name is: less is better.
+    pub fn slot(&self, name: &str) -> Option<(Slot, usize)> {
+        let all = [
+            (Slot::Tokens, self.tokens),
+            (Slot::Reference, self.reference),
+            (Slot::Task, self.task),
+            (Slot::Id, self.id),
+        ];
+        all.into_iter().find_map(|(slot, names)| Some((slot, names.iter().position(|known| *known == name)?)))
+    }
+
+    /// All names, for messages and for the conversion command.
+    pub fn texts(&self) -> Vec<&'static str> {
+        [self.reference, self.task, self.id].concat()
+    }
+}

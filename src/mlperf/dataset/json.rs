@@ -1,0 +1,111 @@
+//! JSON: an array of records, or a record a line. One record in memory at a time.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::columns::Columns;
+use super::row::{Row, Value};
+use super::write::Sink;
+
+/// Gives each record to `sink`. Err: what is wrong, with line and column.
+pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), String> {
+    let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let open = || File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(|error| said(&error));
+    let mut first = [b' '];
+    let mut head = open()?;
+    while first[0].is_ascii_whitespace() {
+        if head.read(&mut first).map_err(|error| said(&error))? == 0 {
+            return Err(said(&"it is empty"));
+        }
+    }
+    let mut json = serde_json::Deserializer::from_reader(open()?);
+    let read = if first[0] == b'[' {
+        Records { columns, sink }.deserialize(&mut json).and_then(|()| json.end())
+    } else {
+        // A record a line: an end where the next would begin is the end.
+        loop {
+            match Record(columns).deserialize(&mut json) {
+                Ok(row) => sink(row),
+                Err(error) if error.is_eof() && error.to_string().starts_with("EOF while parsing a value") => {
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
+            }
+        }
+    };
+    read.map_err(|error| {
+        let by_columns = error.to_string().contains("is no list of whole numbers");
+        let hint = if by_columns { "; is it laid out by columns? Write it with orient=\"records\"" } else { "" };
+        format!("{}{hint}", said(&error))
+    })
+}
+
+struct Records<'a, 's> {
+    columns: &'a Columns,
+    sink: &'a mut Sink<'s>,
+}
+
+impl<'de> DeserializeSeed<'de> for Records<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Records<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut records: A) -> Result<(), A::Error> {
+        while let Some(row) = records.next_element_seed(Record(self.columns))? {
+            (self.sink)(row);
+        }
+        Ok(())
+    }
+}
+
+struct Record<'a>(&'a Columns);
+
+impl<'de> DeserializeSeed<'de> for Record<'_> {
+    type Value = Row;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Record<'_> {
+    type Value = Row;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut record: A) -> Result<Row, A::Error> {
+        let mut row = Row::default();
+        while let Some(name) = record.next_key::<String>()? {
+            if self.0.slot(&name).is_none() {
+                record.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = match record.next_value::<serde_json::Value>()? {
+                serde_json::Value::Null => Value::Nothing,
+                serde_json::Value::String(text) => Value::Text(text),
+                serde_json::Value::Array(items) => {
+                    let ids: Option<Vec<i64>> = items.iter().map(serde_json::Value::as_i64).collect();
+                    Value::Ids(ids.ok_or_else(|| A::Error::custom(format!("`{name}` is no list of whole numbers")))?)
+                }
+                other => Value::Text(other.to_string()),
+            };
+            row.take(self.0, &name, value).map_err(A::Error::custom)?;
+        }
+        Ok(row)
+    }
+}

@@ -1,0 +1,22 @@
+//! The data set of a benchmark: from the form that it is published in, or made up, to `dataset.jsonl`, one sample a line.
+//!
+//! ```text
+//!  *.parquet, *.json, *.jsonl, folder of *.npy ─→ Row ─┐
+//!  seed, published length statistics           ─→ Row ─┴→ checked against the round ─→ dataset.jsonl, dataset.json
+//! ```
+//!
+//! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
+
+mod columns;
+mod json;
+mod made;
+mod npy;
+mod parquet;
+mod row;
+mod told;
+mod write;
+mod writer;
+
+pub use made::Lengths;
+pub use told::{DATASET_FILE, DatasetFile, Form, Made, SAMPLES_FILE, Spread};
+pub use write::{DatasetError, Wanted, make, read};

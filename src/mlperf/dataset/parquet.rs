@@ -1,0 +1,60 @@
+//! Parquet, as pandas writes it: only the columns that are needed are read.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, ListAccessor};
+use parquet::schema::types::Type;
+
+use super::columns::Columns;
+use super::row::{Row, Value};
+use super::write::Sink;
+
+/// Gives each row to `sink`. Err: what is wrong.
+pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), String> {
+    rows(file, columns, sink).map_err(|error| {
+        let why = error.to_string();
+        let hint = if why.contains("isabled feature at compile time") || why.contains("codec") {
+            "; write it with compression=\"snappy\""
+        } else {
+            ""
+        };
+        format!("{}: {why}{hint}", file.display())
+    })
+}
+
+fn rows(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), ParquetError> {
+    let reader = SerializedFileReader::new(File::open(file)?)?;
+    let schema = reader.metadata().file_metadata().schema();
+    let known: Vec<Arc<Type>> =
+        schema.get_fields().iter().filter(|field| columns.slot(field.name()).is_some()).cloned().collect();
+    let wanted = Type::group_type_builder(schema.name()).with_fields(known).build()?;
+    for read in reader.get_row_iter(Some(wanted))? {
+        let read = read?;
+        let mut row = Row::default();
+        for (name, field) in read.get_column_iter() {
+            let value = value(field).ok_or_else(|| ParquetError::General(format!("`{name}` holds {field}")))?;
+            row.take(columns, name, value).map_err(ParquetError::General)?;
+        }
+        sink(row);
+    }
+    Ok(())
+}
+
+/// None: nothing that a data set holds.
+fn value(field: &Field) -> Option<Value> {
+    Some(match field {
+        Field::Null => Value::Nothing,
+        Field::Str(text) => Value::Text(text.clone()),
+        Field::Bytes(bytes) => Value::Text(bytes.as_utf8().ok()?.to_owned()),
+        Field::ListInternal(list) => {
+            let whole = |at| list.get_long(at).or_else(|_| list.get_int(at).map(i64::from)).ok();
+            Value::Ids((0..list.len()).map(whole).collect::<Option<_>>()?)
+        }
+        Field::Group(_) | Field::MapInternal(_) => return None,
+        number => Value::Text(number.to_string()),
+    })
+}

@@ -1,0 +1,46 @@
+//! One sample on its way.
+
+use super::columns::{Columns, Slot};
+
+/// One row of a data set, as it was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    pub ids: Option<Vec<i64>>,
+    pub reference: Option<String>,
+    pub task: Option<String>,
+    pub id: Option<String>,
+    /// How good the names were that the values came by.
+    ranks: [Option<usize>; 4],
+}
+
+/// A value of a row.
+pub enum Value {
+    Ids(Vec<i64>),
+    Text(String),
+    Nothing,
+}
+
+impl Row {
+    pub fn new(ids: Vec<i64>) -> Self {
+        Self { ids: Some(ids), ..Self::default() }
+    }
+
+    /// Takes a column's value, unless a better name has been there. Err: it is of another kind.
+    pub fn take(&mut self, columns: &Columns, name: &str, value: Value) -> Result<(), String> {
+        let Some((slot, rank)) = columns.slot(name) else { return Ok(()) };
+        let best = &mut self.ranks[slot as usize];
+        if matches!(value, Value::Nothing) || best.is_some_and(|best| best < rank) {
+            return Ok(());
+        }
+        *best = Some(rank);
+        match (slot, value) {
+            (Slot::Tokens, Value::Ids(ids)) => self.ids = Some(ids),
+            (Slot::Reference, Value::Text(text)) => self.reference = Some(text),
+            (Slot::Task, Value::Text(text)) => self.task = Some(text),
+            (Slot::Id, Value::Text(text)) => self.id = Some(text),
+            (Slot::Tokens, _) => return Err(format!("`{name}` is no list of whole numbers")),
+            _ => return Err(format!("`{name}` is a list, and a text is expected")),
+        }
+        Ok(())
+    }
+}

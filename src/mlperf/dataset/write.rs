@@ -1,0 +1,165 @@
+//! From a data set's own form, or from none, to the files of a stage.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::columns::Columns;
+use super::made::Shape;
+use super::row::Row;
+use super::told::{DATASET_FILE, DatasetFile, Form, Made};
+use super::writer::Writer;
+use super::{json, npy, parquet};
+use crate::mlperf::accuracy::Recipe;
+use crate::mlperf::sha256::{self, Sha256Of};
+use crate::mlperf::{Benchmark, DatasetTold, Round};
+
+/// What takes the rows of a data set.
+pub(super) type Sink<'s> = dyn FnMut(Row) + 's;
+
+/// Which data set is wanted, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub round: &'a Round,
+    pub benchmark: &'a str,
+    /// A folder that exists.
+    pub out: &'a Path,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    #[error("round {round} has no benchmark `{benchmark}` whose data set is read here; it has {known}")]
+    Unknown { round: String, benchmark: String, known: String },
+    /// With the command that converts it.
+    #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
+    Pickle { path: PathBuf, command: String },
+    #[error("{0}")]
+    Read(String),
+    #[error("{}", .told.join("\n"))]
+    Rows { told: Vec<String> },
+    #[error("{path} has {found} samples, and the {benchmark} of round {round} has {expected}", path = path.display())]
+    Count { path: PathBuf, found: u64, expected: String, round: String, benchmark: String },
+    #[error("{}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+}
+
+/// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with [`npy::FILES`].
+pub fn read(wanted: &Wanted<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
+    let (benchmark, recipe) = wanted.benchmark()?;
+    let columns = Columns::of(recipe);
+    let form = form(from, &columns)?;
+    let mut writer = Writer::new(wanted.out, &columns)?;
+    let mut sink = |row: Row| writer.row(&row);
+    let read = match form {
+        Form::Parquet => parquet::read(from, &columns, &mut sink),
+        Form::Npy => npy::read(from, &mut sink),
+        Form::Json | Form::MadeUp => json::read(from, &columns, &mut sink),
+    };
+    read.map_err(DatasetError::Read)?;
+    let (samples, references, input_tokens, _) = writer.end(&columns)?;
+    let all = [Some(benchmark.dataset_samples), benchmark.accuracy_samples];
+    if !all.contains(&Some(samples)) {
+        let numbers: Vec<String> = all.iter().flatten().map(ToString::to_string).collect();
+        return Err(DatasetError::Count {
+            path: from.to_owned(),
+            found: samples,
+            expected: numbers.join(" (of accuracy runs: ") + if numbers.len() > 1 { ")" } else { "" },
+            round: wanted.round.name.clone(),
+            benchmark: wanted.benchmark.to_owned(),
+        });
+    }
+    let told = wanted.told(false, samples, digest(from, form)?);
+    let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
+    wanted.write(DatasetFile {
+        told,
+        round: wanted.round.name.clone(),
+        form,
+        from: name,
+        input_tokens,
+        references,
+        made: None,
+    })
+}
+
+/// Makes one up. `samples`: so many in place of the round's.
+pub fn make(wanted: &Wanted<'_>, seed: u64, samples: Option<u64>) -> Result<DatasetFile, DatasetError> {
+    let (benchmark, recipe) = wanted.benchmark()?;
+    let shape = Shape::of(recipe);
+    let columns = Columns::of(recipe);
+    let mut writer = Writer::new(wanted.out, &columns)?;
+    for index in 0..samples.unwrap_or(benchmark.dataset_samples) {
+        writer.row(&shape.row(recipe, seed, index));
+    }
+    let (samples, references, input_tokens, sha256) = writer.end(&columns)?;
+    wanted.write(DatasetFile {
+        told: wanted.told(true, samples, sha256),
+        round: wanted.round.name.clone(),
+        form: Form::MadeUp,
+        from: None,
+        input_tokens,
+        references,
+        made: Some(Made { seed, input_tokens: shape.input, reference_words: shape.words }),
+    })
+}
+
+impl Wanted<'_> {
+    fn benchmark(&self) -> Result<(&Benchmark, Recipe), DatasetError> {
+        let found = self.round.benchmarks.get(self.benchmark).zip(Recipe::of(self.benchmark));
+        found.ok_or_else(|| DatasetError::Unknown {
+            round: self.round.name.clone(),
+            benchmark: self.benchmark.to_owned(),
+            known: self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn told(&self, synthetic: bool, samples: u64, sha256: String) -> DatasetTold {
+        DatasetTold { benchmark: self.benchmark.to_owned(), synthetic, samples, sha256 }
+    }
+
+    fn write(&self, file: DatasetFile) -> Result<DatasetFile, DatasetError> {
+        let path = self.out.join(DATASET_FILE);
+        let text = serde_json::to_string_pretty(&file).expect("it has only text keys");
+        std::fs::write(&path, text + "\n").map_err(|source| DatasetError::Write { path, source })?;
+        Ok(file)
+    }
+}
+
+/// By what it is, not by what it is called.
+fn form(from: &Path, columns: &Columns) -> Result<Form, DatasetError> {
+    let said = |error: std::io::Error| DatasetError::Read(format!("{}: {error}", from.display()));
+    if from.is_dir() {
+        return Ok(Form::Npy);
+    }
+    let mut head = [0; 4];
+    let length = std::io::Read::read(&mut File::open(from).map_err(said)?, &mut head).map_err(said)?;
+    match &head[..length] {
+        b"PAR1" => Ok(Form::Parquet),
+        // A pickle of protocol 2 and later, or something compressed: what is published so is a pickle.
+        [0x80, 2..=5, ..] | [0x1f, 0x8b, ..] => {
+            let texts: Vec<String> = columns.texts().iter().map(|name| format!("'{name}'")).collect();
+            let tokens: Vec<String> = columns.tokens.iter().map(|name| format!("'{name}'")).collect();
+            let path = from.display();
+            let command = format!(
+                "python3 -c \"import pandas; d = pandas.read_pickle('{path}'); t = d.filter([{texts}]).astype(str); \
+                 d.filter([{tokens}]).join(t).to_parquet('{path}.parquet', compression='snappy')\"",
+                texts = texts.join(", "),
+                tokens = tokens.join(", "),
+            );
+            Err(DatasetError::Pickle { path: from.to_owned(), command })
+        }
+        _ => Ok(Form::Json),
+    }
+}
+
+/// Of a folder: of its files' digests, as `sha256sum` prints them.
+fn digest(from: &Path, form: Form) -> Result<String, DatasetError> {
+    let of =
+        |path: &Path| sha256::of_file(path).map_err(|error| DatasetError::Read(format!("{}: {error}", path.display())));
+    if form != Form::Npy {
+        return of(from);
+    }
+    let mut both = Sha256Of::default();
+    for name in npy::FILES {
+        both.update(format!("{}  {name}\n", of(&from.join(name))?).as_bytes());
+    }
+    Ok(both.finish())
+}

@@ -1,0 +1,19 @@
+//! The rule book of MLPerf Inference: rounds, benchmarks, LoadGen's settings and logs, accuracy, audit tests, the package.
+//!
+//! ```text
+//!  manifests/rounds/v6.1.yaml ─→ Round ─→ Benchmark ─→ user.conf, checks before a run
+//!  mlperf_log_*.txt, accuracy log, test.json ─→ what a run is worth ─→ accuracy.txt, verify_*.txt ─→ package ─→ gate
+//! ```
+//!
+//! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
+//! drives LoadGen; that is the room `loadgen`.
+
+pub mod accuracy;
+pub mod dataset;
+mod round;
+mod sha256;
+mod test;
+mod words;
+
+pub use round::{Accuracy, Benchmark, Latency, LoadgenPin, Round, Seeds};
+pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};

@@ -1,0 +1,130 @@
+//! The tables of the rounds: data under `manifests/rounds/`, each also a manifest that others can include.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::{Mode, Scenario};
+
+/// One round of MLPerf Inference. Latencies in milliseconds, lengths in tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// `v6.1`.
+    pub name: String,
+    /// Where the numbers are from.
+    pub source: String,
+    pub loadgen: LoadgenPin,
+    pub benchmarks: IndexMap<String, Benchmark>,
+}
+
+/// Which LoadGen the round takes. Its seeds are built into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadgenPin {
+    /// The version of `mlcommons-loadgen` that is fetched.
+    pub version: String,
+    /// All versions with the round's seeds.
+    pub accepted: Vec<String>,
+    pub seeds: Seeds,
+}
+
+/// LoadGen's three random seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seeds {
+    pub qsl: u64,
+    pub sample_index: u64,
+    pub schedule: u64,
+}
+
+/// A benchmark as one round defines it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Benchmark {
+    /// LoadGen's name of the model in user.conf: it knows others than the benchmark's, and ignores those it does not know.
+    pub loadgen_model: String,
+    /// Samples of the data set.
+    pub dataset_samples: u64,
+    pub performance_samples: u64,
+    /// Where it is not the whole data set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_samples: Option<u64>,
+    pub offline_min_samples: u64,
+    /// Every one of these must be in a closed submission.
+    pub required: Vec<Scenario>,
+    /// At least one of these must be, too (where there are any).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub one_of: Vec<Scenario>,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub latency: IndexMap<Scenario, Latency>,
+    /// Metric (`ROUGE1`, `exact_match`, `TOKENS_PER_SAMPLE`, `GEN_LEN` …) → bounds of a closed submission.
+    pub accuracy: IndexMap<String, Accuracy>,
+    pub max_output_tokens: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_output_tokens: Option<u32>,
+    /// Audit tests: `test06`, `test07`, `test09`.
+    pub tests: Vec<Mode>,
+}
+
+/// 99th percentiles that a run must keep.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    pub ttft_ms: f64,
+    pub tpot_ms: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Accuracy {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+/// A file of `manifests/rounds/`: a manifest whose `vars.round` is the table.
+#[derive(Deserialize)]
+struct File {
+    vars: Vars,
+}
+
+#[derive(Deserialize)]
+struct Vars {
+    round: Round,
+}
+
+const TABLES: [(&str, &str); 1] = [("v5.1", include_str!("../../manifests/rounds/v5.1.yaml"))];
+
+impl Round {
+    /// The rounds that this program knows, oldest first.
+    pub const NAMES: [&str; TABLES.len()] = {
+        let mut names = [""; TABLES.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = TABLES[at].0;
+            at += 1;
+        }
+        names
+    };
+
+    /// By its name, `v5.1`. None: there is no such round here.
+    pub fn named(name: &str) -> Option<Self> {
+        let (_, text) = TABLES.iter().find(|(known, _)| *known == name)?;
+        let file: File = serde_yaml::from_str(text).expect("a shipped table is well-formed; a test reads them all");
+        Some(file.vars.round)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Round;
+
+    #[test]
+    fn every_table_can_be_read_and_carries_its_name() {
+        for name in Round::NAMES {
+            assert_eq!(Round::named(name).unwrap().name, name);
+        }
+        assert_eq!(Round::named("v0.5"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! What one LoadGen test was: the file that goes with its logs and tells later stages what they hold in hand.
+
+use serde::{Deserialize, Serialize};
+
+use super::Seeds;
+
+/// The file beside LoadGen's logs that holds a [`TestTold`].
+pub const TEST_FILE: &str = "test.json";
+
+/// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scenario {
+    Offline,
+    Server,
+    Interactive,
+    SingleStream,
+}
+
+impl Scenario {
+    /// As the result directory and the rules write it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Offline => "Offline",
+            Self::Server => "Server",
+            Self::Interactive => "Interactive",
+            Self::SingleStream => "SingleStream",
+        }
+    }
+
+    /// As LoadGen knows it.
+    pub const fn loadgen(self) -> &'static str {
+        match self {
+            Self::Interactive => "Server",
+            other => other.title(),
+        }
+    }
+}
+
+/// What a test is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    Performance,
+    Accuracy,
+    Test06,
+    Test07,
+    Test09,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Division {
+    Closed,
+    Open,
+}
+
+/// One LoadGen test, as it was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestTold {
+    pub round: String,
+    pub benchmark: String,
+    pub scenario: Scenario,
+    pub mode: Mode,
+    pub division: Division,
+    /// With shortened durations: cannot be submitted.
+    pub rehearsal: bool,
+    /// The version of `mlcommons-loadgen`.
+    pub loadgen_version: String,
+    /// Those that were in force.
+    pub seeds: Seeds,
+    pub dataset: DatasetTold,
+    pub target_qps: Option<f64>,
+    pub sut_name: String,
+    /// What LoadGen said in its summary: `VALID`, `INVALID`. None in accuracy mode, where it says nothing.
+    pub result: Option<String>,
+    /// Errors that LoadGen logged.
+    pub errors: u64,
+}
+
+/// The data set as a stage prepared it: `dataset.json` in its output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetTold {
+    pub benchmark: String,
+    /// Made up: nothing that is measured with it can be submitted.
+    pub synthetic: bool,
+    pub samples: u64,
+    /// Of the file it was made from; of a made-up one, of what was made.
+    pub sha256: String,
+}

@@ -1,0 +1,30 @@
+//! `mlperf:` — the steps towards a submission.
+
+mod dataset;
+mod library;
+mod package;
+mod score;
+mod verify;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::Mlperf;
+use crate::mlperf::Round;
+
+pub async fn perform(errand: &Errand, step: &Mlperf) -> Result<Done, Failure> {
+    match step {
+        Mlperf::Loadgen(step) => library::perform(errand, step).await,
+        Mlperf::Dataset(step) => dataset::perform(errand, step),
+        Mlperf::Score(step) => score::perform(errand, step),
+        Mlperf::Verify(step) => verify::perform(errand, step),
+        Mlperf::Package(step) => package::perform(errand, step).await,
+    }
+}
+
+/// A round by its name.
+fn round(name: &str) -> Result<Round, Failure> {
+    Round::named(name).ok_or_else(|| {
+        Failure::new(FailureKind::Refused, format!("there is no round `{name}` here"))
+            .hint(format!("known are: {}", Round::NAMES.join(", ")))
+    })
+}
