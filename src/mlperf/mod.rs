@@ -8,8 +8,12 @@
 //! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
 //! drives LoadGen; that is the room `loadgen`.
 
+mod ask;
+pub mod audit;
+pub mod conf;
 mod round;
 mod test;
 
+pub use ask::{Ask, Found, Wrong};
 pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};
