@@ -36,7 +36,7 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `mlperf::audit`, `mlperf::conf`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
+//! Doors of their own: `manifest::model`, `mlperf::audit`, `mlperf::conf`, `mlperf::log`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
 //! `report::export`, `report::graph`, `report::html`, `report::import`, `report::launch`, `report::server`,
 //! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their
 //! room in front, so that a reader knows where a word comes from.
