@@ -35,16 +35,23 @@ pub struct Wrong {
     /// The rule, in a few words.
     pub rule: String,
     pub hint: Option<String>,
+    /// It is the key that is wrong, whatever its value.
+    pub is_of_key: bool,
 }
 
 impl Wrong {
     pub(super) fn new(at: &[&str], what: impl Into<String>, rule: impl Into<String>) -> Self {
         let at = at.iter().map(|&key| key.to_owned()).collect();
-        Self { at, what: what.into(), rule: rule.into(), hint: None }
+        Self { at, what: what.into(), rule: rule.into(), hint: None, is_of_key: false }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) const fn of_key(mut self) -> Self {
+        self.is_of_key = true;
         self
     }
 

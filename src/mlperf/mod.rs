@@ -12,11 +12,13 @@ mod ask;
 pub mod audit;
 pub mod conf;
 mod estimate;
+mod explain;
 pub mod log;
 mod round;
 mod test;
 
 pub use ask::{Ask, Found, Wrong};
 pub use estimate::Estimate;
+pub use explain::{Explanation, Reason, explain};
 pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};

@@ -65,6 +65,9 @@ pub struct Benchmark {
     /// In accuracy mode, where it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_max_output_tokens: Option<u32>,
+    /// Token ids that end an answer, of which TEST06 allows one at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub end_ids: Vec<i32>,
     /// Audit tests that a closed submission must pass: `test06`, `test07`, `test09`.
     pub tests: Vec<Mode>,
     /// What those tests demand that is the benchmark's own.

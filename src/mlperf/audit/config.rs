@@ -6,7 +6,7 @@ use super::super::Mode;
 use super::super::ask::Found;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
-const LOG_SEED: u64 = 720_381_539_243_781_796;
+pub(super) const LOG_SEED: u64 = 720_381_539_243_781_796;
 /// TEST06 logs and issues so many.
 const TEST06_SAMPLES: u64 = 100;
 
@@ -16,6 +16,7 @@ pub struct Config {
     /// The file.
     pub text: String,
     pub min_query_count: u64,
+    pub sampling_target: u64,
     pub issue_unique: bool,
 }
 
@@ -43,5 +44,5 @@ pub fn config(found: &Found, mode: Mode) -> Option<Config> {
         say("performance_issue_unique", 1);
     }
     say("sample_concatenate_permutation", 0);
-    Some(Config { text, min_query_count: samples, issue_unique })
+    Some(Config { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

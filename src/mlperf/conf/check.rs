@@ -65,7 +65,8 @@ fn rate(ask: &Ask<'_>) -> Option<Wrong> {
             Some(Wrong::new(&at, "must be greater than 0", "queries per second"))
         }
         (Scenario::SingleStream, Some(_)) => {
-            let wrong = Wrong::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only");
+            let wrong = Wrong::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
+                .of_key();
             Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
         }
         (Scenario::Server | Scenario::Interactive, None) => {
@@ -102,20 +103,20 @@ fn unknown(name: &str, model: Option<&str>) -> Option<Wrong> {
     if bare != name {
         let ours = model.map_or_else(String::new, |model| format!("; LoadGen knows this model as `{model}`"));
         let rule = format!("model and scenario are put before it{ours}");
-        return Some(Wrong::new(&at, "names a model or a scenario", rule).hint(format!("write `{bare}`")));
+        return Some(Wrong::new(&at, "names a model or a scenario", rule).of_key().hint(format!("write `{bare}`")));
     }
     if let Some((_, place)) = SAID_ELSEWHERE.iter().find(|(key, _)| *key == name) {
         let hint = format!("write it as `{place}` of `loadgen`");
-        return Some(Wrong::new(&at, "is said elsewhere", "once is enough").hint(hint));
+        return Some(Wrong::new(&at, "is said elsewhere", "once is enough").of_key().hint(hint));
     }
     if BUILT_IN.contains(&name) {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
-        return Some(Wrong::new(&at, "cannot be set", rule).hint("take it away"));
+        return Some(Wrong::new(&at, "cannot be set", rule).of_key().hint("take it away"));
     }
     if Key::named(name).is_none() {
         let hint = did_you_mean(name, KEYS.iter().map(|key| key.name));
         let rule = "LoadGen would ignore it without a word";
-        return Some(Wrong::new(&at, "is not a setting of user.conf", rule).maybe_hint(hint));
+        return Some(Wrong::new(&at, "is not a setting of user.conf", rule).of_key().maybe_hint(hint));
     }
     None
 }
@@ -129,10 +130,12 @@ fn one(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Option<Wrong>
     let key = Key::named(name)?;
     if !key.is_read_in(ask.scenario) {
         let rule = format!("LoadGen does not read it in {}", ask.scenario.title());
-        return Some(Wrong::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).hint("take it away"));
+        return Some(
+            Wrong::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("take it away"),
+        );
     }
     if key.division_in(ask.scenario) == Division::Open && ask.division == Division::Closed {
-        let wrong = Wrong::new(&at, "may be set in the open division only", "closed: as the round has it");
+        let wrong = Wrong::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
         return Some(wrong.hint("take it away, or `division: open`"));
     }
     if let Some(needed) = bad_value(key.kind, value) {

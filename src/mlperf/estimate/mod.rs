@@ -10,6 +10,7 @@ mod tell;
 mod tests;
 
 use self::arrivals::Arrivals;
+pub(in crate::mlperf) use self::tell::{grouped, time};
 use super::conf::Settings;
 use super::{Mode, Scenario};
 
