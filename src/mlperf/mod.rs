@@ -8,6 +8,8 @@
 //! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
 //! drives LoadGen; that is the room `loadgen`.
 
+pub mod audit;
+pub mod conf;
 mod round;
 mod test;
 

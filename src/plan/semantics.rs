@@ -207,8 +207,12 @@ impl Look<'_> {
 
     fn bench(&mut self, bench: &Bench) {
         self.search(bench);
-        self.load(bench);
-        if bench.scenario == Scenario::Server && bench.rate.is_none() && bench.ramp.is_none() && bench.search.is_none()
+        // With LoadGen it is LoadGen's to say when requests come, how many, and with what.
+        let is_ours = bench.loadgen.is_none();
+        if is_ours {
+            self.load(bench);
+        }
+        if is_ours && bench.scenario == Scenario::Server && bench.rate.is_none() && bench.ramp.is_none() && bench.search.is_none()
         {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
@@ -221,7 +225,7 @@ impl Look<'_> {
             self.say(&["bench", "rate"], "must be greater than 0", "requests per second", None);
         }
         // With data each record is sent once.
-        if bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
+        if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
             let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
             self.say(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
         }

@@ -1,0 +1,245 @@
+//! `bench:` with `loadgen:` — one LoadGen test in a child process of this program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::bench::{judged, silence};
+use super::errand::Errand;
+use super::mlperf::LIBRARY;
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::{self, Slo, Spec};
+use crate::loadgen::{Job, Line, Test};
+use crate::manifest::model::{self, Bench, Loadgen};
+use crate::mlperf::{Benchmark, DatasetTold, Division, Mode, Round, Scenario, audit, conf};
+
+/// How often the child's lines are read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A rehearsal draws from so many samples at most, and asks for as many at least.
+const REHEARSED: u64 = 256;
+
+pub async fn perform(
+    errand: &Errand,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    spec: Spec,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
+    let test = test(errand, bench, loadgen, spec)?;
+    let out = errand.lease.out.clone();
+    if let Some(shortened) = test.shortened() {
+        errand.lease.notice(format!("a rehearsal, which cannot be submitted: {shortened}"));
+    }
+    let spec = test.spec.clone();
+    let begun = Instant::now();
+    let job = Job::Test(Box::new(test));
+    let mut far = None;
+    let ending = async {
+        // A server of ours that is lost stops this task by itself; of others we see it here.
+        let limit = errand.lease.task.timeout.unwrap_or(Duration::MAX);
+        tokio::select! {
+            silent = silence(&spec) => Failure::new(FailureKind::Service, silent.to_string()),
+            () = tokio::time::sleep(limit) => {
+                Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}"))
+            }
+        }
+    };
+    let ran = {
+        let running = run(errand, program, &job, |line| match line {
+            Line::Phase(phase) => errand.lease.say(phase, 0, None),
+            Line::Progress { issued, ended, failed } => {
+                far = Some((ended, issued));
+                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                let minutes = begun.elapsed().as_secs_f64() / 60.0;
+                errand.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
+            }
+            Line::Probed(_) | Line::Done | Line::Failed { .. } => {}
+        });
+        tokio::select! {
+            ran = running => ran,
+            failure = ending => Err(failure),
+        }
+    };
+    let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
+    if let Some(why) = errand.lease.stop.why() {
+        return Err(Failure::new(FailureKind::Service, format!("{why}{when}")));
+    }
+    ran?;
+    let result = harness::read_result(&out.join("result.json"))
+        .map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    judged(&result)
+}
+
+/// What the child is to do. Writes user.conf, and audit.config for an audit test.
+fn test(errand: &Errand, bench: &Bench, loadgen: &Loadgen, mut spec: Spec) -> Result<Test, Failure> {
+    let refuse = |what: String| Failure::new(FailureKind::Refused, what);
+    let round = Round::named(&loadgen.round).ok_or_else(|| {
+        let known = Round::NAMES.join(", ");
+        refuse(format!("there is no round `{}`; known are {known}", loadgen.round))
+    })?;
+    let benchmark = round.benchmarks.get(&loadgen.benchmark).ok_or_else(|| {
+        let known: Vec<&str> = round.benchmarks.keys().map(String::as_str).collect();
+        refuse(format!("round {} has no benchmark `{}`; it has {}", round.name, loadgen.benchmark, known.join(", ")))
+    })?;
+    let scenario = scenario(bench.scenario).ok_or_else(|| refuse("LoadGen has no such scenario".to_owned()))?;
+    let mode = mode(loadgen.mode);
+    let folder = errand.path(&loadgen.dataset);
+    let dataset = dataset(&folder, &loadgen.benchmark)?;
+    let rehearsal = loadgen.rehearse.then_some(REHEARSED.min(dataset.samples));
+    settle(&mut spec, bench, benchmark, scenario);
+    let out = &errand.lease.out;
+    let write = |name: &str, text: &str| {
+        let path = out.join(name);
+        let told = |error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
+        fs::write(&path, text).map_err(told).map(|()| path.clone())
+    };
+    let text = conf::text(benchmark, scenario, loadgen.target_qps, &loadgen.user_conf, rehearsal);
+    let user_conf = write("user.conf", &text)?;
+    let audit = audit::config(mode).map(|text| write("audit.config", &text)).transpose()?;
+    let division = match loadgen.division {
+        model::Division::Closed => Division::Closed,
+        model::Division::Open => Division::Open,
+    };
+    Ok(Test {
+        library: errand.path(&loadgen.library).join(LIBRARY),
+        samples: folder.join("dataset.jsonl"),
+        dataset,
+        out: out.clone(),
+        sut_name: format!("Triton {} ({} endpoints)", spec.model, spec.endpoints.len()),
+        spec,
+        round: round.name.clone(),
+        benchmark: loadgen.benchmark.clone(),
+        scenario,
+        mode,
+        division,
+        rehearsal,
+        target_qps: loadgen.target_qps,
+        user_conf,
+        user_keys: loadgen.user_conf.keys().cloned().collect(),
+        audit,
+    })
+}
+
+/// What the rules say of requests.
+fn settle(spec: &mut Spec, bench: &Bench, benchmark: &Benchmark, scenario: Scenario) {
+    if let Some(min) = benchmark.min_output_tokens.filter(|_| spec.request.min_length.is_none()) {
+        spec.request.min_length = Some(min as i32);
+    }
+    if let Some(latency) = benchmark.latency.get(&scenario).filter(|_| bench.slo.is_none()) {
+        spec.slo = Slo { ttft_ms: Some(latency.ttft_ms), tpot_ms: Some(latency.tpot_ms), e2e_ms: None };
+    }
+}
+
+fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetTold, Failure> {
+    let path = folder.join("dataset.json");
+    let refuse = |what: String| {
+        let failure = Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
+        failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
+    };
+    let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
+    let told: DatasetTold = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+    if told.benchmark != benchmark {
+        return Err(refuse(format!("it is the data set of {}, and the benchmark is {benchmark}", told.benchmark)));
+    }
+    Ok(told)
+}
+
+const fn scenario(scenario: model::Scenario) -> Option<Scenario> {
+    match scenario {
+        model::Scenario::Offline => Some(Scenario::Offline),
+        model::Scenario::Server => Some(Scenario::Server),
+        model::Scenario::Interactive => Some(Scenario::Interactive),
+        model::Scenario::SingleStream => Some(Scenario::SingleStream),
+        model::Scenario::Trace | model::Scenario::Concurrency => None,
+    }
+}
+
+const fn mode(mode: model::MlperfMode) -> Mode {
+    match mode {
+        model::MlperfMode::Performance => Mode::Performance,
+        model::MlperfMode::Accuracy => Mode::Accuracy,
+        model::MlperfMode::Test06 => Mode::Test06,
+        model::MlperfMode::Test07 => Mode::Test07,
+        model::MlperfMode::Test09 => Mode::Test09,
+    }
+}
+
+/// Runs the child to its end and hands on what it says. Dropping this ends the child at once.
+pub async fn run(
+    errand: &Errand,
+    program: Option<&Path>,
+    job: &Job,
+    mut heard: impl FnMut(Line),
+) -> Result<(), Failure> {
+    let system = |path: &Path, error: &std::io::Error| {
+        Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
+    };
+    let job_file = errand.lease.log.with_extension("job.json");
+    let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    fs::write(&job_file, text).map_err(|error| system(&job_file, &error))?;
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
+    };
+    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), job_file.clone().into()];
+    let answer = errand.lease.log.with_extension("lines");
+    let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
+    let mut failed = None;
+    let mut hand_on = |lines: &mut Lines| {
+        for line in lines.new() {
+            if let Line::Failed { why, is_refused } = &line {
+                failed = Some((why.clone(), *is_refused));
+            }
+            heard(line);
+        }
+    };
+    let ended = {
+        let mut running = std::pin::pin!(errand.run(errand.command(argv).answer(&answer)));
+        let mut tick = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut running => break ended,
+                _ = tick.tick() => hand_on(&mut lines),
+            }
+        }
+    };
+    hand_on(&mut lines);
+    for file in [&job_file, &answer] {
+        let _ = fs::remove_file(file);
+    }
+    match (ended, failed) {
+        (Ok(_), _) => Ok(()),
+        // What it said of itself says more than how it ended.
+        (Err(failure), Some((why, is_refused))) => {
+            let kind = if is_refused { FailureKind::Refused } else { failure.kind.clone() };
+            Err(Failure { kind, what: why, ..failure })
+        }
+        (Err(failure), None) => Err(failure),
+    }
+}
+
+/// Lines of a file that grows.
+struct Lines {
+    path: PathBuf,
+    read: u64,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn new(&mut self) -> Vec<Line> {
+        let mut more = Vec::new();
+        let read = fs::File::open(&self.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.read))?;
+            file.read_to_end(&mut more)
+        });
+        // Not there yet is nothing new.
+        self.read += read.unwrap_or(0) as u64;
+        self.rest.extend(more);
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.rest.drain(..whole).collect();
+        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+}
