@@ -13,5 +13,5 @@ pub mod conf;
 mod round;
 mod test;
 
-pub use round::{Accuracy, Benchmark, Latency, LoadgenPin, Round, Seeds};
+pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};
