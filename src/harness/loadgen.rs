@@ -64,13 +64,7 @@ impl Beside {
     /// With the difference.
     pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>) -> Self {
         let difference = ours.filter(|_| loadgen != 0.0).map(|ours| (ours - loadgen) / loadgen * 100.0);
-        Self {
-            metric: metric.to_owned(),
-            unit: unit.to_owned(),
-            loadgen,
-            ours,
-            difference_percent: difference,
-        }
+        Self { metric: metric.to_owned(), unit: unit.to_owned(), loadgen, ours, difference_percent: difference }
     }
 }
 

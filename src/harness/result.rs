@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request, Retries,
-    Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
+    Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::Verdict;
 use crate::triton::{Scrape, ServerMetrics};

@@ -273,7 +273,10 @@ impl Spec {
             (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
             (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
             (request.random_seed != Some(RandomSeed::PerRequest), "`request.random_seed` must be one for all"),
-            (request.exclude_input_in_output != Some(false), "`request.exclude_input_in_output: false` puts prompts into answers"),
+            (
+                request.exclude_input_in_output != Some(false),
+                "`request.exclude_input_in_output: false` puts prompts into answers",
+            ),
             (self.pace.max_in_flight.is_none(), "`max_in_flight` would hold samples back"),
         ]
         .into_iter()

@@ -101,10 +101,9 @@ pub fn headline(said: &Said, scenario: Scenario) -> String {
     let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
     let parts = match scenario {
-        Scenario::Offline => vec![
-            per_second("result_tokens_per_second", "tok/s"),
-            per_second("result_samples_per_second", "samples/s"),
-        ],
+        Scenario::Offline => {
+            vec![per_second("result_tokens_per_second", "tok/s"), per_second("result_samples_per_second", "samples/s")]
+        }
         Scenario::Server | Scenario::Interactive => vec![
             per_second("result_completed_tokens_per_second", "tok/s"),
             per_second("result_completed_samples_per_sec", "samples/s"),

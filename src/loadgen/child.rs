@@ -52,9 +52,8 @@ pub fn perform(job: &Path, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> 
 }
 
 fn probed(probe: &Probe) -> Result<Probed, Trouble> {
-    let library = Library::open(&probe.library)?;
-    let mut settings = library.settings(Scenario::Server, false);
-    settings.read(&probe.user_conf, "llama2-70b", "Server")?;
+    let library = Arc::new(Library::open(&probe.library)?);
+    let settings = library.settings(Scenario::Server, false, &probe.user_conf, "llama2-70b")?;
     Ok(Probed { version: library.version(), revision: library.revision(), seeds: settings.seeds() })
 }
 
@@ -65,27 +64,31 @@ struct Came {
 }
 
 fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
-    let round = Round::named(&test.round).ok_or_else(|| Trouble::Refused(format!("no round is called {}", test.round)))?;
+    let round =
+        Round::named(&test.round).ok_or_else(|| Trouble::Refused(format!("no round is called {}", test.round)))?;
     let benchmark = round.benchmarks.get(&test.benchmark);
     let benchmark =
         benchmark.ok_or_else(|| Trouble::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
     say(&Line::Phase("reading the data set".to_owned()));
-    let samples = samples::read(&test.samples, benchmark.max_output_tokens).map_err(Trouble::System)?;
+    let most = match benchmark.accuracy_max_output_tokens {
+        Some(most) if test.mode == Mode::Accuracy => most,
+        _ => benchmark.max_output_tokens,
+    };
+    let samples = samples::read(&test.samples, most).map_err(Trouble::System)?;
     let library = Arc::new(Library::open(&test.library)?);
-    let mut settings = library.settings(test.scenario, test.mode == Mode::Accuracy);
-    settings.read(&test.user_conf, &conf::model(benchmark, test.scenario), test.scenario.loadgen())?;
+    let is_accuracy = test.mode == Mode::Accuracy;
+    let model = conf::model(benchmark, test.scenario);
+    let settings = library.settings(test.scenario, is_accuracy, &test.user_conf, &model)?;
     let probed = Probed { version: library.version(), revision: library.revision(), seeds: settings.seeds() };
     let mut faults = probed.mismatches(&round);
     faults.extend(unheeded(&settings, test, benchmark)?);
     if !faults.is_empty() {
         return Err(Trouble::Refused(faults.join("; ")));
     }
-    let seeds = settings.seeds();
-    drop(settings);
     say(&Line::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
     let performance = test.rehearsal.unwrap_or(benchmark.performance_samples).min(total);
-    let mut came = race(&library, test, benchmark, &samples, (total, performance), say)?;
+    let mut came = race(&library, settings, test, &samples, (total, performance), say)?;
     say(&Line::Phase("writing results".to_owned()));
     let said = Said::read(&test.out).map_err(Trouble::System)?;
     let told = Loadgen {
@@ -118,7 +121,7 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
         division: test.division,
         rehearsal: test.rehearsal.is_some(),
         loadgen_version: probed.version,
-        seeds,
+        seeds: probed.seeds,
         dataset: test.dataset.clone(),
         target_qps: test.target_qps,
         sut_name: test.sut_name.clone(),
@@ -160,7 +163,7 @@ impl Probed {
 }
 
 /// What LoadGen took otherwise than the table has it: it ignores models and keys that it does not know without a word.
-fn unheeded(settings: &Settings<'_>, test: &Test, benchmark: &Benchmark) -> Result<Vec<String>, Fault> {
+fn unheeded(settings: &Settings, test: &Test, benchmark: &Benchmark) -> Result<Vec<String>, Fault> {
     let mut found = Vec::new();
     let mut hold = |keys: &[&str], key: &'static str, should: f64| {
         let is = settings.number(key)?;
@@ -213,8 +216,8 @@ impl Sut for Called {
 /// LoadGen on one thread, its reporter on another, the load workers on theirs. All are joined when this returns.
 fn race(
     library: &Arc<Library>,
+    settings: Settings,
     test: &Test,
-    benchmark: &Benchmark,
     samples: &[harness::Sample],
     (total, performance): (u64, u64),
     say: &(dyn Fn(&Line) + Sync),
@@ -227,16 +230,11 @@ fn race(
     };
     let issuing: Mutex<Option<JoinHandle<Result<(), Fault>>>> = Mutex::new(None);
     let open = |inlet: Inlet| {
-        let library = Arc::clone(library);
         let names = (test.sut_name.clone(), test.benchmark.clone(), test.out.clone(), test.audit.clone());
-        let conf = (test.user_conf.clone(), conf::model(benchmark, test.scenario));
-        let (scenario, is_accuracy) = (test.scenario, test.mode == Mode::Accuracy);
         let issue = move || {
             let (sut, samples, out, audit) = &names;
             let told = Told { sut, samples, total, performance, out, audit: audit.as_deref() };
-            let mut settings = library.settings(scenario, is_accuracy);
-            settings.read(&conf.0, &conf.1, scenario.loadgen())?;
-            library.test(settings, &told, &Called { inlet })
+            settings.test(&told, &Called { inlet })
         };
         *issuing.lock().unwrap_or_else(PoisonError::into_inner) = spawn("loadgen", issue).ok();
     };

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::mlperf::{Scenario, Seeds};
 
@@ -24,7 +24,9 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 /// Why LoadGen cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    #[error("a process can run one LoadGen test, and this one has had its own: a second would run without its rules")]
+    #[error(
+        "a process can run one LoadGen test, and this one has had its own: a second would be without LoadGen's rules"
+    )]
     SecondTest,
     #[error("{path} cannot be loaded: {why}")]
     Load { path: String, why: String },
@@ -114,6 +116,7 @@ pub struct Library {
     call: Functions,
     /// LoadGen's own name of each ticket; 0 once it was completed. These names are addresses in LoadGen.
     open: Mutex<Vec<usize>>,
+    has_settings: AtomicBool,
     has_reporter: AtomicBool,
 }
 
@@ -153,7 +156,12 @@ impl Library {
             completions: function!(b"rlg_completions"),
         };
         std::mem::forget(library);
-        Ok(Self { call, open: Mutex::default(), has_reporter: AtomicBool::new(false) })
+        Ok(Self {
+            call,
+            open: Mutex::default(),
+            has_settings: AtomicBool::new(false),
+            has_reporter: AtomicBool::new(false),
+        })
     }
 
     pub fn version(&self) -> String {
@@ -166,7 +174,19 @@ impl Library {
         unsafe { CStr::from_ptr((self.call.revision)()) }.to_string_lossy().into_owned()
     }
 
-    pub fn settings(&self, scenario: Scenario, is_accuracy: bool) -> Settings<'_> {
+    /// What a test goes by: the built-in mlperf.conf, then this user.conf. Keys and models that LoadGen does not know it
+    /// ignores: ask for the numbers afterwards. Once: LoadGen would read only the user.conf a second time.
+    pub fn settings(
+        self: &Arc<Self>,
+        scenario: Scenario,
+        is_accuracy: bool,
+        user_conf: &Path,
+        model: &str,
+    ) -> Result<Settings, Fault> {
+        if self.has_settings.swap(true, Ordering::SeqCst) {
+            return Err(Fault::SecondTest);
+        }
+        let (path, model, name) = (path_text(user_conf)?, text(model)?, text(scenario.loadgen())?);
         let number = match scenario {
             Scenario::SingleStream => 0,
             Scenario::Server | Scenario::Interactive => 2,
@@ -174,7 +194,10 @@ impl Library {
         };
         // SAFETY: both numbers are among those that shim.h names, so it is not null.
         let raw = unsafe { (self.call.settings_new)(number, if is_accuracy { 1 } else { 2 }) };
-        Settings { library: self, raw }
+        let settings = Settings { library: Arc::clone(self), raw };
+        // SAFETY: not null, and nobody else has it; the texts live until the call has returned.
+        let code = unsafe { (self.call.settings_read)(raw, path.as_ptr(), model.as_ptr(), name.as_ptr()) };
+        if code == 0 { Ok(settings) } else { Err(Fault::Config { path: user_conf.display().to_string(), code }) }
     }
 
     /// The one place from which samples are told. None when somebody has it already.
@@ -182,12 +205,24 @@ impl Library {
         let is_free = !self.has_reporter.swap(true, Ordering::SeqCst);
         is_free.then_some(Reporter { library: self, responses: Vec::new(), one_thread: PhantomData })
     }
+}
 
+/// What a test goes by.
+pub struct Settings {
+    library: Arc<Library>,
+    raw: *mut c_void,
+}
+
+// SAFETY: nothing in LoadGen's settings belongs to a thread, and whoever has them is the only one who does.
+unsafe impl Send for Settings {}
+
+impl Settings {
     /// Runs the test to its end on this thread.
-    pub fn test<S: Sut>(&self, settings: Settings<'_>, told: &Told<'_>, sut: &S) -> Result<(), Fault> {
+    pub fn test<S: Sut>(self, told: &Told<'_>, sut: &S) -> Result<(), Fault> {
+        let library = &*self.library;
         let (sut_name, qsl_name) = (text(told.sut)?, text(told.samples)?);
         let (out, audit) = (path_text(told.out)?, path_text(told.audit.unwrap_or(Path::new("")))?);
-        let context = Context { library: self, sut };
+        let context = Context { library, sut };
         let raw = RawSut {
             context: (&raw const context).cast_mut().cast(),
             sut_name: sut_name.as_ptr(),
@@ -204,35 +239,13 @@ impl Library {
         // LoadGen keeps none of them: the shim's objects end with it. Callbacks match shim.h.
         let code = unsafe {
             let error = (error.as_mut_ptr().cast(), error.len());
-            (self.call.test)(settings.raw, &raw const raw, out.as_ptr(), audit.as_ptr(), error.0, error.1)
+            (library.call.test)(self.raw, &raw const raw, out.as_ptr(), audit.as_ptr(), error.0, error.1)
         };
         if code == 0 {
             return Ok(());
         }
         let what = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
         Err(Fault::Thrown(what.unwrap_or_default()))
-    }
-}
-
-/// What a test goes by.
-pub struct Settings<'a> {
-    library: &'a Library,
-    raw: *mut c_void,
-}
-
-// SAFETY: nothing in LoadGen's settings belongs to a thread, and whoever has them is the only one who does.
-unsafe impl Send for Settings<'_> {}
-
-impl Settings<'_> {
-    /// The built-in mlperf.conf, then this user.conf. Keys and models that LoadGen does not know it ignores: ask for the
-    /// numbers afterwards.
-    pub fn read(&mut self, user_conf: &Path, model: &str, scenario: &str) -> Result<(), Fault> {
-        let (path, model, scenario) = (path_text(user_conf)?, text(model)?, text(scenario)?);
-        // SAFETY: not null, and nobody else has it; the texts live until the call has returned.
-        let code = unsafe {
-            (self.library.call.settings_read)(self.raw, path.as_ptr(), model.as_ptr(), scenario.as_ptr())
-        };
-        if code == 0 { Ok(()) } else { Err(Fault::Config { path: user_conf.display().to_string(), code }) }
     }
 
     /// A number by LoadGen's name of it.
@@ -251,7 +264,7 @@ impl Settings<'_> {
     }
 }
 
-impl Drop for Settings<'_> {
+impl Drop for Settings {
     fn drop(&mut self) {
         // SAFETY: it was made by `settings_new`, and this is its end.
         unsafe { (self.library.call.settings_free)(self.raw) };

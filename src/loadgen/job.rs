@@ -64,10 +64,17 @@ pub enum Line {
     /// What happens now.
     Phase(String),
     /// Samples issued, answered, failed so far.
-    Progress { issued: u64, ended: u64, failed: u64 },
+    Progress {
+        issued: u64,
+        ended: u64,
+        failed: u64,
+    },
     Probed(Probed),
     /// The test is over, and its files are written.
     Done,
     /// It could not take place. `is_refused`: because of what was asked for.
-    Failed { why: String, is_refused: bool },
+    Failed {
+        why: String,
+        is_refused: bool,
+    },
 }

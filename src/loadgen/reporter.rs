@@ -84,7 +84,8 @@ struct Way {
 
 impl Default for Way {
     fn default() -> Self {
-        let before = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        let before =
+            Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
         Self { before, in_calls_ns: 0, count: 0 }
     }
 }

@@ -48,10 +48,10 @@ mod tests {
             read(&path, 1024)
         };
         let good = read("{\"input_ids\":[5,6],\"output_tokens\":1}\n{\"id\":1,\"input_ids\":[7]}\n").unwrap();
-        assert_eq!(good.iter().map(|s| (s.prompt.to_vec(), s.output_len)).collect::<Vec<_>>(), [
-            (vec![5, 6], 2),
-            (vec![7], 1024)
-        ]);
+        assert_eq!(
+            good.iter().map(|s| (s.prompt.to_vec(), s.output_len)).collect::<Vec<_>>(),
+            [(vec![5, 6], 2), (vec![7], 1024)]
+        );
         assert!(read("{\"input_ids\":[5]}\n{}\n").unwrap_err().contains("line 2: missing field `input_ids`"));
         assert!(read("{\"input_ids\":[]}\n").unwrap_err().contains("line 1: a sample without"));
         assert!(read("").unwrap_err().contains("no samples"));

@@ -212,7 +212,11 @@ impl Look<'_> {
         if is_ours {
             self.load(bench);
         }
-        if is_ours && bench.scenario == Scenario::Server && bench.rate.is_none() && bench.ramp.is_none() && bench.search.is_none()
+        if is_ours
+            && bench.scenario == Scenario::Server
+            && bench.rate.is_none()
+            && bench.ramp.is_none()
+            && bench.search.is_none()
         {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);

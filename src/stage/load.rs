@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, Asking, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario, StreamMode,
-    Weighted,
+    Arrivals, Asking, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario,
+    StreamMode, Weighted,
 };
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};

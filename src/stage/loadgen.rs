@@ -173,9 +173,8 @@ pub async fn run(
     job: &Job,
     mut heard: impl FnMut(Line),
 ) -> Result<(), Failure> {
-    let system = |path: &Path, error: &std::io::Error| {
-        Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
-    };
+    let system =
+        |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
     let job_file = errand.lease.log.with_extension("job.json");
     let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     fs::write(&job_file, text).map_err(|error| system(&job_file, &error))?;

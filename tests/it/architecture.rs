@@ -51,7 +51,8 @@ fn one_file_may_be_unsafe_and_says_why_at_each_place() {
     for file in sources() {
         let found = sequence(&tokens(&file.text), &["unsafe"]);
         assert!(found.is_empty() || file.path == DOOR, "{} has `unsafe`, and only {DOOR} may", file.path);
-        let lifts = ["allow", "expect"].iter().flat_map(|word| sequence(&tokens(&file.text), &[word, "(", "unsafe_code"]));
+        let lifts =
+            ["allow", "expect"].iter().flat_map(|word| sequence(&tokens(&file.text), &[word, "(", "unsafe_code"]));
         assert_eq!(lifts.count(), usize::from(file.path == DOOR), "{}", file.path);
         let lines: Vec<&str> = file.text.lines().collect();
         for (at, _) in lines.iter().enumerate().filter(|(_, line)| line.contains("unsafe {") && !line.contains("//")) {

@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, alive_with, signal_pid, until};
+use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
 
 /// Samples of a made-up data set: prompts and answers are short, so that a test is.
 const SAMPLES: u32 = 24;
+
+/// As many queries as LoadGen's early stopping needs for a p99 that nobody missed, and no more time than they take.
+const BRIEF: &str = "min_duration: 1, min_query_count: 600";
+const LONG: &str = "min_duration: 600000";
 
 /// LoadGen of a round, built once for all tests, by the stage that builds it for everybody.
 fn library() -> &'static Path {
@@ -33,7 +36,7 @@ fn library() -> &'static Path {
 }
 
 /// A project with a data set, simulated servers, and one LoadGen test for each scenario.
-fn world(scenarios: &str, loadgen: &str) -> World {
+fn world(scenarios: &str, round: &str, library: &Path, user_conf: &str) -> World {
     let world = World::new();
     let prompt = |at: u32| (0..8 + at % 5).map(|token| 3 + (at * 31 + token) % 90).collect::<Vec<u32>>();
     let lines: Vec<String> = (0..SAMPLES)
@@ -42,7 +45,7 @@ fn world(scenarios: &str, loadgen: &str) -> World {
     world.file("data/dataset.jsonl", &(lines.join("\n") + "\n"));
     let told = json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": SAMPLES, "sha256": "0".repeat(64)});
     world.file("data/dataset.json", &told.to_string());
-    let library = library().display().to_string();
+    let library = library.display();
     world.manifest(
         "m",
         &format!(
@@ -70,9 +73,11 @@ stages:
       loadgen:
         library: {library}
         dataset: data
-        round: v5.1
+        round: {round}
         benchmark: llama2-70b-99.9
-        {loadgen}
+        target_qps: 300
+        rehearse: true
+        user_conf: {{ {user_conf} }}
 "#
         ),
     );
@@ -94,13 +99,13 @@ fn the_library_says_what_it_was_built_from() {
 
 #[test]
 fn loadgen_drives_offline_and_server_and_says_what_we_say() {
-    let world = world("[offline, server]", "{ target_qps: 30, rehearse: true, user_conf: { min_duration: 2000 } }")
-        .replaced_loadgen();
+    let world = world("[offline, server]", "v5.1", library(), BRIEF);
     world.good(&["run", "m"]);
     for (scenario, key) in [("offline", "result_samples_per_second"), ("server", "result_completed_samples_per_sec")] {
         let out = world.path("latest").join(format!("test/{scenario}"));
         let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
         assert!(summary.contains("Result is : VALID"), "{summary}");
+        assert!(summary.contains("okens per second"), "the rules of the model are in force: {summary}");
         let test = json_of(out.join("test.json"));
         assert_eq!((&test["result"], &test["errors"], &test["rehearsal"]), (&json!("VALID"), &json!(0), &json!(true)));
         let result = json_of(out.join("result.json"));
@@ -134,4 +139,63 @@ fn said_count(out: &Path) -> u64 {
         Some(count) if count > 1 => count,
         _ => value("generated_samples_per_query").unwrap(),
     }
+}
+
+/// The child process of a world's test, once there is one.
+fn child(world: &World) -> i32 {
+    let find = || alive_with(world.path("")).into_iter().find(|(_, command)| command.contains("__loadgen-test"));
+    until("LoadGen's process to start", || find().is_some());
+    find().expect("LoadGen's process").0
+}
+
+/// LoadGen has begun: it writes its logs.
+fn await_loadgen(world: &World) -> i32 {
+    let pid = child(world);
+    until("LoadGen to begin", || {
+        let found = walkdir::WalkDir::new(world.path(".regatta")).into_iter().flatten();
+        found.into_iter().any(|entry| entry.file_name() == "mlperf_log_detail.txt")
+    });
+    pid
+}
+
+#[test]
+fn a_test_that_is_killed_fails_its_stage() {
+    let world = world("[server]", "v5.1", library(), LONG);
+    let run = world.start(&["run", "m"]);
+    signal_pid(await_loadgen(&world), "KILL");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 1);
+    ended.says("test/server").says("ended by SIGKILL");
+    assert_eq!(alive_with(world.path("")), []);
+}
+
+#[test]
+fn a_run_that_is_stopped_takes_its_test_along() {
+    let world = world("[server]", "v5.1", library(), LONG);
+    let run = world.start(&["run", "m"]);
+    await_loadgen(&world);
+    signal(&run, "INT");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    assert_eq!(alive_with(world.path("")), []);
+}
+
+#[test]
+fn a_library_of_another_round_is_refused() {
+    let world = world("[offline]", "v6.0", library(), BRIEF);
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("the library is LoadGen 5.1.2, and round v6.0 takes");
+    ended.says("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
+}
+
+#[test]
+fn a_library_that_is_none_is_told_with_its_path() {
+    let world = world("[offline]", "v5.1", Path::new("nowhere"), BRIEF);
+    let inside = world.path("nowhere");
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(inside.join("libloadgen.so"), "no library").unwrap();
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("nowhere/libloadgen.so cannot be loaded");
 }

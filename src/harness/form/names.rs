@@ -1,8 +1,8 @@
 //! What the server says of a model, and what the two interfaces call their tensors.
 
-use super::super::{Asking, Scenario};
 use super::super::exchange::Call;
 use super::super::request::Interface;
+use super::super::{Asking, Scenario};
 use super::Offer;
 
 /// Tensors that the interfaces name differently.
