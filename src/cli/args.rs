@@ -123,6 +123,9 @@ pub(super) enum Command {
     /// Ends what a run left behind, should the run be killed.
     #[command(name = "__warden", hide = true)]
     Warden(WardenArgs),
+    /// One LoadGen test, in a process of its own.
+    #[command(name = "__loadgen-test", hide = true)]
+    LoadgenTest(LoadgenTestArgs),
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +136,9 @@ pub(super) struct Subject {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
 }
 
 #[derive(Debug, Args)]
@@ -535,4 +541,11 @@ pub(super) struct WardenArgs {
     /// The run's folder.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoadgenTestArgs {
+    /// What to do.
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
 }

@@ -18,6 +18,7 @@ use super::form::{Count, Form};
 use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
+use super::outside::Listener;
 use super::record::{Chunk, Class, Ended, Stamps};
 use super::rpc::{Fault, broken_class, check_status, send, spell};
 use super::shared::Reply;
@@ -68,6 +69,8 @@ pub(super) struct Part {
     /// What was said is kept, in `said`.
     pub keeps: bool,
     pub said: Option<Prompt>,
+    /// Who wants to hear of the first token.
+    pub listener: Option<Listener>,
     /// Over HTTP; its chunks become the part's own.
     pub heard: Heard,
 }
@@ -368,6 +371,9 @@ impl Exchange<'_> {
             part.last_id = seen.last_token;
             if part.keeps {
                 part.keep(seen.raw, form.takes_ids());
+            }
+            if let (Some(listener), Some(first)) = (part.listener.take(), seen.raw.first_chunk::<4>()) {
+                listener.first(i32::from_le_bytes(*first), t_read);
             }
             state.last_token.set(Some(t_read));
             self.link.last_token.set(t_read);

@@ -87,6 +87,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
         },
+        loadgen: None,
         server_metrics: None,
     };
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {

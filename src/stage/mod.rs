@@ -9,6 +9,7 @@ mod errand;
 mod git;
 mod health;
 mod load;
+mod loadgen;
 mod mlperf;
 mod repository;
 mod request;
@@ -85,8 +86,8 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
-            Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step)).await,
-            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench)).await,
+            Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
+            Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }
     }
 }

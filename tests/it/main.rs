@@ -22,6 +22,7 @@ mod harness;
 mod language;
 mod launch;
 mod lifecycle;
+mod loadgen;
 mod manual;
 mod metrics;
 mod mpi;

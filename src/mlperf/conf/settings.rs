@@ -9,6 +9,8 @@ use super::super::{Ask, Mode, Scenario};
 pub const MIN_DURATION_MS: u64 = 600_000;
 /// How long a rehearsal lasts when nobody says.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
+/// A rehearsal draws from so many samples, if there are as many.
+pub const REHEARSAL_SAMPLES: u64 = 256;
 /// LoadGen's own default where mlperf.conf says nothing.
 const DEFAULT_MIN_QUERIES: u64 = 100;
 /// LoadGen's own default for SingleStream, milliseconds.
@@ -44,6 +46,7 @@ impl Settings {
             |name: &str| set(name).and_then(|value| value.as_bool().or_else(|| value.as_u64().map(|one| one == 1)));
         let benchmark = &found.benchmark;
         let here = ask.dataset_samples.unwrap_or(u64::MAX);
+        let drawn = if ask.rehearsal { here.min(REHEARSAL_SAMPLES) } else { here };
         let target_qps = match ask.scenario {
             Scenario::SingleStream => {
                 1e3 / set("target_latency").and_then(Value::as_f64).unwrap_or(DEFAULT_EXPECTED_LATENCY_MS)
@@ -52,12 +55,12 @@ impl Settings {
         };
         let rule = if ask.rehearsal { REHEARSAL_DURATION_MS } else { MIN_DURATION_MS };
         let least = match ask.scenario {
-            Scenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(here),
+            Scenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(drawn),
             Scenario::Offline => benchmark.offline_min_samples,
             _ => DEFAULT_MIN_QUERIES,
         };
-        let samples = count("performance_sample_count_override").unwrap_or(benchmark.performance_samples);
-        let accuracy = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
+        let samples = count("performance_sample_count_override").unwrap_or(benchmark.performance_samples.min(drawn));
+        let accuracy = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples).min(drawn);
         let plain = Self {
             scenario: ask.scenario,
             mode: ask.mode,

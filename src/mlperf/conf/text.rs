@@ -17,6 +17,8 @@ pub struct Conf {
     pub scenario: &'static str,
     /// user.conf.
     pub text: String,
+    /// The keys that it sets, but for `target_qps`.
+    pub keys: Vec<String>,
     /// audit.config of the test, where there is one. Pass its path; never leave it in a working directory.
     pub audit: Option<String>,
     /// What will be in force with both.
@@ -33,10 +35,13 @@ pub fn conf(ask: &Ask<'_>) -> Result<Conf, Vec<Wrong>> {
     let settings = Settings::of(ask, &found);
     let audit = super::super::audit::config(&found, ask.mode).map(|audit| audit.text);
     let model = found.benchmark.loadgen_model(ask.scenario);
-    Ok(Conf { scenario: ask.scenario.loadgen(), text: text(ask, &found, &model), model, audit, settings })
+    let lines = lines(ask, &found);
+    let text = text(ask, &found, &model, &lines);
+    let keys = lines.into_iter().map(|(key, _)| key).filter(|key| key != "target_qps").collect();
+    Ok(Conf { scenario: ask.scenario.loadgen(), text, keys, model, audit, settings })
 }
 
-fn text(ask: &Ask<'_>, found: &Found, model: &str) -> String {
+fn text(ask: &Ask<'_>, found: &Found, model: &str, lines: &[(String, String)]) -> String {
     let mut text = format!(
         "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
         ask.benchmark,
@@ -45,7 +50,7 @@ fn text(ask: &Ask<'_>, found: &Found, model: &str) -> String {
         found.round.name,
         if ask.rehearsal { "; a rehearsal, not for submission" } else { "" },
     );
-    for (name, value) in lines(ask, found) {
+    for (name, value) in lines {
         let _ = writeln!(text, "{model}.{}.{name} = {value}", ask.scenario.loadgen());
     }
     text

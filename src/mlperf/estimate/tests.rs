@@ -34,8 +34,9 @@ fn settings(row: &Value) -> Settings {
         benchmark,
         scenario,
         mode,
-        division: Division::Closed,
-        rehearsal: true,
+        // Open, because recordings set what closed submissions may not; with few samples only rehearsals are allowed.
+        division: Division::Open,
+        rehearsal: row["dataset_samples"].as_u64() == Some(64),
         target_qps,
         user_conf: &user_conf,
         dataset_samples: row["dataset_samples"].as_u64(),

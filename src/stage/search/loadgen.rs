@@ -10,13 +10,14 @@ use serde_json::json;
 
 use super::phases::{Next, Tried, next};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{Bounds, Found};
+use crate::harness::{Bounds, Found, RunResult, Spec};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::conf::conf;
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Ask, Estimate, TEST_FILE, explain};
 use crate::plan::loadgen::ask;
 use crate::stage::errand::Errand;
+use crate::stage::loadgen::once;
 
 /// A short test lasts a minute,
 const SHORT_MS: u64 = 60_000;
@@ -46,11 +47,14 @@ struct Probe {
     folder: PathBuf,
 }
 
-/// Searches. `probe` runs one LoadGen test as it is told, into a folder that is there, and fails only where there is no result.
-pub async fn perform<P>(errand: &Errand, bench: &Bench, bounds: Bounds, mut probe: P) -> Result<Done, Failure>
-where
-    P: AsyncFnMut(&Loadgen, &Path) -> Result<(), Failure>,
-{
+/// Searches. `program` is what LoadGen's tests run in; `None` is this one.
+pub async fn perform(
+    errand: &Errand,
+    bench: &Bench,
+    bounds: Bounds,
+    spec: &Spec,
+    program: Option<&Path>,
+) -> Result<Done, Failure> {
     let loadgen = bench.loadgen.as_deref().ok_or_else(|| refused("there is no `loadgen`"))?;
     if let Some(wrong) = bounds.wrong() {
         return Err(refused(&format!("`bench.search`: {wrong}")));
@@ -79,7 +83,10 @@ where
             Some(detail) => detail,
             None => {
                 empty(&path)?;
-                probe(&asked, &path).await?;
+                let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
+                if result.verdict == Verdict::InvalidClient {
+                    return Err(client(rate, &result));
+                }
                 read(&path)?
             }
         };
@@ -197,6 +204,14 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A client that cannot keep up says nothing about the server.
+fn client(rate: f64, result: &RunResult) -> Failure {
+    let what = format!("at {rate} qps it is the client that is measured, not the server");
+    let why = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text)).unwrap_or_default();
+    let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(why);
+    failure.hint("give the client more cores or connections, or search below this rate")
 }
 
 fn refused(what: &str) -> Failure {
