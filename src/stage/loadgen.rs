@@ -94,8 +94,7 @@ pub async fn once(
         return Err(Failure::new(FailureKind::Service, format!("{why}{when}")));
     }
     ran?;
-    harness::read_result(&out.join("result.json"))
-        .map_err(|error| Failure::new(FailureKind::System, error.to_string()))
+    harness::read_result(&out.join("result.json")).map_err(|error| Failure::new(FailureKind::System, error.to_string()))
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
@@ -142,7 +141,8 @@ fn test(errand: &Errand, bench: &Bench, loadgen: &Loadgen, mut spec: Spec, out: 
 
 /// What the rules forbid, all of it.
 fn forbidden(wrong: &[Wrong]) -> Failure {
-    let told: Vec<String> = wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
+    let told: Vec<String> =
+        wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
     let failure = Failure::new(FailureKind::Refused, told.join("; "));
     match wrong.iter().find_map(|one| one.hint.clone()) {
         Some(hint) => failure.hint(hint),

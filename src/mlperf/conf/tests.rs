@@ -1,3 +1,5 @@
+//! user.conf of every kind of test, every mistake, and texts that others wrote.
+
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 

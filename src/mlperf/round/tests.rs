@@ -104,7 +104,7 @@ fn what_the_tables_leave_out_has_no_place_in_them() {
             assert_eq!(benchmark.end_ids.is_empty(), !benchmark.tests.contains(&Mode::Test06), "{of}");
             let own = benchmark.tests.iter().filter(|test| **test != Mode::Test06);
             assert!(own.into_iter().all(|test| benchmark.audits.contains_key(test)), "{of}");
-            assert!(!benchmark.loadgen_model.contains(".") && !benchmark.loadgen_model.contains("-99"), "{of}");
+            assert!(!benchmark.loadgen_model.contains('.') && !benchmark.loadgen_model.contains("-99"), "{of}");
         }
     }
 }

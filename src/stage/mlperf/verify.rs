@@ -33,8 +33,8 @@ pub fn perform(errand: &Errand, step: &MlperfVerify) -> Result<Done, Failure> {
     })?;
     let end_ids = if step.end_ids.is_empty() { &found.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&errand.path(score))).transpose()?;
-    let verified =
-        audit::verify(&errand.path(&step.audit), &found, &step.benchmark, end_ids, score).map_err(refused)?;
+    let verified = audit::verify(&errand.path(&step.audit), &found, &step.benchmark, end_ids, score)
+        .map_err(|error| refused(&error))?;
     let path = errand.lease.out.join(verified.file);
     fs::write(&path, &verified.text).map_err(|error| {
         Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
@@ -48,8 +48,8 @@ pub fn perform(errand: &Errand, step: &MlperfVerify) -> Result<Done, Failure> {
     }
 }
 
-fn refused(error: VerifyError) -> Failure {
-    let hint = match &error {
+fn refused(error: &VerifyError) -> Failure {
+    let hint = match error {
         VerifyError::NoScore => {
             Some("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
         }

@@ -79,16 +79,15 @@ pub async fn perform(
         let folder = PathBuf::from(format!("probes/{:02}-{rate}{kind}", probes.len() + 1));
         let path = errand.lease.out.join(&folder);
         let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
-        let detail = match before(&path, rate) {
-            Some(detail) => detail,
-            None => {
-                empty(&path)?;
-                let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
-                if result.verdict == Verdict::InvalidClient {
-                    return Err(client(rate, &result));
-                }
-                read(&path)?
+        let detail = if let Some(detail) = before(&path, rate) {
+            detail
+        } else {
+            empty(&path)?;
+            let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
+            if result.verdict == Verdict::InvalidClient {
+                return Err(client(rate, &result));
             }
+            read(&path)?
         };
         probes.push(told(rate, is_whole, folder, &detail));
     };
