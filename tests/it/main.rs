@@ -33,6 +33,7 @@ mod report;
 mod repository;
 mod requests;
 mod review;
+mod rules;
 mod scripted;
 mod search;
 mod sending;
