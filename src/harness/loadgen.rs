@@ -40,6 +40,12 @@ pub struct Beside {
     pub ours: Option<f64>,
     /// Ours less LoadGen's, of LoadGen's.
     pub difference_percent: Option<f64>,
+    /// Ours, but with the instants at which LoadGen was told in place of those at which tokens were read: from `ours` to here
+    /// is our way from the socket, from here to `loadgen` is LoadGen's own, from its schedule to its call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_told: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_told_difference_percent: Option<f64>,
 }
 
 /// The way of a token from the socket to LoadGen, µs.
@@ -62,9 +68,18 @@ pub struct Reporting {
 
 impl Beside {
     /// With the difference.
-    pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>) -> Self {
-        let difference = ours.filter(|_| loadgen != 0.0).map(|ours| (ours - loadgen) / loadgen * 100.0);
-        Self { metric: metric.to_owned(), unit: unit.to_owned(), loadgen, ours, difference_percent: difference }
+    pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>, as_told: Option<f64>) -> Self {
+        let percent =
+            |other: Option<f64>| other.filter(|_| loadgen != 0.0).map(|other| (other - loadgen) / loadgen * 100.0);
+        Self {
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            loadgen,
+            ours,
+            difference_percent: percent(ours),
+            as_told,
+            as_told_difference_percent: percent(as_told),
+        }
     }
 }
 
@@ -74,8 +89,9 @@ mod tests {
 
     #[test]
     fn differences_are_shares_of_loadgens_number() {
-        assert_eq!(Beside::new("a", "ms", 200.0, Some(199.0)).difference_percent, Some(-0.5));
-        assert_eq!(Beside::new("a", "ms", 0.0, Some(1.0)).difference_percent, None);
-        assert_eq!(Beside::new("a", "ms", 1.0, None).difference_percent, None);
+        assert_eq!(Beside::new("a", "ms", 200.0, Some(199.0), None).difference_percent, Some(-0.5));
+        assert_eq!(Beside::new("a", "ms", 0.0, Some(1.0), None).difference_percent, None);
+        assert_eq!(Beside::new("a", "ms", 1.0, None, Some(1.5)).difference_percent, None);
+        assert_eq!(Beside::new("a", "ms", 1.0, None, Some(1.5)).as_told_difference_percent, Some(50.0));
     }
 }

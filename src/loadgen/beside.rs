@@ -3,47 +3,73 @@
 //! Its percentiles are the sorted element floor(N·p); its clock starts when it begins to issue, ours when we are called for
 //! the first sample; its answer ends when it is told, ours when the stream ends.
 
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::reporter::Reported;
 use super::said::Said;
-use crate::harness::{Beside, Ended, Record};
+use crate::harness::{Beside, Ended, Measured, Record};
 use crate::mlperf::Scenario;
 
 const NS: f64 = 1e9;
 
 /// Every number that the scenario is judged by, and those beside it.
-pub fn numbers(said: &Said, scenario: Scenario, records: &[Record]) -> Vec<Beside> {
-    let ours = Ours::of(records);
+pub fn numbers(said: &Said, scenario: Scenario, measured: &Measured, reported: &Reported) -> Vec<Beside> {
+    let read = Ours::of(&measured.requests);
+    let told = Ours::of(&as_told(measured, reported, scenario != Scenario::Offline));
     let mut all = Vec::new();
-    let mut put = |key: &str, unit: &str, scale: f64, value: Option<f64>| {
+    let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&Ours) -> Option<f64>| {
         if let Some(number) = said.number(key) {
-            all.push(Beside::new(key, unit, number * scale, value));
+            all.push(Beside::new(key, unit, number * scale, value(&read), value(&told)));
         }
     };
     match scenario {
         Scenario::Offline => {
-            put("result_samples_per_second", "1/s", 1.0, ours.per_second(ours.count(), ours.last_end));
-            put("result_tokens_per_second", "1/s", 1.0, ours.per_second(ours.tokens, ours.last_end));
+            put("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
+            put("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
         }
         Scenario::Server | Scenario::Interactive => {
-            let last = ours.end_of_last;
-            put("result_completed_samples_per_sec", "1/s", 1.0, ours.per_second(ours.count() - 1.0, last));
-            put("result_completed_tokens_per_second", "1/s", 1.0, ours.per_second(ours.tokens, last));
+            put("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
+                ours.per_second(ours.count() - 1.0, ours.end_of_last)
+            });
+            put("result_completed_tokens_per_second", "1/s", 1.0, &|ours| {
+                ours.per_second(ours.tokens, ours.end_of_last)
+            });
         }
         Scenario::SingleStream => {}
     }
     const MS: f64 = 1e-6;
     if scenario != Scenario::Offline {
         for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
-            put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, at(&ours.ttft, p));
-            put(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, at(&ours.tpot, p));
+            put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));
+            put(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, &|ours| at(&ours.tpot, p));
         }
-        put("result_first_token_mean_latency_ns", "ms", MS, mean(&ours.ttft));
-        put("result_time_to_output_token_mean", "ms", MS, mean(&ours.tpot));
+        put("result_first_token_mean_latency_ns", "ms", MS, &|ours| mean(&ours.ttft));
+        put("result_time_to_output_token_mean", "ms", MS, &|ours| mean(&ours.tpot));
     }
     for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
-        put(&format!("result_{name}_percentile_latency_ns"), "ms", MS, at(&ours.latency, p));
+        put(&format!("result_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.latency, p));
     }
-    put("result_mean_latency_ns", "ms", MS, mean(&ours.latency));
+    put("result_mean_latency_ns", "ms", MS, &|ours| mean(&ours.latency));
     all
+}
+
+/// The same requests with the instants at which LoadGen heard of them; it numbers them as we do, in the order of its calls.
+fn as_told(measured: &Measured, reported: &Reported, has_firsts: bool) -> Vec<Record> {
+    let mut records = measured.requests.clone();
+    let at = |instant: Instant| instant.saturating_duration_since(measured.zero).as_nanos() as u64;
+    let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
+    for (ticket, told) in reported.firsts.iter().filter(|_| has_firsts) {
+        if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
+            record.t_first = Some(at(*told));
+        }
+    }
+    for (ticket, told) in &reported.answers {
+        if let Some(record) = place.get(ticket).map(|place| &mut records[*place]) {
+            record.t_end = at(*told);
+        }
+    }
+    records
 }
 
 /// ms where they are times, sorted.

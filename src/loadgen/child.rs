@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::ffi::{Fault, Library, Query, Settings, Sut, Told};
 use super::job::{Job, Line, Probe, Probed, Test};
-use super::reporter::{Mouth, report};
+use super::reporter::{Mouth, Reported, report};
 use super::said::Said;
 use super::{beside, samples};
 use crate::event::Stop;
@@ -60,7 +60,7 @@ fn probed(probe: &Probe) -> Result<Probed, Trouble> {
 /// What came of a test, from its three threads.
 struct Came {
     measured: Measured,
-    reporting: Reporting,
+    reported: Reported,
 }
 
 fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
@@ -103,9 +103,9 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
         metrics: if test.mode == Mode::Accuracy {
             Vec::new()
         } else {
-            beside::numbers(&said, test.scenario, &came.measured.requests)
+            beside::numbers(&said, test.scenario, &came.measured, &came.reported)
         },
-        reporting: came.reporting,
+        reporting: came.reported.reporting,
     };
     let reasons = reasons(&told, test.mode);
     came.measured.loadgen_said(told.clone(), reasons);
@@ -260,14 +260,14 @@ fn race(
         }
     };
     let issued = issuing.into_inner().unwrap_or_else(PoisonError::into_inner).map(JoinHandle::join);
-    let reporting = telling.join();
+    let reported = telling.join();
     match issued {
         Some(Ok(Ok(()))) => {}
         Some(Ok(Err(fault))) => return Err(fault.into()),
         Some(Err(_)) | None => return Err(Trouble::System("LoadGen's thread ended before its test".to_owned())),
     }
-    match reporting {
-        Ok(Some(reporting)) => Ok(Came { measured, reporting }),
+    match reported {
+        Ok(Some(reported)) => Ok(Came { measured, reported }),
         _ => Err(Trouble::System("the reporter's thread ended before the test".to_owned())),
     }
 }

@@ -36,7 +36,7 @@ impl Ear for Mouth {
 }
 
 /// Tells until every mouth is closed. `wants_firsts`: LoadGen asks for first tokens in this scenario.
-pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> Reporting {
+pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> Reported {
     let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut tally = Tally::default();
@@ -63,7 +63,15 @@ pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: 
         tally.firsts.tell(&mut firsts, |batch| loadgen.first_tokens(batch));
         tally.answers.tell(&mut answers, |batch| loadgen.completions(batch));
     }
-    tally.told()
+    Reported { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
+}
+
+/// What the reporter brings back.
+pub struct Reported {
+    pub reporting: Reporting,
+    /// When LoadGen was told, by ticket.
+    pub firsts: Vec<(u64, Instant)>,
+    pub answers: Vec<(u64, Instant)>,
 }
 
 #[derive(Default)]
@@ -80,13 +88,14 @@ struct Way {
     before: Histogram<u64>,
     in_calls_ns: u64,
     count: u64,
+    told: Vec<(u64, Instant)>,
 }
 
 impl Default for Way {
     fn default() -> Self {
         let before =
             Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
-        Self { before, in_calls_ns: 0, count: 0 }
+        Self { before, in_calls_ns: 0, count: 0, told: Vec::new() }
     }
 }
 
@@ -100,7 +109,8 @@ impl Way {
         call(&told);
         self.in_calls_ns += begun.elapsed().as_nanos() as u64;
         self.count += told.len() as u64;
-        for (.., read) in &*batch {
+        for (ticket, _, read) in &*batch {
+            self.told.push((*ticket, begun));
             self.before.saturating_record(begun.saturating_duration_since(*read).as_nanos() as u64);
         }
         batch.clear();
