@@ -23,30 +23,32 @@
 //! | `diag` | points at a place in a text and says what is wrong and what to try | – |
 //! | `event` | the words for what can happen in a run (ids, digests, events, outcomes) | – |
 //! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
-//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, diag, event |
+//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, mlperf, sim, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, loadgen, mlperf, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event |
 //! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
-//! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | – |
+//! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
+//! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::dataset`,
-//! `report::compare`, `report::compat`, `report::decisions`, `report::explain`, `report::export`, `report::graph`,
-//! `report::html`, `report::import`, `report::launch`, `report::server`, `report::tables`, `triton::launch`,
-//! `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader
-//! knows where a word comes from.
+//! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
+//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `report::compare`, `report::compat`,
+//! `report::decisions`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
+//! `report::launch`, `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`,
+//! `triton::repository`. They are named with their room in front, so that a reader knows where a word comes from.
 
 pub mod app;
 pub mod cli;
 pub mod diag;
 pub mod event;
 pub mod harness;
+pub mod loadgen;
 pub mod manifest;
 pub mod mlperf;
 pub mod plan;

@@ -16,10 +16,12 @@ mod simulate;
 mod triton;
 
 use std::io::{Write as _, stdin, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::{self, Exit, Job, Request};
 use crate::diag::Diagnostics;
+use crate::loadgen;
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
@@ -82,6 +84,19 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Warden { run } => {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(Exit::Done)
+        }
+        Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
+    }
+}
+
+/// Its starter reads lines of JSON, so that is how it says everything.
+fn loadgen_test(job: &Path) -> Exit {
+    let tell = |line: &loadgen::Line| say(&format!("{}\n", serde_json::json!(line)));
+    match loadgen::perform(job, &tell) {
+        Ok(()) => Exit::Done,
+        Err(trouble) => {
+            tell(&loadgen::Line::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
+            Exit::Failed
         }
     }
 }

@@ -4,7 +4,7 @@ use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error};
 use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
-use crate::plan::Plan;
+use crate::plan::{Plan, loadgen};
 use crate::report::{self, Choice, Paint};
 use crate::runner::{self, predict};
 use crate::stage::{Launch, Preview, Stages, previews};
@@ -23,11 +23,17 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             let shelf = Shelf::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = Stages::new(project.home.state(), RunId::new("plan"));
+            let notes = loadgen::notes(&plan);
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),
                 _ => report::decisions::text(&decisions, Paint::chosen(global.color.choice())),
             });
+            if matches!(as_what, PlanAs::Text) {
+                for note in notes {
+                    say(&format!("{note}\n"));
+                }
+            }
         }
     }
     Ok(Exit::Done)

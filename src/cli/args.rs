@@ -126,6 +126,9 @@ pub(super) enum Command {
     /// Answers requests without doing any work, for a preflight.
     #[command(name = "__null-server", hide = true)]
     NullServer(NullServerArgs),
+    /// One LoadGen test, in a process of its own.
+    #[command(name = "__loadgen-test", hide = true)]
+    LoadgenTest(LoadgenTestArgs),
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +139,9 @@ pub(super) struct Subject {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
 }
 
 #[derive(Debug, Args)]
@@ -559,4 +565,11 @@ pub(super) struct NullServerArgs {
 fn between(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once(',').ok_or("two numbers with a comma between them")?;
     Ok((zero_or_more(low)?, zero_or_more(high)?))
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoadgenTestArgs {
+    /// What to do.
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
 }

@@ -87,6 +87,10 @@ pub enum Job {
     Warden {
         run: PathBuf,
     },
+    /// The hidden child process of one LoadGen test; its job file.
+    LoadgenTest {
+        job: PathBuf,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

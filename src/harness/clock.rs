@@ -17,6 +17,10 @@ impl Clock {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    pub fn at(self, instant: Instant) -> u64 {
+        u64::try_from(instant.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     pub fn instant(self, ns: u64) -> Instant {
         self.origin + Duration::from_nanos(ns)
     }

@@ -1,9 +1,11 @@
 //! The driver: sets workers up, starts them at one instant, watches, gathers, summarises. Written once for every mix.
 
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
@@ -11,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 use super::flight::Live;
 use super::http::Connector;
-use super::plan::Queue;
+use super::outside::{Desk, Inbox, called};
+use super::plan::{self, Queue};
 use super::result::Measured;
 use super::summary::Start;
 use super::worker::{Bodies, Job, Share};
-use super::{HarnessError, Planned, Protocol, Scenario, Spec, plan, summary};
+use super::{Ear, HarnessError, Inlet, Planned, Protocol, Sample, Scenario, Schedule, Spec, summary};
 use crate::event::Stop;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -43,15 +46,48 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
         // Files may be large.
         let spec = Arc::clone(&spec);
         tokio::task::spawn_blocking(move || {
-            let schedule = plan(&spec)?;
+            let schedule = plan::plan(&spec)?;
             let queue = Queue::new(&schedule, &spec)?;
             Ok::<_, HarnessError>((schedule, queue))
         })
     };
     let (schedule, queue) =
         planned.await.map_err(|_| HarnessError::Worker("while the run was planned".to_owned()))??;
+    race(spec, schedule, queue, None, stop, progress).await
+}
+
+/// The same, but requests are called for from outside: `open` gets the place to do so when everything is ready, and must
+/// not wait. The run ends when that place is dropped and every request has ended. Times count from the first call.
+pub async fn run_outside(
+    spec: &Spec,
+    samples: &[Sample],
+    ear: Arc<dyn Ear>,
+    open: impl FnOnce(Inlet) + Send,
+    stop: &Stop,
+    progress: impl Fn(Progress),
+) -> Result<Measured, HarnessError> {
+    let schedule = plan::outside(spec, samples)?;
+    let queue = Queue::new(&schedule, spec)?;
+    let desk = Arc::new(Desk::new(schedule.clone(), ear));
+    let outside = Outside { desk, open: Box::new(open) };
+    race(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
+}
+
+struct Outside<'a> {
+    desk: Arc<Desk>,
+    open: Box<dyn FnOnce(Inlet) + Send + 'a>,
+}
+
+async fn race(
+    spec: Arc<Spec>,
+    schedule: Schedule,
+    queue: Queue,
+    outside: Option<Outside<'_>>,
+    stop: &Stop,
+    progress: impl Fn(Progress),
+) -> Result<Measured, HarnessError> {
     let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
-    let scheduled = schedule.requests.len() as u64;
+    let scheduled = outside.is_none().then_some(schedule.requests.len() as u64);
     let bodies = Arc::new(Bodies::for_plan(&schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
     let keeps_answers = schedule.requests.iter().any(Planned::needs_answers);
@@ -61,6 +97,7 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
     let cancel = CancellationToken::new();
     let _cancel_when_dropped = cancel.clone().drop_guard();
     let lives: Vec<Arc<Live>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
+    let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut crew = Vec::new();
     for (number, live) in lives.iter().enumerate() {
         crew.push(Member::start(Job {
@@ -77,6 +114,9 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
             room: room.clone(),
             keeps_answers,
             tls: tls.clone(),
+            inbox: Cell::new(
+                outside.as_ref().map(|outside| Inbox { desk: Arc::clone(&outside.desk), arrivals: outlets.remove(0) }),
+            ),
         })?);
     }
     for member in &mut crew {
@@ -85,7 +125,19 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
             () = stop.asked() => return Err(HarnessError::Stopped),
         }
     }
-    let t0 = clock.now() + RUN_UP.as_nanos() as u64;
+    let log = Arc::default();
+    let t0 = match outside {
+        None => clock.now() + RUN_UP.as_nanos() as u64,
+        Some(Outside { desk, open }) => {
+            let (tell_begun, begun) = oneshot::channel();
+            open(Inlet::new(desk, inlets, Arc::clone(&log), tell_begun));
+            tokio::select! {
+                // Nobody called for anything: then there is nothing to count from, and nothing to count.
+                at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
+                () = stop.asked() => return Err(HarnessError::Stopped),
+            }
+        }
+    };
     let mut results = Vec::new();
     for member in crew {
         // A worker that is gone shows when its share is awaited.
@@ -117,7 +169,14 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
         () = obey => unreachable!("obedience has no end"),
     };
     progress(look(&lives, scheduled));
-    let schedule = if users(&spec) > 0 { Arc::new(queue.close(&schedule)?) } else { schedule };
+    let schedule = match &spec.scenario {
+        Scenario::Outside(_) => {
+            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::new(schedule.carried_out(called(&schedule, &log, clock, t0)))
+        }
+        _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),
+        _ => schedule,
+    };
     let start = Start { wall: started, zero: clock.instant(t0) };
     // Texts may have to be counted.
     let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, &start));
@@ -146,11 +205,13 @@ fn workers(connections: usize, users: usize) -> usize {
     (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }
 
-fn look(lives: &[Arc<Live>], scheduled: u64) -> Progress {
+/// From outside nobody knows what is still to come.
+fn look(lives: &[Arc<Live>], scheduled: Option<u64>) -> Progress {
     let sum = |of: fn(&Live) -> u64| lives.iter().map(|live| of(live)).sum();
+    let issued = sum(|live| live.issued.load(Ordering::Relaxed));
     Progress {
-        scheduled,
-        issued: sum(|live| live.issued.load(Ordering::Relaxed)),
+        scheduled: scheduled.unwrap_or(issued),
+        issued,
         ended: sum(|live| live.ended.load(Ordering::Relaxed)),
         failed: sum(|live| live.failed.load(Ordering::Relaxed)),
         tokens: sum(|live| live.tokens.load(Ordering::Relaxed)),

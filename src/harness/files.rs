@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::{HarnessError, Measured, RunResult};
+use super::{HarnessError, Measured, RunResult, Scenario};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
@@ -23,7 +23,9 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
-    super::plan::write(&dir.join(PLAN), &measured.schedule)?;
+    if !matches!(measured.result.asked.scenario, Scenario::Outside(_)) {
+        super::plan::write(&dir.join(PLAN), &measured.schedule)?;
+    }
     if let Some(scrape) = &measured.scrape {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
     }

@@ -15,6 +15,7 @@ use super::data::Prompt;
 use super::exchange::{Answer, Exchange, Part};
 use super::link::Link;
 use super::manner::Manner;
+use super::outside::Listener;
 use super::record::{Ended, Record};
 use super::retokenize::Spoken;
 use super::{Attempt, Class, Planned, Spec};
@@ -82,6 +83,8 @@ pub(super) struct Flight {
     pub clock: Clock,
     pub stop: CancellationToken,
     pub t_issue: u64,
+    /// Of a request from outside.
+    pub listener: Option<Listener>,
 }
 
 impl Flight {
@@ -111,6 +114,7 @@ impl Flight {
         self.freed.notify_one();
         let from_start = |at: u64| at.saturating_sub(self.t0);
         let answer = parts.first_mut().and_then(|part| part.said.take());
+        let answer = self.tell(answer, &parts, &ended, t_end);
         for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
             for chunk in &mut part.chunks {
                 chunk.t_read = from_start(chunk.t_read);
@@ -121,6 +125,7 @@ impl Flight {
             let planned = &self.planned[row];
             let record = Record {
                 index: self.index + row as u64,
+                sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
                 endpoint: self.link.endpoint,
                 input_tokens: planned.input_len,
                 asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
@@ -150,8 +155,22 @@ impl Flight {
         Over { t_end, answer }
     }
 
+    /// Whoever called for the request hears of its end at once.
+    fn tell(&self, answer: Option<Prompt>, parts: &[Part], ended: &[Ended], t_end: u64) -> Option<Prompt> {
+        let (Some(listener), Some(ended)) = (&self.listener, ended.first()) else { return answer };
+        let tokens = match answer {
+            Some(Prompt::Ids(ids)) => ids,
+            _ => Vec::new(),
+        };
+        let last = parts.first().and_then(|part| part.chunks.last());
+        listener.done(tokens, ended, last.map_or(t_end, |chunk| chunk.t_read));
+        None
+    }
+
     async fn attempt(&self, t_attempt: u64) -> (Vec<Part>, Answer) {
-        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(4096) as usize);
+        // What an answer may have is far from what it has, where requests come from outside.
+        let most = if self.listener.is_some() { 16 } else { 4096 };
+        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(most) as usize);
         let mut parts: Vec<Part> = self
             .planned
             .iter()
@@ -159,6 +178,7 @@ impl Flight {
                 chunks: room(planned),
                 keeps: self.keeps_answer,
                 spoken: self.keeps_text.then(Spoken::default),
+                listener: self.listener.clone(),
                 ..Part::default()
             })
             .collect();

@@ -47,6 +47,7 @@ fn ended(
     let chunks: Vec<Chunk> = chunks.iter().map(|(at, tokens)| Chunk { t_read: at * MS, tokens: *tokens }).collect();
     let record = Record {
         index,
+        sample: None,
         endpoint: 0,
         input_tokens: 8,
         asked_tokens: asked,

@@ -5,7 +5,19 @@ use super::{RunResult, Scenario, Slo};
 impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
+    /// Of a run that LoadGen drove it is LoadGen's own numbers.
     pub fn headline(&self) -> String {
+        if let Some(loadgen) = self.loadgen.as_ref().filter(|loadgen| !loadgen.headline.is_empty()) {
+            let said = loadgen.result.as_deref().unwrap_or("no result");
+            let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
+            return format!(
+                "{}  {} (LoadGen {}: {said}, n={}{rehearsal})",
+                self.verdict.as_str(),
+                loadgen.headline,
+                loadgen.scenario,
+                self.counts.ok
+            );
+        }
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
         let middle = match &self.asked.scenario {
             Scenario::Offline => {

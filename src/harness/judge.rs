@@ -18,7 +18,7 @@
 use super::form::Count;
 use super::result::{Reason, RunResult, Severity};
 use super::retokenize::RETOKENIZED;
-use super::{Arrivals, Class, Metric, Scenario, Spec};
+use super::{Arrivals, Asking, Class, Metric, Scenario, Spec};
 use crate::event::Verdict;
 
 const LITTLE: f64 = 0.02;
@@ -229,7 +229,9 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
 
 fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let tokens = &result.tokens;
-    if tokens.shorter + tokens.longer > 0 {
+    // From outside an output length is a limit, not a wish.
+    let is_limit = matches!(spec.scenario, Scenario::Outside(_));
+    if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {
             "; they were counted by tokenising their text again, which may find a few more or less than were generated"
         } else {
@@ -242,7 +244,8 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
         found.add("lengths", Severity::Warning, text);
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
-    if !matches!(spec.scenario, Scenario::Offline) && is_whole {
+    let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(Asking::AllAtOnce));
+    if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add("unary", Severity::Warning, text);
     }

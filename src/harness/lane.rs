@@ -14,6 +14,7 @@ use super::data::Answers;
 use super::flight::{Flight, Gauge, Over};
 use super::link::Link;
 use super::manner::Manner;
+use super::outside::{Arrival, Inbox, Listener};
 use super::pacer::{Alarms, Pacer};
 use super::worker::Job;
 use super::{HarnessError, Planned, Scenario};
@@ -57,7 +58,9 @@ impl Lane {
     /// Sends this worker's share and waits for every answer.
     pub async fn run(self: &Rc<Self>, pacer: &Pacer) -> std::io::Result<()> {
         let mut running = JoinSet::new();
-        if let Scenario::Concurrency { users } = &self.job.spec.scenario {
+        if let Some(inbox) = self.job.inbox.take() {
+            self.outside(inbox, &mut running).await;
+        } else if let Scenario::Concurrency { users } = &self.job.spec.scenario {
             let users = users.highest().floor() as u32;
             for user in (self.job.number as u32..users).step_by(self.job.workers) {
                 running.spawn_local(Rc::clone(self).user(user));
@@ -91,7 +94,7 @@ impl Lane {
                 add(&self.counts.lost, requests);
                 continue;
             };
-            let flight = self.depart(first, message.to_vec(), frame, boarded, due);
+            let flight = self.depart(first, message.to_vec(), frame, boarded, due, None);
             if rest {
                 let (lane, session) = (Rc::clone(self), session.to_vec());
                 running.spawn_local(async move {
@@ -105,6 +108,43 @@ impl Lane {
             tokio::task::yield_now().await;
         }
         Ok(())
+    }
+
+    /// Requests as they are called for, until nobody calls any more.
+    async fn outside(self: &Rc<Self>, Inbox { desk, mut arrivals }: Inbox, running: &mut JoinSet<()>) {
+        loop {
+            let arrival = tokio::select! {
+                biased;
+                () = self.job.stop.cancelled() => None,
+                arrival = arrivals.recv() => arrival,
+            };
+            let Some(Arrival { index, ticket, sample, at }) = arrival else { break };
+            let frame = match desk.message(sample, index) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    self.failed.borrow_mut().get_or_insert(error);
+                    self.job.stop.cancel();
+                    break;
+                }
+            };
+            let (Some(planned), Some(boarded)) = (desk.sample(sample), self.board().await) else {
+                add(&self.counts.lost, 1);
+                continue;
+            };
+            let due = self.job.clock.at(at);
+            let planned = Planned { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
+            let listener = Listener { desk: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
+            let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
+            running.spawn_local(async move { drop(flight.await) });
+            while running.try_join_next().is_some() {}
+            // Of many that are called for at once the first answers are read before the last is sent.
+            tokio::task::yield_now().await;
+        }
+        // Whoever was called for and not sent.
+        arrivals.close();
+        while arrivals.try_recv().is_ok() {
+            add(&self.counts.lost, 1);
+        }
     }
 
     /// One user of a closed loop: a session, a pause, the next session, while the level is above him.
@@ -160,7 +200,7 @@ impl Lane {
                 };
                 let at_ns = due.saturating_sub(self.t0);
                 let message = message.iter().map(|request| Planned { at_ns, ..request.clone() }).collect();
-                self.depart(index, message, frame, boarded, due).await
+                self.depart(index, message, frame, boarded, due, None).await
             };
             due = over.t_end;
             index += message.len() as u64;
@@ -241,6 +281,7 @@ impl Lane {
         frame: Bytes,
         Boarded { link, permit }: Boarded,
         due: u64,
+        listener: Option<Listener>,
     ) -> impl Future<Output = Over> + use<> {
         let requests = planned.len() as u64;
         add(&self.counts.issued, requests);
@@ -262,8 +303,9 @@ impl Lane {
             clock: self.job.clock,
             stop: self.job.stop.clone(),
             t_issue,
-            keeps_answer: self.job.keeps_answers,
+            keeps_answer: self.job.keeps_answers || listener.is_some(),
             keeps_text: self.keeps_texts(),
+            listener,
         };
         async move {
             let over = flight.go().await;

@@ -1,6 +1,6 @@
 //! How a model is asked, settled before the run: over gRPC or over HTTP.
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::data::{Answers, Prompt};
 use super::exchange::Call;
@@ -8,6 +8,10 @@ use super::form::{Count, Form};
 use super::http::{self, Dialect};
 use super::link::Link;
 use super::{HarnessError, Planned, Protocol, Schedule, Spec, greet, wire};
+use crate::triton::proto::inference::ModelInferRequest;
+
+/// The field of a request's id, in `ModelInferRequest`.
+const ID: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Manner {
@@ -49,6 +53,33 @@ impl Manner {
         })
     }
 
+    /// What is sent for one request, but for its id: that comes with [`Self::addressed`].
+    pub fn unaddressed(&self, schedule: &Schedule, index: u64, planned: &Planned) -> Result<Bytes, HarnessError> {
+        match self {
+            Self::Kserve(form) => {
+                let prompt = Prompt::Ids(schedule.ids(index, planned, &Answers::default())?);
+                let message = form.message(index, std::slice::from_ref(planned), &[prompt]);
+                Ok(wire::frame(&ModelInferRequest { id: String::new(), ..message }))
+            }
+            Self::Http(_) => self.message(schedule, index, std::slice::from_ref(planned), &Answers::default()),
+        }
+    }
+
+    /// The same with its id behind it: fields of a message may stand in any order.
+    pub fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
+        const PREFIX: usize = 5;
+        let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };
+        let id = id.to_string();
+        let mut field = BytesMut::with_capacity(2 + id.len());
+        prost::encoding::string::encode(ID, &id, &mut field);
+        let mut framed = BytesMut::with_capacity(unaddressed.len() + field.len());
+        framed.put_u8(0);
+        framed.put_u32((message.len() + field.len()) as u32);
+        framed.extend_from_slice(message);
+        framed.extend_from_slice(&field);
+        framed.freeze()
+    }
+
     /// Whether prompts are token ids; else they are text.
     fn takes_ids(&self) -> bool {
         match self {
@@ -69,6 +100,25 @@ impl Manner {
         match self {
             Self::Kserve(form) => form.count,
             Self::Http(dialect) => dialect.count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn an_id_behind_the_message_is_the_message_with_the_id() {
+        let message = ModelInferRequest { model_name: "m".to_owned(), ..ModelInferRequest::default() };
+        for id in [0, 7, 4_294_967_296] {
+            let framed = Manner::addressed(&wire::frame(&message), id);
+            let length = u32::from_be_bytes([framed[1], framed[2], framed[3], framed[4]]) as usize;
+            assert_eq!((framed[0], length), (0, framed.len() - 5));
+            let read = ModelInferRequest::decode(&framed[5..]).unwrap();
+            assert_eq!(read, ModelInferRequest { id: id.to_string(), ..message.clone() });
         }
     }
 }

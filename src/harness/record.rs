@@ -9,6 +9,9 @@ use super::http::Usage;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub index: u64,
+    /// Of requests from outside: which sample of the data set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u64>,
     /// Position in `Spec::endpoints`.
     pub endpoint: u32,
     /// Prompt tokens.

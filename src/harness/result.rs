@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Metric, Pause, Protocol, Record, Request, Retries,
-    Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
+    Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::Verdict;
 use crate::triton::{Scrape, ServerMetrics};
@@ -42,6 +42,15 @@ impl Measured {
         let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
         self.result.verdict = super::judge::verdict(&self.result.reasons);
+    }
+
+    /// What LoadGen said, and what speaks against the run because of it.
+    pub fn loadgen_said(&mut self, said: Loadgen, reasons: Vec<Reason>) {
+        let all = &mut self.result.reasons;
+        all.extend(reasons);
+        all.sort_by_key(|reason| reason.severity);
+        self.result.verdict = super::judge::verdict(all);
+        self.result.loadgen = Some(said);
     }
 }
 
@@ -88,6 +97,9 @@ pub struct RunResult {
     /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     pub versions: Versions,
+    /// Of a run that MLPerf's LoadGen drove: what it said, beside what we saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loadgen: Option<Loadgen>,
     /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,

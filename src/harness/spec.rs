@@ -7,11 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
-use super::{CancelBy, Content, HarnessError, History, Level, Pause, Protocol, Request, Retries, Slo, Weighted};
+use super::{
+    CancelBy, Content, HarnessError, History, Interface, Level, Pause, Protocol, RandomSeed, Request, Retries, Slo,
+    Weighted,
+};
 use crate::event::Endpoint;
 
-/// One measurement. Connections to each endpoint are `frontends × clients`.
-#[derive(Clone, Debug)]
+/// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     pub endpoints: Vec<Endpoint>,
     pub protocol: Protocol,
@@ -54,6 +57,20 @@ pub enum Scenario {
     Trace { speed: f64 },
     /// Closed loop: so many users, each sending its next request when its last one has ended.
     Concurrency { users: Level },
+    /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
+    Outside(Asking),
+}
+
+/// How requests from outside come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Asking {
+    /// All in one call. They wait in the client for streams, as they would wait in the server.
+    AllAtOnce,
+    /// At times that do not depend on answers.
+    AtTimes,
+    /// Each after the answer to the one before.
+    OneByOne,
 }
 
 impl Scenario {
@@ -62,12 +79,13 @@ impl Scenario {
         match self {
             Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
             Self::Concurrency { .. } => "user_free",
+            Self::Outside(_) => "call_from_outside",
         }
     }
 
     /// Arrivals have times that do not depend on answers, and are not all at once.
     pub const fn is_open_loop(&self) -> bool {
-        matches!(self, Self::Server { .. } | Self::Trace { .. })
+        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(Asking::AtTimes))
     }
 }
 
@@ -96,7 +114,7 @@ pub enum StreamMode {
 }
 
 /// How requests are sent: held back, tried again, over which streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
     /// Of a user between an answer and the next request.
     pub think: Pause,
@@ -110,7 +128,7 @@ pub struct Pace {
 }
 
 /// When the schedule ends. Both given: whichever is longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Until {
     pub requests: Option<u64>,
     /// All arrivals before this time.
@@ -148,7 +166,7 @@ pub enum Length {
 }
 
 /// What must hold beyond the harness's own checks; from the intended arrival.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub ttft_p99: Option<Duration>,
     pub tpot_p99: Option<Duration>,
@@ -210,6 +228,9 @@ impl Spec {
                 );
             }
         }
+        if let Scenario::Outside(_) = self.scenario {
+            return self.check_outside();
+        }
         let has_data = self.content.data.is_some();
         if !has_data && (self.input_len == Length::Given || self.output_len == Length::Given) {
             return refuse("without data, input and output lengths are needed");
@@ -242,8 +263,34 @@ impl Spec {
                     refuse("stop needs a number of requests or a duration")
                 }
             }
-            Scenario::Offline | Scenario::Trace { .. } => Ok(()),
+            Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => Ok(()),
         }
+    }
+
+    /// One message is one sample, and what came of it is told token by token.
+    fn check_outside(&self) -> Result<(), HarnessError> {
+        let request = &self.request;
+        let faults: Vec<&str> = [
+            (self.protocol == Protocol::Kserve, "they need the protocol kserve, where answers are token ids"),
+            (request.interface != Some(Interface::Text), "they need the interface `token_ids`"),
+            (request.batch() == 1, "`request.batch` must be 1"),
+            (request.beam_width.unwrap_or(1) == 1, "`request.beam_width` must be 1"),
+            (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
+            (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
+            (request.random_seed != Some(RandomSeed::PerRequest), "`request.random_seed` must be one for all"),
+            (
+                request.exclude_input_in_output != Some(false),
+                "`request.exclude_input_in_output: false` puts prompts into answers",
+            ),
+            (self.pace.max_in_flight.is_none(), "`max_in_flight` would hold samples back"),
+        ]
+        .into_iter()
+        .filter_map(|(holds, text)| (!holds).then_some(text))
+        .collect();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(HarnessError::Spec(format!("requests from outside: {}", faults.join("; "))))
     }
 }
 

@@ -89,6 +89,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
             os: std::env::consts::OS.to_owned(),
             arch: std::env::consts::ARCH.to_owned(),
         },
+        loadgen: None,
         server_metrics: None,
         gpu: None,
         preflight: None,

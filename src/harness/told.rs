@@ -50,11 +50,16 @@ impl Load {
                 "when the user was free and had thought: a closed loop has no schedule, so waiting for a slow server shows in \
                  the rate and not in the latency"
             }
+            Scenario::Outside(_) => "when it was called for from outside",
         };
         let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
         Self {
             zero_point: format!("{first}{more}"),
-            plan: super::files::PLAN.to_owned(),
+            plan: if let Scenario::Outside(_) = spec.scenario {
+                "none: what was sent when was decided outside; `sample` of each request says what it carried".to_owned()
+            } else {
+                super::files::PLAN.to_owned()
+            },
             content: spec.content.clone(),
             data: schedule.data.clone(),
             input_lengths: if schedule.has_tokenizer() {

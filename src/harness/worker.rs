@@ -20,10 +20,11 @@ use super::http::Connector;
 use super::lane::{Counts, Lane};
 use super::link::Link;
 use super::manner::Manner;
+use super::outside::Inbox;
 use super::pacer::{Alarms, Pacer};
 use super::plan::Queue;
 use super::record::Ended;
-use super::{HarnessError, Planned, Schedule, Spec};
+use super::{HarnessError, Planned, Scenario, Schedule, Spec};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
@@ -43,6 +44,8 @@ pub(super) struct Job {
     pub room: Option<Arc<Semaphore>>,
     pub keeps_answers: bool,
     pub tls: Option<Connector>,
+    /// Where requests come from outside.
+    pub inbox: Cell<Option<Inbox>>,
 }
 
 /// What a worker brings back.
@@ -142,10 +145,15 @@ impl Job {
             }
         }
         let manner = Arc::new(manner.ok_or_else(|| HarnessError::Worker("it has no connection".to_owned()))?);
+        if let Some(inbox) = self.inbox.take() {
+            inbox.desk.agree(&manner);
+            self.inbox.set(Some(inbox));
+        }
         let mut bytes = 0;
+        let is_outside = matches!(self.spec.scenario, Scenario::Outside(_));
         for (index, session) in self.mine(&self.schedule) {
             let Some(message) = self.messages(session).next() else { continue };
-            if bytes >= PREBUILT_BYTES / self.workers {
+            if is_outside || bytes >= PREBUILT_BYTES / self.workers {
                 break;
             }
             let body = manner.message(&self.schedule, index, message, &Answers::default())?;

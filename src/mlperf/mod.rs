@@ -9,11 +9,20 @@
 //! drives LoadGen; that is the room `loadgen`.
 
 pub mod accuracy;
+mod ask;
+pub mod audit;
+pub mod conf;
 pub mod dataset;
+mod estimate;
+mod explain;
+pub mod log;
 mod round;
 mod sha256;
 mod test;
 mod words;
 
-pub use round::{Accuracy, Benchmark, Latency, LoadgenPin, Round, Seeds};
+pub use ask::{Ask, Found, Wrong};
+pub use estimate::Estimate;
+pub use explain::{Explanation, Reason, explain};
+pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};

@@ -7,6 +7,7 @@
 mod build;
 mod expand;
 mod instance;
+pub mod loadgen;
 mod reference;
 mod select;
 mod semantics;

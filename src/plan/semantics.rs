@@ -1,5 +1,6 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod mlperf;
 mod serve;
 
 use std::fmt::Write as _;
@@ -37,6 +38,9 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
+    }
+    if let Some(step) = &stage.mlperf {
+        look.mlperf(step);
     }
 }
 
@@ -132,14 +136,17 @@ impl Look<'_> {
     fn search(&mut self, bench: &Bench) {
         let Some(search) = &bench.search else { return };
         let key = ["bench", "search"];
-        if bench.scenario != Scenario::Server {
+        if bench.loadgen.is_none() && bench.scenario != Scenario::Server {
             let hint = Some("`scenario: server`".to_owned());
             self.say(&key, "needs the scenario `server`", "only there requests arrive at a rate", hint);
         }
-        if bench.rate.is_some() {
+        if bench.loadgen.is_none() && bench.rate.is_some() {
             self.say(&key, "cannot be beside `rate`", "it finds the rate", Some("take `rate` away".to_owned()));
         }
-        if bench.limits.as_ref().is_none_or(|limits| limits.ttft_p99.is_none() && limits.tpot_p99.is_none()) {
+        let needs_limits = bench.loadgen.is_none();
+        if needs_limits
+            && bench.limits.as_ref().is_none_or(|limits| limits.ttft_p99.is_none() && limits.tpot_p99.is_none())
+        {
             let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
             self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
         }
@@ -207,8 +214,18 @@ impl Look<'_> {
 
     fn bench(&mut self, bench: &Bench) {
         self.search(bench);
-        self.load(bench);
-        if bench.scenario == Scenario::Server && bench.rate.is_none() && bench.ramp.is_none() && bench.search.is_none()
+        // With LoadGen it is LoadGen's to say when requests come, how many, and with what.
+        let is_ours = bench.loadgen.is_none();
+        if is_ours && !self.is_loadgens(bench) {
+            self.load(bench);
+        } else if !is_ours {
+            self.loadgen(bench);
+        }
+        if is_ours
+            && bench.scenario == Scenario::Server
+            && bench.rate.is_none()
+            && bench.ramp.is_none()
+            && bench.search.is_none()
         {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
@@ -221,7 +238,7 @@ impl Look<'_> {
             self.say(&["bench", "rate"], "must be greater than 0", "requests per second", None);
         }
         // With data each record is sent once.
-        if bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
+        if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
             let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
             self.say(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
         }

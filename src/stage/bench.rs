@@ -7,20 +7,25 @@ use std::time::{Duration, Instant};
 use super::errand::Errand;
 use super::health::{self, Question, SILENCE};
 use super::load;
+use super::loadgen;
 use super::request::request;
 use super::serve::attach;
 use super::{preflight, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Measured, Spec};
+use crate::harness::{self, HarnessError, Measured, RunResult, Spec};
 use crate::manifest::model::{self, Bench};
 use crate::manifest::{Targets, duration, targets};
 
+/// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     match spec.protocol {
         harness::Protocol::Kserve => greet(errand, bench, &spec).await?,
         harness::Protocol::Http(_) => have_http(errand, &spec)?,
+    }
+    if let Some(loadgen) = &bench.loadgen {
+        return Box::pin(loadgen::perform(errand, bench, loadgen, spec, program)).await;
     }
     if let Some(model::RateSearch { low, high, precision }) = bench.search {
         let bounds = harness::Bounds { low, high, precision };
@@ -35,7 +40,11 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
     if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
-    let result = &measured.result;
+    judged(&measured.result)
+}
+
+/// What a result means for its task.
+pub fn judged(result: &RunResult) -> Result<Done, Failure> {
     if result.verdict.is_valid() {
         return Ok(Done { headline: Some(result.headline()) });
     }
@@ -142,7 +151,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, na
 }
 
 /// The servers are asked beside the requests. Over HTTP nothing is: what falls silent there ends at `stall_timeout`.
-async fn silence(spec: &Spec) -> health::Silent {
+pub async fn silence(spec: &Spec) -> health::Silent {
     match spec.protocol {
         harness::Protocol::Kserve => {
             let question = Question::Kserve(vec![spec.model.clone()]);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario, StreamMode,
-    Weighted,
+    Arrivals, Asking, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario,
+    StreamMode, Weighted,
 };
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
@@ -17,6 +17,16 @@ pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
         (Some(_), Some(_)) => Err(format!("`ramp` stands in place of `{what}`, and both are given")),
         (None, None) => Err(format!("this scenario needs a `{what}` or a `ramp`")),
     };
+    if bench.loadgen.is_some() {
+        return Ok(Scenario::Outside(match bench.scenario {
+            model::Scenario::Offline => Asking::AllAtOnce,
+            model::Scenario::Server | model::Scenario::Interactive => Asking::AtTimes,
+            model::Scenario::SingleStream => Asking::OneByOne,
+            model::Scenario::Trace | model::Scenario::Concurrency => {
+                return Err("LoadGen's scenarios are offline, server, interactive and single_stream".to_owned());
+            }
+        }));
+    }
     Ok(match bench.scenario {
         model::Scenario::Offline => Scenario::Offline,
         // Each probe of a search sets its own.

@@ -10,6 +10,7 @@ mod errand;
 mod git;
 mod health;
 mod load;
+mod loadgen;
 mod mlperf;
 mod preflight;
 mod repository;
@@ -88,7 +89,7 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
-            Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step)).await,
+            Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
             Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }
     }

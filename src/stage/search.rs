@@ -1,6 +1,9 @@
 //! `bench.search:` — the highest rate at which all limits hold. Every probe is a whole measurement, kept in
 //! `probes/<n>-<rate>`; one that was finished is not measured again when the search was cut off.
 
+pub mod loadgen;
+mod phases;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -45,6 +45,26 @@ fn every_folder_has_a_row_and_every_row_a_folder() {
 }
 
 #[test]
+fn one_file_may_be_unsafe_and_says_why_at_each_place() {
+    const DOOR: &str = "loadgen/ffi.rs";
+    let mut blocks = 0;
+    for file in sources() {
+        let found = sequence(&tokens(&file.text), &["unsafe"]);
+        assert!(found.is_empty() || file.path == DOOR, "{} has `unsafe`, and only {DOOR} may", file.path);
+        let lifts =
+            ["allow", "expect"].iter().flat_map(|word| sequence(&tokens(&file.text), &[word, "(", "unsafe_code"]));
+        assert_eq!(lifts.count(), usize::from(file.path == DOOR), "{}", file.path);
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| line.contains("unsafe {") && !line.contains("//")) {
+            blocks += 1;
+            let above = lines[..at].iter().rev().take(4);
+            assert!(above.clone().any(|line| line.contains("SAFETY:")), "{}:{}: no SAFETY comment", file.path, at + 1);
+        }
+    }
+    assert!(blocks > 5, "only {blocks} blocks found");
+}
+
+#[test]
 fn the_table_has_no_circle() {
     assert_eq!(circle(&Page::read().rooms), None);
     let round = |a: &str, b: &str| (a.to_owned(), BTreeSet::from([b.to_owned()]));

@@ -126,6 +126,9 @@ impl<'a> Ear<'a> {
             if part.keeps || part.spoken.is_some() {
                 part.keep(seen.raw, self.form.takes_ids());
             }
+            if let (Some(listener), Some(first)) = (part.listener.take(), seen.raw.first_chunk::<4>()) {
+                listener.first(i32::from_le_bytes(*first), t_read);
+            }
             self.state.last_token.set(Some(t_read));
             link.last_token.set(t_read);
             part.chunks.push(Chunk { t_read, tokens });

@@ -16,6 +16,7 @@ use super::data::Prompt;
 use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
+use super::outside::Listener;
 use super::record::{Chunk, Class, Ended, Stamps};
 use super::retokenize::Spoken;
 use super::rpc::Fault;
@@ -64,6 +65,8 @@ pub(super) struct Part {
     /// What was said is kept, in `said`.
     pub keeps: bool,
     pub said: Option<Prompt>,
+    /// Who wants to hear of the first token.
+    pub listener: Option<Listener>,
     /// Its text is kept, to be counted after the run.
     pub spoken: Option<Spoken>,
     /// Over HTTP; its chunks become the part's own.

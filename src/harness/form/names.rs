@@ -1,8 +1,8 @@
 //! What the server says of a model, and what the two interfaces call their tensors.
 
-use super::super::Scenario;
 use super::super::exchange::Call;
 use super::super::request::Interface;
+use super::super::{Asking, Scenario};
 use super::Offer;
 
 /// Tensors that the interfaces name differently.
@@ -63,9 +63,9 @@ impl Contract {
     /// A server that does not tell is taken by scenario: Server streams, Offline does not.
     pub fn call(&self, scenario: &Scenario) -> Call {
         match (self.is_decoupled, scenario) {
-            (Some(true), _)
-            | (None, Scenario::Server { .. } | Scenario::Trace { .. } | Scenario::Concurrency { .. }) => Call::Stream,
-            (Some(false), _) | (None, Scenario::Offline) => Call::Unary,
+            (Some(true), _) => Call::Stream,
+            (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(Asking::AllAtOnce)) => Call::Unary,
+            (None, _) => Call::Stream,
         }
     }
 

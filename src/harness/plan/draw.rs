@@ -49,7 +49,7 @@ impl Drawer {
             None => None,
         };
         let starts = match &spec.scenario {
-            Scenario::Offline => Starts::AtOnce,
+            Scenario::Offline | Scenario::Outside(_) => Starts::AtOnce,
             Scenario::Concurrency { .. } => Starts::Free,
             Scenario::Server { rate } => {
                 // The rate is that of requests: messages of several arrive so much more rarely.

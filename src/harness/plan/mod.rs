@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::data::{Answers, Content, Data, DataKind, DataTold, Ink, Part, Speech, Stream};
+use super::outside::{Sample, sampled};
 use super::payload::GENERATOR;
 use super::{HarnessError, Scenario, Spec};
 use crate::event::{Digest, Hasher};
@@ -94,6 +95,16 @@ pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
     let mut schedule = Schedule { requests, digest: Digest::of(&[]), data, ink };
     schedule.digest = schedule.digested();
     Ok(schedule)
+}
+
+/// The plan of a run from outside, before it begins: one request for each sample.
+pub(super) fn outside(spec: &Spec, samples: &[Sample]) -> Result<Schedule, HarnessError> {
+    spec.check()?;
+    if samples.is_empty() {
+        return Err(HarnessError::Spec("there is no sample to call for".to_owned()));
+    }
+    let ink = Arc::new(ink(spec)?);
+    Ok(Schedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
 }
 
 fn ink(spec: &Spec) -> Result<Ink, HarnessError> {
@@ -209,6 +220,13 @@ impl Schedule {
             rest = later;
             Some((index, session))
         })
+    }
+
+    /// Of the same samples, what was called for.
+    pub(super) fn carried_out(&self, requests: Vec<Planned>) -> Self {
+        let mut schedule = Self { requests, ..self.clone() };
+        schedule.digest = schedule.digested();
+        schedule
     }
 
     fn digested(&self) -> Digest {

@@ -94,6 +94,12 @@ pub struct MlperfVerify {
     pub benchmark: String,
     /// The output of the audit run.
     pub audit: String,
+    /// TEST07: the output of a `score` stage of that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<String>,
+    /// TEST06: token ids that end an answer. Left out: those of the round's table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub end_ids: Vec<i32>,
     /// The output of the performance run beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<String>,
@@ -216,6 +222,7 @@ impl Mlperf {
             ]),
             Self::Verify(verify) => reads.extend([
                 ("mlperf.verify.audit", Some(verify.audit.as_str())),
+                ("mlperf.verify.score", verify.score.as_deref()),
                 ("mlperf.verify.performance", verify.performance.as_deref()),
                 ("mlperf.verify.dataset", verify.dataset.as_deref()),
                 ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),

@@ -45,7 +45,9 @@ impl Expected {
             models: vec![bench.model.clone()],
             // Who measures latency wants to see tokens come, unless they say that they do not.
             streaming: match (bench.scenario, bench.request.streaming) {
-                (_, Some(true)) | (Scenario::Server, None) => Some(true),
+                (_, Some(true)) | (Scenario::Server | Scenario::Interactive | Scenario::SingleStream, None) => {
+                    Some(true)
+                }
                 _ => None,
             },
             inputs: int32(inputs),

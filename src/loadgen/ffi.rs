@@ -1,0 +1,402 @@
+//! LoadGen's library, loaded at run time: the only file of the program with `unsafe`.
+//!
+//! What is wrong to do with LoadGen cannot be said with what this file hands out: a second test in one process, a sample
+//! that is told twice or was never issued, tokens told from two threads, a number of tokens that is not the data's.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::mlperf::{Scenario, Seeds};
+
+/// `RLG_ABI` of the shim.
+const ABI: c_int = 1;
+
+/// LoadGen counts in a static how often it was configured: only the first test of a process is one.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Why LoadGen cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error(
+        "a process can run one LoadGen test, and this one has had its own: a second would be without LoadGen's rules"
+    )]
+    SecondTest,
+    #[error("{path} cannot be loaded: {why}")]
+    Load { path: String, why: String },
+    #[error("{path} was built with another shim ({found}; this program's is {ABI}): build it again")]
+    Abi { path: String, found: c_int },
+    #[error("{0:?} holds a zero byte")]
+    Zero(String),
+    #[error("LoadGen did not understand {path} (code {code})")]
+    Config { path: String, code: c_int },
+    #[error("LoadGen has no setting {0}")]
+    Setting(&'static str),
+    #[error("LoadGen threw: {0}")]
+    Thrown(String),
+}
+
+/// One sample that LoadGen calls for. `ticket` counts from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    pub ticket: u64,
+    pub sample: usize,
+}
+
+/// What LoadGen tests. Called on LoadGen's threads; `issue` must return at once.
+pub trait Sut: Sync {
+    fn issue(&self, queries: &[Query]);
+    fn load(&self, samples: &[usize]);
+    fn unload(&self, samples: &[usize]);
+}
+
+/// Names and numbers of a test.
+#[derive(Clone, Debug)]
+pub struct Told<'a> {
+    pub sut: &'a str,
+    pub samples: &'a str,
+    pub total: u64,
+    pub performance: u64,
+    /// Where logs go. It exists.
+    pub out: &'a Path,
+    pub audit: Option<&'a Path>,
+}
+
+#[repr(C)]
+struct RawSample {
+    id: usize,
+    index: usize,
+}
+
+#[repr(C)]
+struct RawResponse {
+    id: usize,
+    data: usize,
+    size: usize,
+    n_tokens: i64,
+}
+
+#[repr(C)]
+struct RawSut {
+    context: *mut c_void,
+    sut_name: *const c_char,
+    qsl_name: *const c_char,
+    total_samples: u64,
+    performance_samples: u64,
+    issue: extern "C" fn(*mut c_void, *const RawSample, usize),
+    flush: extern "C" fn(*mut c_void),
+    load: extern "C" fn(*mut c_void, *const usize, usize),
+    unload: extern "C" fn(*mut c_void, *const usize, usize),
+}
+
+type Respond = unsafe extern "C" fn(*mut RawResponse, usize);
+
+/// The functions of the shim, as `shim.h` declares them.
+struct Functions {
+    version: unsafe extern "C" fn() -> *const c_char,
+    revision: unsafe extern "C" fn() -> *const c_char,
+    settings_new: unsafe extern "C" fn(c_int, c_int) -> *mut c_void,
+    settings_free: unsafe extern "C" fn(*mut c_void),
+    settings_read: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, *const c_char) -> c_int,
+    settings_number: unsafe extern "C" fn(*const c_void, *const c_char, *mut f64) -> c_int,
+    settings_seed: unsafe extern "C" fn(*const c_void, c_int) -> u64,
+    test: unsafe extern "C" fn(*mut c_void, *const RawSut, *const c_char, *const c_char, *mut c_char, usize) -> c_int,
+    first_tokens: Respond,
+    completions: Respond,
+}
+
+/// LoadGen. It is never unloaded: its threads and statics live as long as the process.
+pub struct Library {
+    call: Functions,
+    /// LoadGen's own name of each ticket; 0 once it was completed. These names are addresses in LoadGen.
+    open: Mutex<Vec<usize>>,
+    has_settings: AtomicBool,
+    has_reporter: AtomicBool,
+}
+
+impl Library {
+    /// Once for each process.
+    pub fn open(path: &Path) -> Result<Self, Fault> {
+        if IS_TAKEN.swap(true, Ordering::SeqCst) {
+            return Err(Fault::SecondTest);
+        }
+        let shown = || path.display().to_string();
+        let told = |error: libloading::Error| Fault::Load { path: shown(), why: error.to_string() };
+        // SAFETY: loading runs the library's initialisers, which are those of the C++ standard library and of LoadGen.
+        let library = unsafe { libloading::Library::new(path) }.map_err(told)?;
+        // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
+        let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(told)?;
+        // SAFETY: it has no arguments and touches nothing.
+        let found = unsafe { abi() };
+        if found != ABI {
+            return Err(Fault::Abi { path: shown(), found });
+        }
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the number above says that the library was built with the shim.h that these types follow.
+                *unsafe { library.get($name) }.map_err(told)?
+            };
+        }
+        let call = Functions {
+            version: function!(b"rlg_version"),
+            revision: function!(b"rlg_revision"),
+            settings_new: function!(b"rlg_settings_new"),
+            settings_free: function!(b"rlg_settings_free"),
+            settings_read: function!(b"rlg_settings_read"),
+            settings_number: function!(b"rlg_settings_number"),
+            settings_seed: function!(b"rlg_settings_seed"),
+            test: function!(b"rlg_test"),
+            first_tokens: function!(b"rlg_first_tokens"),
+            completions: function!(b"rlg_completions"),
+        };
+        std::mem::forget(library);
+        Ok(Self {
+            call,
+            open: Mutex::default(),
+            has_settings: AtomicBool::new(false),
+            has_reporter: AtomicBool::new(false),
+        })
+    }
+
+    pub fn version(&self) -> String {
+        // SAFETY: a text with a zero at its end that lives as long as the library, which is never unloaded.
+        unsafe { CStr::from_ptr((self.call.version)()) }.to_string_lossy().into_owned()
+    }
+
+    pub fn revision(&self) -> String {
+        // SAFETY: as above.
+        unsafe { CStr::from_ptr((self.call.revision)()) }.to_string_lossy().into_owned()
+    }
+
+    /// What a test goes by: the built-in mlperf.conf, then this user.conf. Keys and models that LoadGen does not know it
+    /// ignores: ask for the numbers afterwards. Once: LoadGen would read only the user.conf a second time.
+    pub fn settings(
+        self: &Arc<Self>,
+        scenario: Scenario,
+        is_accuracy: bool,
+        user_conf: &Path,
+        model: &str,
+    ) -> Result<Settings, Fault> {
+        if self.has_settings.swap(true, Ordering::SeqCst) {
+            return Err(Fault::SecondTest);
+        }
+        let (path, model, name) = (path_text(user_conf)?, text(model)?, text(scenario.loadgen())?);
+        let number = match scenario {
+            Scenario::SingleStream => 0,
+            Scenario::Server | Scenario::Interactive => 2,
+            Scenario::Offline => 3,
+        };
+        // SAFETY: both numbers are among those that shim.h names, so it is not null.
+        let raw = unsafe { (self.call.settings_new)(number, if is_accuracy { 1 } else { 2 }) };
+        let settings = Settings { library: Arc::clone(self), raw };
+        // SAFETY: not null, and nobody else has it; the texts live until the call has returned.
+        let code = unsafe { (self.call.settings_read)(raw, path.as_ptr(), model.as_ptr(), name.as_ptr()) };
+        if code == 0 { Ok(settings) } else { Err(Fault::Config { path: user_conf.display().to_string(), code }) }
+    }
+
+    /// The one place from which samples are told. None when somebody has it already.
+    pub fn reporter(&self) -> Option<Reporter<'_>> {
+        let is_free = !self.has_reporter.swap(true, Ordering::SeqCst);
+        is_free.then_some(Reporter { library: self, responses: Vec::new(), one_thread: PhantomData })
+    }
+}
+
+/// What a test goes by.
+pub struct Settings {
+    library: Arc<Library>,
+    raw: *mut c_void,
+}
+
+// SAFETY: nothing in LoadGen's settings belongs to a thread, and whoever has them is the only one who does.
+unsafe impl Send for Settings {}
+
+impl Settings {
+    /// Runs the test to its end on this thread.
+    pub fn test<S: Sut>(self, told: &Told<'_>, sut: &S) -> Result<(), Fault> {
+        let library = &*self.library;
+        let (sut_name, qsl_name) = (text(told.sut)?, text(told.samples)?);
+        let (out, audit) = (path_text(told.out)?, path_text(told.audit.unwrap_or(Path::new("")))?);
+        let context = Context { library, sut };
+        let raw = RawSut {
+            context: (&raw const context).cast_mut().cast(),
+            sut_name: sut_name.as_ptr(),
+            qsl_name: qsl_name.as_ptr(),
+            total_samples: told.total,
+            performance_samples: told.performance,
+            issue: issue::<S>,
+            flush,
+            load: load::<S>,
+            unload: unload::<S>,
+        };
+        let mut error = [0u8; 512];
+        // SAFETY: settings are not null and end after the call; texts, context and error live until it has returned, and
+        // LoadGen keeps none of them: the shim's objects end with it. Callbacks match shim.h.
+        let code = unsafe {
+            let error = (error.as_mut_ptr().cast(), error.len());
+            (library.call.test)(self.raw, &raw const raw, out.as_ptr(), audit.as_ptr(), error.0, error.1)
+        };
+        if code == 0 {
+            return Ok(());
+        }
+        let what = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
+        Err(Fault::Thrown(what.unwrap_or_default()))
+    }
+
+    /// A number by LoadGen's name of it.
+    pub fn number(&self, key: &'static str) -> Result<f64, Fault> {
+        let name = text(key)?;
+        let mut value = 0.0;
+        // SAFETY: not null; the name and the place for the value live until the call has returned.
+        let code = unsafe { (self.library.call.settings_number)(self.raw, name.as_ptr(), &raw mut value) };
+        if code == 0 { Ok(value) } else { Err(Fault::Setting(key)) }
+    }
+
+    pub fn seeds(&self) -> Seeds {
+        // SAFETY: not null, and every number is allowed.
+        let seed = |which| unsafe { (self.library.call.settings_seed)(self.raw, which) };
+        Seeds { qsl: seed(0), sample_index: seed(1), schedule: seed(2) }
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `settings_new`, and this is its end.
+        unsafe { (self.library.call.settings_free)(self.raw) };
+    }
+}
+
+/// Tells LoadGen of samples. It stays on the thread that it was made on: of first token and completion LoadGen wants to
+/// hear on one.
+pub struct Reporter<'a> {
+    library: &'a Library,
+    responses: Vec<RawResponse>,
+    one_thread: PhantomData<*const ()>,
+}
+
+impl Reporter<'_> {
+    /// First tokens, by ticket. The token's bytes are what LoadGen logs.
+    pub fn first_tokens(&mut self, firsts: &[(u64, &[i64])]) {
+        self.respond(firsts, false);
+    }
+
+    /// Whole answers, by ticket: each is over with this.
+    pub fn completions(&mut self, answers: &[(u64, &[i64])]) {
+        self.respond(answers, true);
+    }
+
+    fn respond(&mut self, answers: &[(u64, &[i64])], is_end: bool) {
+        self.responses.clear();
+        {
+            let mut open = self.library.open.lock().unwrap_or_else(PoisonError::into_inner);
+            for (ticket, data) in answers {
+                // One that was never issued, or is over, is nothing that LoadGen could look up.
+                let Some(id) = open.get_mut(*ticket as usize).filter(|id| **id != 0) else { continue };
+                self.responses.push(RawResponse {
+                    id: *id,
+                    data: data.as_ptr() as usize,
+                    size: size_of_val(*data),
+                    n_tokens: data.len() as i64,
+                });
+                if is_end {
+                    *id = 0;
+                }
+            }
+        }
+        let respond = if is_end { self.library.call.completions } else { self.library.call.first_tokens };
+        if !self.responses.is_empty() {
+            // SAFETY: every id came from LoadGen and was not completed before, so what it points to is alive: LoadGen keeps
+            // it until then. Data live until the call has returned, and LoadGen copies what it keeps.
+            unsafe { respond(self.responses.as_mut_ptr(), self.responses.len()) };
+        }
+    }
+}
+
+/// What callbacks get back.
+struct Context<'a, S> {
+    library: &'a Library,
+    sut: &'a S,
+}
+
+/// A callback has no way to fail, and a panic must not cross C++.
+fn guarded(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        std::process::abort();
+    }
+}
+
+extern "C" fn issue<S: Sut>(context: *mut c_void, samples: *const RawSample, count: usize) {
+    guarded(|| {
+        // SAFETY: `test` made it, and it lives until the test is over.
+        let Context { library, sut } = unsafe { &*context.cast::<Context<'_, S>>() };
+        // SAFETY: so many samples of a vector that LoadGen holds during the call.
+        let samples = unsafe { slice(samples, count) };
+        let queries: Vec<Query> = {
+            let mut open = library.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = open.len() as u64;
+            open.extend(samples.iter().map(|sample| sample.id));
+            let tickets = (first..).zip(samples);
+            tickets.map(|(ticket, sample)| Query { ticket, sample: sample.index }).collect()
+        };
+        sut.issue(&queries);
+    });
+}
+
+extern "C" fn flush(_context: *mut c_void) {}
+
+extern "C" fn load<S: Sut>(context: *mut c_void, samples: *const usize, count: usize) {
+    guarded(|| {
+        // SAFETY: as in `issue`.
+        let (context, samples) = unsafe { (&*context.cast::<Context<'_, S>>(), slice(samples, count)) };
+        context.sut.load(samples);
+    });
+}
+
+extern "C" fn unload<S: Sut>(context: *mut c_void, samples: *const usize, count: usize) {
+    guarded(|| {
+        // SAFETY: as in `issue`.
+        let (context, samples) = unsafe { (&*context.cast::<Context<'_, S>>(), slice(samples, count)) };
+        context.sut.unload(samples);
+    });
+}
+
+/// An empty vector may have no address.
+///
+/// # Safety
+/// There are so many at `first`, for as long as the caller uses them.
+unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promised.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}
+
+fn text(text: &str) -> Result<CString, Fault> {
+    CString::new(text).map_err(|_| Fault::Zero(text.to_owned()))
+}
+
+fn path_text(path: &Path) -> Result<CString, Fault> {
+    let bytes: &OsStr = path.as_os_str();
+    CString::new(bytes.as_bytes()).map_err(|_| Fault::Zero(path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_opens_loadgen_once() {
+        let nowhere = Path::new("/no/such/libloadgen.so");
+        let first = Library::open(nowhere).err().unwrap();
+        assert!(matches!(first, Fault::Load { .. }), "{first}");
+        assert!(first.to_string().starts_with("/no/such/libloadgen.so cannot be loaded:"), "{first}");
+        let second = Library::open(nowhere).err().unwrap();
+        assert!(matches!(second, Fault::SecondTest), "{second}");
+    }
+}

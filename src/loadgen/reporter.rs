@@ -1,0 +1,141 @@
+//! The one thread that tells LoadGen of first tokens and answers.
+//!
+//! Load workers put what they hear into a channel and go on. What waits there is told in one call: all first tokens before
+//! all answers, so that no answer overtakes its own first token.
+
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use super::ffi::Reporter;
+use crate::harness::{Ear, Ended, Reporting};
+
+/// So many at most are told in one call, so that the first of them does not wait for the last.
+const AT_ONCE: usize = 256;
+
+/// What a worker has heard.
+pub enum Heard {
+    First { ticket: u64, token: i32, read: Instant },
+    Done { ticket: u64, tokens: Vec<i32>, has_failed: bool, read: Instant },
+}
+
+/// A worker's end of the channel.
+pub struct Mouth(pub Sender<Heard>);
+
+impl Ear for Mouth {
+    fn first(&self, ticket: u64, token: i32, read: Instant) {
+        // Nobody to tell: the run has ended before.
+        let _ = self.0.send(Heard::First { ticket, token, read });
+    }
+
+    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &Ended, read: Instant) {
+        let has_failed = *ended != Ended::Ok;
+        let _ = self.0.send(Heard::Done { ticket, tokens, has_failed, read });
+    }
+}
+
+/// Tells until every mouth is closed. `wants_firsts`: LoadGen asks for first tokens in this scenario.
+pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> Reported {
+    let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
+    let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
+    let mut tally = Tally::default();
+    while let Ok(one) = heard.recv() {
+        let waiting = std::iter::once(one).chain(heard.try_iter()).take(AT_ONCE);
+        for one in waiting {
+            match one {
+                Heard::First { ticket, token, read } if wants_firsts => {
+                    firsts.push((ticket, vec![i64::from(token)], read));
+                }
+                Heard::First { .. } => {}
+                Heard::Done { ticket, tokens, has_failed, read } => {
+                    if wants_firsts && tokens.is_empty() {
+                        // LoadGen reads the time of the first token of whatever is over.
+                        firsts.push((ticket, Vec::new(), read));
+                    }
+                    tally.failed += u64::from(has_failed);
+                    tally.too_short += u64::from(!has_failed && tokens.len() < 2);
+                    let kept = if has_failed { &[][..] } else { &tokens[..] };
+                    answers.push((ticket, kept.iter().copied().map(i64::from).collect(), read));
+                }
+            }
+        }
+        tally.firsts.tell(&mut firsts, |batch| loadgen.first_tokens(batch));
+        tally.answers.tell(&mut answers, |batch| loadgen.completions(batch));
+    }
+    Reported { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
+}
+
+/// What the reporter brings back.
+pub struct Reported {
+    pub reporting: Reporting,
+    /// When LoadGen was told, by ticket.
+    pub firsts: Vec<(u64, Instant)>,
+    pub answers: Vec<(u64, Instant)>,
+}
+
+#[derive(Default)]
+struct Tally {
+    firsts: Way,
+    answers: Way,
+    too_short: u64,
+    failed: u64,
+}
+
+/// From the socket to LoadGen.
+struct Way {
+    /// ns
+    before: Histogram<u64>,
+    in_calls_ns: u64,
+    count: u64,
+    told: Vec<(u64, Instant)>,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        let before =
+            Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        Self { before, in_calls_ns: 0, count: 0, told: Vec::new() }
+    }
+}
+
+impl Way {
+    fn tell(&mut self, batch: &mut Vec<(u64, Vec<i64>, Instant)>, call: impl FnOnce(&[(u64, &[i64])])) {
+        if batch.is_empty() {
+            return;
+        }
+        let told: Vec<(u64, &[i64])> = batch.iter().map(|(ticket, data, _)| (*ticket, data.as_slice())).collect();
+        let begun = Instant::now();
+        call(&told);
+        self.in_calls_ns += begun.elapsed().as_nanos() as u64;
+        self.count += told.len() as u64;
+        for (ticket, _, read) in &*batch {
+            self.told.push((*ticket, begun));
+            self.before.saturating_record(begun.saturating_duration_since(*read).as_nanos() as u64);
+        }
+        batch.clear();
+    }
+
+    fn at(&self, quantile: f64) -> Option<f64> {
+        (self.count > 0).then(|| self.before.value_at_quantile(quantile) as f64 / 1e3)
+    }
+
+    fn call_us(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.in_calls_ns as f64 / self.count as f64 / 1e3)
+    }
+}
+
+impl Tally {
+    fn told(&self) -> Reporting {
+        Reporting {
+            first_token_p50_us: self.firsts.at(0.5),
+            first_token_p99_us: self.firsts.at(0.99),
+            completion_p50_us: self.answers.at(0.5),
+            completion_p99_us: self.answers.at(0.99),
+            first_token_call_us: self.firsts.call_us(),
+            completion_call_us: self.answers.call_us(),
+            too_short: self.too_short,
+            failed: self.failed,
+        }
+    }
+}

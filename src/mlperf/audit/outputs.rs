@@ -1,0 +1,98 @@
+//! TEST06: answers are consistent with what was said about them while they were made.
+
+use super::super::Scenario;
+use super::super::log::{Answer, LogError};
+
+/// How many offending samples are named.
+const NAMED: usize = 5;
+
+/// The three things that TEST06 looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outputs {
+    pub answers: u64,
+    /// None: Offline tells no first token.
+    pub first_token: Option<bool>,
+    pub end: bool,
+    pub length: bool,
+    /// The first samples that offend.
+    pub wrong: Vec<String>,
+    offences: u64,
+}
+
+impl Outputs {
+    /// Looks at every answer. `end_ids` are the tokens that end one.
+    pub(super) fn of(
+        answers: impl Iterator<Item = Result<Answer, LogError>>,
+        scenario: Scenario,
+        end_ids: &[i32],
+    ) -> Result<Self, LogError> {
+        let needs_first = scenario != Scenario::Offline;
+        let mut outputs = Self { first_token: needs_first.then_some(true), end: true, length: true, ..Self::default() };
+        for (index, answer) in answers.enumerate() {
+            let answer = answer?;
+            outputs.answers += 1;
+            let broken = |why| LogError::Answer { index: index as u64, byte: 0, why };
+            let tokens = answer.tokens().map_err(broken)?;
+            let first = answer.first_tokens().map_err(broken)?;
+            if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {
+                outputs.first_token = Some(false);
+                outputs.offends(&answer, &what);
+            }
+            let ends = tokens.iter().rev().take_while(|token| end_ids.contains(token)).count();
+            if ends > 1 {
+                outputs.end = false;
+                outputs.offends(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
+            }
+            if answer.token_count != Some(tokens.len() as i64) {
+                outputs.length = false;
+                let told = answer
+                    .token_count
+                    .map_or_else(|| "no number of tokens".to_owned(), |told| format!("{told} tokens"));
+                outputs.offends(&answer, &format!("{told} were told, and the answer has {}", tokens.len()));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn offends(&mut self, answer: &Answer, what: &str) {
+        self.offences += 1;
+        if self.wrong.len() < NAMED {
+            self.wrong.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));
+        } else if self.wrong.len() == NAMED {
+            self.wrong.push(String::new());
+        }
+        if self.offences > NAMED as u64
+            && let Some(last) = self.wrong.last_mut()
+        {
+            *last = format!("and {} more", self.offences - NAMED as u64);
+        }
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.first_token != Some(false) && self.end && self.length
+    }
+
+    /// `verify_accuracy.txt`, in the words that the official checker looks for.
+    pub(super) fn text(&self, passes: bool) -> String {
+        let flag = |fine: bool| if fine { "True" } else { "False" };
+        format!(
+            "First token check pass: {}\nEOS check pass: {}\nSample length check pass: {}\nTEST06 verification {}\n",
+            self.first_token.map_or("Skipped", flag),
+            flag(self.end),
+            flag(self.length),
+            if passes { "complete" } else { "failed" },
+        )
+    }
+}
+
+/// What was told first, against the beginning of the answer.
+fn first_differs(tokens: &[i32], first: Option<&[i32]>) -> Option<String> {
+    match first {
+        None | Some([]) => Some("no first token was told".to_owned()),
+        Some(first) if tokens.starts_with(first) => None,
+        Some(first) => {
+            let begins = &tokens[..tokens.len().min(first.len())];
+            Some(format!("{first:?} was told first, and the answer begins with {begins:?}"))
+        }
+    }
+}

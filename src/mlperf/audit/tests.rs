@@ -1,0 +1,200 @@
+//! Against audit runs of LoadGen 6.0.17 (`tests/golden/mlperf/logs/test06-*`), whole and spoilt.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
+use super::super::{Ask, DatasetTold, Division, Found, Mode, Scenario, TEST_FILE, TestTold};
+use super::{Verified, VerifyError, verify};
+
+fn found(benchmark: &str) -> Found {
+    let none = indexmap::IndexMap::new();
+    let ask = Ask {
+        round: "v6.1",
+        benchmark,
+        scenario: Scenario::Server,
+        mode: Mode::Test06,
+        division: Division::Closed,
+        rehearsal: true,
+        target_qps: None,
+        user_conf: &none,
+        dataset_samples: None,
+    };
+    ask.find().unwrap()
+}
+
+fn told(benchmark: &str, scenario: Scenario, mode: Mode) -> TestTold {
+    TestTold {
+        round: "v6.1".to_owned(),
+        benchmark: benchmark.to_owned(),
+        scenario,
+        mode,
+        division: Division::Closed,
+        rehearsal: true,
+        loadgen_version: "6.0.17".to_owned(),
+        seeds: found(benchmark).round.loadgen.seeds,
+        dataset: DatasetTold { benchmark: benchmark.to_owned(), synthetic: true, samples: 48, sha256: String::new() },
+        target_qps: Some(100.0),
+        sut_name: String::new(),
+        result: Some("INVALID".to_owned()),
+        errors: 0,
+    }
+}
+
+/// A recorded run with its test.json, and its logs changed.
+fn run(name: &str, told: &TestTold, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
+    let from: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
+    let folder = tempfile::tempdir().unwrap();
+    for file in [ACCURACY_FILE, DETAIL_FILE] {
+        let text = fs::read_to_string(from.join(file)).unwrap();
+        fs::write(folder.path().join(file), change(file, text)).unwrap();
+    }
+    fs::write(folder.path().join(TEST_FILE), serde_json::to_vec(told).unwrap()).unwrap();
+    folder
+}
+
+fn test06(scenario: Scenario, change: impl Fn(&str, String) -> String) -> Verified {
+    let benchmark = "llama2-70b-99.9";
+    let name = if scenario == Scenario::Offline { "test06-offline" } else { "test06-server" };
+    let folder = run(name, &told(benchmark, scenario, Mode::Test06), change);
+    let found = found(benchmark);
+    verify(folder.path(), &found, benchmark, &found.benchmark.end_ids, None).unwrap()
+}
+
+/// Changes the n-th answer of the accuracy log.
+fn answer(at: usize, from: &'static str, to: impl Fn(&str) -> String) -> impl Fn(&str, String) -> String {
+    move |file, text| {
+        if file != ACCURACY_FILE {
+            return text;
+        }
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let line = lines[at + 1].clone();
+        let mark = format!("\"{from}\" : ");
+        let start = line.find(&mark).unwrap() + mark.len();
+        let end = line[start..].find([',', ' ']).unwrap() + start;
+        lines[at + 1] = format!("{}{}{}", &line[..start], to(&line[start..end]), &line[end..]);
+        lines.join("\n")
+    }
+}
+
+#[test]
+fn test06_passes_what_loadgen_logged() {
+    let server = test06(Scenario::Server, |_, text| text);
+    assert_eq!(server.wrong, Vec::<String>::new());
+    assert_eq!(server.headline, "TEST06 passes: 100 answers looked at");
+    assert_eq!(
+        (server.file, server.text.as_str()),
+        (
+            "verify_accuracy.txt",
+            "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n"
+        )
+    );
+    let offline = test06(Scenario::Offline, |_, text| text);
+    assert!(offline.wrong.is_empty() && offline.text.starts_with("First token check pass: Skipped\n"), "{offline:?}");
+}
+
+#[test]
+fn test06_names_the_samples_that_offend() {
+    let first = test06(Scenario::Server, answer(3, "token_data", |_| "\"01000000\"".to_owned()));
+    assert!(first.text.starts_with("First token check pass: False\n") && first.text.ends_with("verification failed\n"));
+    assert_eq!(first.wrong.len(), 1);
+    assert!(
+        first.wrong[0].starts_with("sample 38 (query 3): [1] was told first, and the answer begins with ["),
+        "{first:?}"
+    );
+    let ends =
+        test06(Scenario::Server, answer(0, "data", |hex| format!("{}0200000002000000\"", &hex[..hex.len() - 17])));
+    assert!(ends.text.contains("EOS check pass: False\n"), "{ends:?}");
+    assert!(ends.wrong[0].contains("sample 4 (query 0): ends with 2 end-of-sequence tokens"), "{ends:?}");
+    let length =
+        test06(Scenario::Offline, answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)));
+    assert!(length.text.contains("Sample length check pass: False\n"), "{length:?}");
+    let all = test06(Scenario::Server, |file, text| {
+        if file == ACCURACY_FILE { text.replace("\"token_count\" : ", "\"token_count\" : 9") } else { text }
+    });
+    assert_eq!((all.wrong.len(), all.wrong[5].as_str()), (6, "and 95 more"));
+}
+
+#[test]
+fn test06_wants_all_answers_and_its_own_settings() {
+    let few = test06(Scenario::Server, |file, text| if file == ACCURACY_FILE { "[\n]\n".to_owned() } else { text });
+    assert_eq!(few.wrong, ["the log holds 0 answers; the test logs 100"]);
+    assert!(few.text.ends_with("TEST06 verification failed\n"));
+    let plain = test06(Scenario::Server, |file, text| {
+        let sampling = "accuracy_log_sampling_target\", \"value\": 100";
+        if file == DETAIL_FILE { text.replace(sampling, "accuracy_log_sampling_target\", \"value\": 0") } else { text }
+    });
+    assert_eq!(plain.wrong, ["audit.config was not in force: `accuracy_log_sampling_target` is 0, not 100"]);
+}
+
+fn gpt(mode: Mode, exact_match: Option<f64>) -> Result<Verified, VerifyError> {
+    let benchmark = "gpt-oss-120b";
+    let found = found(benchmark);
+    let folder = run("test06-offline", &told(benchmark, Scenario::Offline, mode), |_, text| text);
+    verify(folder.path(), &found, benchmark, &[], exact_match)
+}
+
+#[test]
+fn test07_holds_the_exact_match_against_its_bound() {
+    let good = gpt(Mode::Test07, Some(62.15)).unwrap();
+    assert!(
+        good.text.starts_with("'exact_match': 62.15\n") && good.text.contains("Accuracy check pass: True\n"),
+        "{good:?}"
+    );
+    // The recorded run is not one of TEST07: that is told, and it does not pass.
+    assert!(
+        good.text.ends_with("TEST FAIL\n")
+            && good.wrong.iter().any(|wrong| wrong.contains("100 answers; the test logs 990")),
+        "{good:?}"
+    );
+    let bad = gpt(Mode::Test07, Some(60.697)).unwrap();
+    assert!(bad.wrong.contains(&"exact match is 60.697, less than 60.698".to_owned()), "{bad:?}");
+    assert!(matches!(gpt(Mode::Test07, None), Err(VerifyError::NoScore)));
+}
+
+#[test]
+fn test09_holds_the_mean_length_against_its_bounds() {
+    let short = gpt(Mode::Test09, None).unwrap();
+    assert_eq!(short.file, "verify_output_len.txt");
+    assert!(short.wrong[short.wrong.len() - 2].starts_with("answers have 4."), "{short:?}");
+    assert!(
+        short.text.contains("Min check pass: False\n") && short.text.contains("Max check pass: True\n"),
+        "{short:?}"
+    );
+    assert!(short.text.ends_with("\nTEST FAIL\n"));
+}
+
+#[test]
+fn lengths_within_their_bounds_pass() {
+    use super::super::Accuracy;
+    use super::lengths::Lengths;
+    let answer = |data: &str| {
+        Ok(super::super::log::Answer {
+            seq_id: 0,
+            qsl_idx: 0,
+            data: data.to_owned(),
+            token_data: None,
+            token_count: None,
+        })
+    };
+    let lengths =
+        Lengths::of([answer("0100000002000000"), answer("01000000020000000300000004000000")].into_iter()).unwrap();
+    let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
+    assert_eq!((lengths.mean(), lengths.outside(bounds)), (Some(3.0), None));
+    assert!(lengths.text(bounds, true).ends_with("Max check pass: True\n\nTEST PASS\n"));
+    assert!(lengths.text(bounds, true).contains("Std deviation: 1.00\n"));
+    assert!(lengths.outside(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
+    assert!(Lengths::of(std::iter::empty()).unwrap().outside(bounds).is_some());
+}
+
+#[test]
+fn only_audit_runs_are_verified() {
+    let benchmark = "llama2-70b-99.9";
+    let folder = run("server-valid", &told(benchmark, Scenario::Server, Mode::Performance), |_, text| text);
+    let error = verify(folder.path(), &found(benchmark), benchmark, &[2], None).unwrap_err();
+    assert!(error.to_string().ends_with("is a performance run, and that is no audit test"), "{error}");
+    let missing = tempfile::tempdir().unwrap();
+    assert!(
+        verify(missing.path(), &found(benchmark), benchmark, &[2], None).unwrap_err().to_string().contains("test.json")
+    );
+}

@@ -1,0 +1,163 @@
+//! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
+//! test's settings were not in force.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use super::super::ask::Found;
+use super::super::log::{ACCURACY_FILE, Answers, DETAIL_FILE, Detail, DetailError, LogError};
+use super::super::{Mode, TEST_FILE, TestTold};
+use super::config::{LOG_SEED, config};
+use super::lengths::Lengths;
+use super::outputs::Outputs;
+
+/// What a verification found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub test: Mode,
+    /// The name of the file for the package.
+    pub file: &'static str,
+    pub text: String,
+    /// Everything that is wrong; empty: it passes.
+    pub wrong: Vec<String>,
+    /// One line for people.
+    pub headline: String,
+}
+
+/// Why nothing could be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error("`{}` cannot be read: {error}", path.display())]
+    File { path: PathBuf, error: String },
+    #[error("`{}`: {error}", path.display())]
+    Detail { path: PathBuf, error: DetailError },
+    #[error("`{}`: {error}", path.display())]
+    Answers { path: PathBuf, error: LogError },
+    #[error("`{}` is a {is} run, and that is no audit test", folder.display())]
+    NoTest { folder: PathBuf, is: &'static str },
+    #[error("TEST07 needs the exact match of the run's answers")]
+    NoScore,
+}
+
+/// Verifies the audit run in a folder. `end_ids`: tokens that end an answer (TEST06). `exact_match`: percent (TEST07).
+pub fn verify(
+    folder: &Path,
+    found: &Found,
+    benchmark: &str,
+    end_ids: &[i32],
+    exact_match: Option<f64>,
+) -> Result<Verified, VerifyError> {
+    let path = folder.join(TEST_FILE);
+    let unread = |error: String| VerifyError::File { path: path.clone(), error };
+    let told = fs::read(&path).map_err(|error| unread(error.to_string()))?;
+    let told: TestTold = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
+    let mut wrong = Vec::new();
+    if told.round != found.round.name || told.benchmark != benchmark {
+        wrong.push(format!(
+            "it is a run of {} of {}, not of {benchmark} of {}",
+            told.benchmark, told.round, found.round.name
+        ));
+    }
+    let detail = detail(folder)?;
+    wrong.extend(not_in_force(&detail, found, told.mode));
+    let path = folder.join(ACCURACY_FILE);
+    let of_log = |error| VerifyError::Answers { path: path.clone(), error };
+    let answers = || {
+        File::open(&path).map(|file| Answers::new(BufReader::new(file))).map_err(|error| of_log(LogError::Io(error)))
+    };
+    let samples = config(found, told.mode).map_or(0, |config| config.min_query_count);
+    match told.mode {
+        Mode::Performance | Mode::Accuracy => {
+            Err(VerifyError::NoTest { folder: folder.to_owned(), is: told.mode.word() })
+        }
+        Mode::Test06 => {
+            let outputs = Outputs::of(answers()?, told.scenario, end_ids).map_err(of_log)?;
+            wrong.extend(outputs.wrong.iter().cloned());
+            wrong.extend(too_few(outputs.answers, samples));
+            let passes = wrong.is_empty() && outputs.holds();
+            let headline = format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers);
+            Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text: outputs.text(passes), wrong, headline })
+        }
+        Mode::Test07 => {
+            let score = exact_match.ok_or(VerifyError::NoScore)?;
+            let lengths = Lengths::of(answers()?).map_err(of_log)?;
+            wrong.extend(too_few(lengths.count, samples));
+            let bounds =
+                found.benchmark.audits.get(&Mode::Test07).and_then(|audit| audit.exact_match).unwrap_or_default();
+            let least = bounds.min.unwrap_or(0.0);
+            if score < least {
+                wrong.push(format!("exact match is {score}, less than {least}"));
+            }
+            let passes = wrong.is_empty();
+            let text = format!(
+                "'exact_match': {score}\n\nTEST07 Verification Summary\nAccuracy score: {score}\nAccuracy threshold: {least}\n\
+                 Accuracy check pass: {}\nTEST {}\n",
+                if score >= least { "True" } else { "False" },
+                if passes { "PASS" } else { "FAIL" }
+            );
+            let headline = format!(
+                "TEST07 {}: exact match {score} of at least {least}, {} answers",
+                verdict(passes),
+                lengths.count
+            );
+            Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text, wrong, headline })
+        }
+        Mode::Test09 => {
+            let lengths = Lengths::of(answers()?).map_err(of_log)?;
+            let bounds =
+                found.benchmark.audits.get(&Mode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
+            wrong.extend(lengths.outside(bounds));
+            wrong.extend(too_few(lengths.count, samples));
+            let passes = wrong.is_empty();
+            let mean = lengths.mean().unwrap_or(0.0);
+            let headline =
+                format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verdict(passes), lengths.count);
+            let text = lengths.text(bounds, passes);
+            Ok(Verified { test: told.mode, file: "verify_output_len.txt", text, wrong, headline })
+        }
+    }
+}
+
+const fn verdict(passes: bool) -> &'static str {
+    if passes { "passes" } else { "fails" }
+}
+
+fn detail(folder: &Path) -> Result<Detail, VerifyError> {
+    let path = folder.join(DETAIL_FILE);
+    let file = File::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() })?;
+    Detail::read(BufReader::new(file)).map_err(|error| VerifyError::Detail { path, error })
+}
+
+/// Whether LoadGen worked with the test's audit.config.
+fn not_in_force(detail: &Detail, found: &Found, mode: Mode) -> Vec<String> {
+    let Some(config) = config(found, mode) else { return Vec::new() };
+    let mut wrong = Vec::new();
+    let mut expect = |key: &str, is: Option<String>, should: String| {
+        if is.as_deref() != Some(&should) {
+            let is = is.unwrap_or_else(|| "not told".to_owned());
+            wrong.push(format!("audit.config was not in force: `{key}` is {is}, not {should}"));
+        }
+    };
+    let count = |key: &str| detail.count(key).map(|value| value.to_string());
+    let flag = |key: &str| detail.flag(key).map(|value| value.to_string());
+    expect("accuracy_log_rng_seed", count("effective_accuracy_log_rng_seed"), LOG_SEED.to_string());
+    expect(
+        "accuracy_log_sampling_target",
+        count("effective_accuracy_log_sampling_target"),
+        config.sampling_target.to_string(),
+    );
+    expect("min_query_count", count("requested_min_query_count"), config.min_query_count.to_string());
+    expect("sample_concatenate_permutation", flag("effective_sample_concatenate_permutation"), "false".to_owned());
+    expect("performance_issue_unique", flag("effective_performance_issue_unique"), config.issue_unique.to_string());
+    let errors = detail.all_errors();
+    if errors > 0 {
+        let first = detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
+        wrong.push(format!("LoadGen logged {errors} errors{first}"));
+    }
+    wrong
+}
+
+fn too_few(answers: u64, needed: u64) -> Option<String> {
+    (answers < needed).then(|| format!("the log holds {answers} answers; the test logs {needed}"))
+}

@@ -1,0 +1,19 @@
+//! What LoadGen writes: the detail log, the summary, the accuracy log.
+
+mod accuracy;
+mod detail;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
+pub use accuracy::{Answer, Answers, LogError};
+pub use detail::{Detail, DetailError};
+pub use summary::Summary;
+
+/// The file of [`Detail`].
+pub const DETAIL_FILE: &str = "mlperf_log_detail.txt";
+/// The file of [`Summary`].
+pub const SUMMARY_FILE: &str = "mlperf_log_summary.txt";
+/// The file of [`Answers`].
+pub const ACCURACY_FILE: &str = "mlperf_log_accuracy.json";

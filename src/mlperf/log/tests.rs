@@ -1,0 +1,163 @@
+//! Against logs of LoadGen 6.0.17 (`tests/golden/mlperf/logs`), and against anything.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufReader, Cursor};
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::{ACCURACY_FILE, Answer, Answers, DETAIL_FILE, Detail, DetailError, LogError, SUMMARY_FILE, Summary};
+use crate::mlperf::Round;
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name)
+}
+
+fn detail(name: &str) -> Detail {
+    Detail::read(BufReader::new(File::open(recorded(name).join(DETAIL_FILE)).unwrap())).unwrap()
+}
+
+fn answers(name: &str) -> Vec<Answer> {
+    Answers::new(BufReader::new(File::open(recorded(name).join(ACCURACY_FILE)).unwrap()))
+        .collect::<Result<_, _>>()
+        .unwrap()
+}
+
+#[test]
+fn a_detail_log_says_what_was_run_and_what_came_out() {
+    let told = detail("server-valid");
+    assert_eq!(told.result(), Some("VALID"));
+    assert_eq!(told.loadgen_version(), Some("6.0.17"));
+    assert_eq!(told.seeds(), Some(Round::named("v6.1").unwrap().loadgen.seeds));
+    assert_eq!(told.text("effective_scenario"), Some("Server"));
+    assert_eq!(told.count("generated_query_count"), Some(640));
+    assert_eq!(told.flag("effective_sample_concatenate_permutation"), Some(true));
+    assert_eq!(told.number("effective_target_qps"), Some(400.0));
+    assert_eq!((told.all_errors(), told.first_errors.len(), told.unread.len()), (0, 0, 0));
+    assert_eq!(detail("server-slow").result(), Some("INVALID"));
+    assert_eq!(detail("server-accuracy").result(), None);
+}
+
+#[test]
+fn what_is_no_number_is_not_there_and_errors_are_counted() {
+    let line = |key: &str, value: &str, is_error: bool| {
+        format!(
+            ":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"time_ms\": 1.0, \"namespace\": \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": {{\"is_error\": {is_error}, \"is_warning\": false, \"file\": \"results.cc\", \"line_no\": 1, \"pid\": 1, \"tid\": 1}}}}\n"
+        )
+    };
+    let mut text = line("result_scheduled_samples_per_sec", "-nan", false);
+    text += &line("error_runtime", "\"a token count of 0\"", true).repeat(30);
+    text += "a stray line\n\n:::MLLOG {\"key\": \"cut of";
+    let told = Detail::read(Cursor::new(text)).unwrap();
+    assert_eq!(told.number("result_scheduled_samples_per_sec"), None);
+    assert_eq!((told.all_errors(), told.first_errors.len()), (30, 20));
+    assert_eq!(told.first_errors[0], "error_runtime: a token count of 0");
+    assert_eq!(told.unread, [32, 34]);
+    assert!(matches!(Detail::read(Cursor::new("nothing\n")), Err(DetailError::Empty)));
+}
+
+#[test]
+fn a_summary_says_the_verdict() {
+    let read = |name: &str| Summary::parse(&fs::read_to_string(recorded(name).join(SUMMARY_FILE)).unwrap());
+    let slow = read("server-slow");
+    assert_eq!(slow.result(), Some("INVALID"));
+    assert_eq!(slow.get("Performance constraints satisfied"), Some("NO"));
+    assert_eq!(slow.get("ttft_latency (ns)"), Some("450000000"));
+    assert_eq!(read("server-valid").result(), Some("VALID"));
+    assert_eq!(read("server-accuracy").result(), None);
+}
+
+#[test]
+fn answers_come_with_their_tokens() {
+    let server = answers("server-accuracy");
+    assert_eq!(server.len(), 16);
+    for answer in &server {
+        let tokens = answer.tokens().unwrap();
+        assert_eq!(answer.first_tokens().unwrap().unwrap(), tokens[..1]);
+        assert_eq!(answer.token_count, Some(tokens.len() as i64));
+        assert_eq!(answer.qsl_idx % 2 == 0, *tokens.last().unwrap() == 2, "the recorder ended every second answer so");
+    }
+    let mut seen: Vec<u64> = server.iter().map(|answer| answer.qsl_idx).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..16).collect::<Vec<_>>());
+    assert!(answers("offline-accuracy").iter().all(|answer| answer.token_data.is_none()));
+    assert!(answers("server-valid").is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_a_log_is_told_with_its_place() {
+    let read = |text: &str| Answers::new(Cursor::new(text.to_owned())).collect::<Result<Vec<_>, _>>();
+    let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
+    assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap().len(), 2);
+    let cut = read(&format!("[\n{one},\n{{ \"seq_id\" : 1, \"qs")).unwrap_err();
+    assert!(matches!(cut, LogError::CutOff(1)), "{cut}");
+    let stray = read(&format!("[\n{one},\nx {one}\n]")).unwrap_err();
+    assert!(matches!(stray, LogError::Answer { index: 1, .. }), "{stray}");
+    let missing = read("[{ \"seq_id\" : 0 }]").unwrap_err().to_string();
+    assert!(missing.contains("answer 0 (byte 1)") && missing.contains("qsl_idx"), "{missing}");
+    let answer =
+        |data: &str| Answer { seq_id: 0, qsl_idx: 0, data: data.to_owned(), token_data: None, token_count: None };
+    assert_eq!(answer("FFFFFFFF").tokens(), Ok(vec![-1]));
+    assert_eq!(answer("").tokens(), Ok(vec![]));
+    assert!(answer("6C2F00").tokens().unwrap_err().contains("no whole number"));
+    assert!(answer("6C2F00zz").tokens().unwrap_err().contains("not hex"));
+}
+
+/// As LoadGen writes it.
+fn written(list: &[(u64, Vec<i32>, bool)]) -> String {
+    let hex = |tokens: &[i32]| {
+        tokens.iter().flat_map(|token| token.to_le_bytes()).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02X}");
+            text
+        })
+    };
+    let mut text = "[".to_owned();
+    for (seq_id, (qsl_idx, tokens, is_streamed)) in list.iter().enumerate() {
+        text.push_str(if seq_id == 0 { "\n" } else { ",\n" });
+        let _ = write!(text, "{{ \"seq_id\" : {seq_id}, \"qsl_idx\" : {qsl_idx}, \"data\" : \"{}\", ", hex(tokens));
+        if *is_streamed {
+            let _ = write!(text, "\"token_data\" : \"{}\", ", hex(&tokens[..tokens.len().min(1)]));
+        }
+        let _ = write!(text, "\"token_count\" : {} }}", tokens.len());
+    }
+    text + "\n]\n"
+}
+
+proptest! {
+    #[test]
+    fn every_answer_comes_back(list in prop::collection::vec((0..1u64 << 40, prop::collection::vec(any::<i32>(), 0..40), any::<bool>()), 0..30)) {
+        let text = written(&list);
+        // A small buffer: answers lie across its ends.
+        let read: Vec<Answer> =
+            Answers::new(BufReader::with_capacity(7, text.as_bytes())).collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(read.len(), list.len());
+        for (answer, (qsl_idx, tokens, is_streamed)) in read.iter().zip(&list) {
+            prop_assert_eq!(answer.qsl_idx, *qsl_idx);
+            prop_assert_eq!(&answer.tokens().unwrap(), tokens);
+            prop_assert_eq!(answer.token_data.is_some(), *is_streamed);
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_cut_anywhere_is_never_whole(list in prop::collection::vec((0..99u64, prop::collection::vec(any::<i32>(), 1..4), any::<bool>()), 1..6), cut in any::<prop::sample::Index>()) {
+        let text = written(&list);
+        let cut = cut.index(text.len());
+        let read: Vec<Result<Answer, LogError>> = Answers::new(&text.as_bytes()[..cut]).collect();
+        if text[..cut].ends_with(']') {
+            prop_assert!(read.iter().all(Result::is_ok) && read.len() == list.len());
+        } else {
+            prop_assert!(matches!(read.last(), Some(Err(LogError::CutOff(_)))));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Answers::new(bytes.as_slice()).count();
+        let _ = Detail::read(bytes.as_slice());
+        let _ = Summary::parse(&String::from_utf8_lossy(&bytes));
+        let mut log = b":::MLLOG {\"key\": \"a\", \"value\": ".to_vec();
+        log.extend(bytes);
+        let _ = Detail::read(log.as_slice());
+    }
+}

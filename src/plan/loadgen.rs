@@ -1,0 +1,115 @@
+//! What a plan holds of MLPerf: LoadGen's tests as the rule book wants them, how long they take, and what is missing beside them.
+
+use std::collections::BTreeMap;
+
+use crate::manifest::model::{self, Action, Bench, Mlperf, MlperfMode};
+use crate::mlperf::conf::conf;
+use crate::mlperf::{Ask, Division, Estimate, Mode, Round, Scenario};
+
+use super::{ActionKind, Plan};
+
+/// A `bench` with `loadgen` as the rule book asks about it. None: there is no `loadgen`, or LoadGen has no such scenario.
+pub fn ask(bench: &Bench) -> Option<Ask<'_>> {
+    let loadgen = bench.loadgen.as_deref()?;
+    Some(Ask {
+        round: &loadgen.round,
+        benchmark: &loadgen.benchmark,
+        scenario: scenario(bench.scenario)?,
+        mode: mode(loadgen.mode),
+        division: division(loadgen.division),
+        rehearsal: loadgen.rehearse,
+        // A search sets its own; that of its first probe stands for them.
+        target_qps: loadgen.target_qps.or(bench.search.map(|search| search.low)),
+        user_conf: &loadgen.user_conf,
+        dataset_samples: None,
+    })
+}
+
+/// A manifest's scenario in the rule book's words.
+pub const fn scenario(scenario: model::Scenario) -> Option<Scenario> {
+    match scenario {
+        model::Scenario::Offline => Some(Scenario::Offline),
+        model::Scenario::Server => Some(Scenario::Server),
+        model::Scenario::Interactive => Some(Scenario::Interactive),
+        model::Scenario::SingleStream => Some(Scenario::SingleStream),
+        model::Scenario::Trace | model::Scenario::Concurrency => None,
+    }
+}
+
+const fn mode(mode: MlperfMode) -> Mode {
+    match mode {
+        MlperfMode::Performance => Mode::Performance,
+        MlperfMode::Accuracy => Mode::Accuracy,
+        MlperfMode::Test06 => Mode::Test06,
+        MlperfMode::Test07 => Mode::Test07,
+        MlperfMode::Test09 => Mode::Test09,
+    }
+}
+
+const fn division(division: model::Division) -> Division {
+    match division {
+        model::Division::Closed => Division::Closed,
+        model::Division::Open => Division::Open,
+    }
+}
+
+/// What a person should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
+/// submission lacks. One line each.
+pub fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
+        if !matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf) {
+            continue;
+        }
+        match serde_json::from_str(&task.action) {
+            Ok(Action::Bench(bench)) => {
+                notes.extend(estimate(&bench).map(|told| format!("{}: {told}", task.id)));
+            }
+            Ok(Action::Mlperf(Mlperf::Package(package))) => {
+                notes.extend(missing(&package).into_iter().map(|told| format!("{}: {told}", task.id)));
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// What LoadGen will issue. None where that depends on a search, or on a data set that is made up and may be smaller.
+fn estimate(bench: &Bench) -> Option<String> {
+    let ask = ask(bench)?;
+    if bench.search.is_some() || ask.rehearsal {
+        return None;
+    }
+    let seed = ask.find().ok()?.round.loadgen.seeds.schedule;
+    Some(Estimate::of(&conf(&ask).ok()?.settings, seed).to_string())
+}
+
+/// Scenarios that a closed submission of a benchmark must hold and this package does not.
+fn missing(package: &model::MlperfPackage) -> Vec<String> {
+    let Some(round) = Round::named(&package.round).filter(|_| package.division == model::Division::Closed) else {
+        return Vec::new();
+    };
+    let mut packed: BTreeMap<&str, Vec<Scenario>> = BTreeMap::new();
+    for entry in &package.results {
+        packed.entry(&entry.benchmark).or_default().extend(scenario(entry.scenario));
+    }
+    let mut notes = Vec::new();
+    for (name, there) in packed {
+        let Some(benchmark) = round.benchmarks.get(name) else { continue };
+        let mut lacks: Vec<String> = benchmark
+            .required
+            .iter()
+            .filter(|scenario| !there.contains(scenario))
+            .map(|scenario| scenario.title().to_owned())
+            .collect();
+        if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
+            let titles: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
+            lacks.push(titles.join(" or "));
+        }
+        if !lacks.is_empty() {
+            let (round, lacks) = (&round.name, lacks.join(", and "));
+            notes.push(format!("a closed submission of {name} in {round} must hold {lacks}, too"));
+        }
+    }
+    notes
+}

@@ -1,0 +1,150 @@
+//! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
+
+use crate::diag::{did_you_mean, list_of};
+use crate::manifest::Node;
+use crate::manifest::model::{Bench, Mlperf, Scenario};
+use crate::mlperf::{Round, Wrong, conf};
+
+use super::super::loadgen::ask;
+use super::Look;
+
+/// What LoadGen decides itself, and why it is not said beside it.
+const DECIDED: [(&str, &str); 15] = [
+    ("rate", "LoadGen says when requests come: `loadgen.target_qps`"),
+    ("ramp", "LoadGen says when requests come: `loadgen.target_qps`"),
+    ("arrivals", "LoadGen's arrivals are Poisson, from the round's seed"),
+    ("concurrency", "LoadGen's scenarios have no users"),
+    ("think_time", "LoadGen's scenarios have no users"),
+    ("sessions", "LoadGen's queries do not follow each other"),
+    ("speed", "it is for traces"),
+    ("max_in_flight", "what LoadGen issues is sent at once; `user_conf.max_async_queries` is LoadGen's own"),
+    ("stop", "LoadGen says when it ends: `user_conf.min_duration`, `min_query_count`"),
+    ("seed", "the round's seeds are built into LoadGen"),
+    ("data", "`loadgen.dataset` says it"),
+    ("distinct_prompts", "`loadgen.dataset` says it"),
+    ("prefixes", "`loadgen.dataset` says it"),
+    ("limits", "the round has its own limits; `slo` is for goodput beside them"),
+    ("retries", "a query that failed has failed"),
+];
+/// Likewise: the benchmark has them.
+const OF_THE_BENCHMARK: [&str; 2] = ["input_tokens", "output_tokens"];
+
+impl Look<'_> {
+    /// A `bench` with `loadgen`.
+    pub(super) fn loadgen(&mut self, bench: &Bench) {
+        let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark say it"));
+        for (key, why) in DECIDED.into_iter().chain(lengths) {
+            let is_written = self.node.get("bench").is_some_and(|bench| bench.node.get(key).is_some());
+            if is_written {
+                self.at_key(&["bench", key], "cannot be beside `loadgen`", why, Some("take it away".to_owned()));
+            }
+        }
+        if bench.search.is_some() {
+            self.searched(bench);
+        }
+        let Some(ask) = ask(bench) else {
+            let known = ["offline", "server", "interactive", "single_stream"];
+            let hint = Some(format!("LoadGen has {}", list_of(known)));
+            self.say(&["bench", "scenario"], "is none of LoadGen's", "there is `loadgen` beside it", hint);
+            return;
+        };
+        for wrong in conf::check(&ask) {
+            self.ruled(&wrong);
+        }
+    }
+
+    /// Without `loadgen` two scenarios mean nothing. Says whether that was told.
+    pub(super) fn is_loadgens(&mut self, bench: &Bench) -> bool {
+        let is_theirs = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
+        if is_theirs {
+            let hint = Some("add `loadgen`, or choose `server`".to_owned());
+            self.say(&["bench", "scenario"], "is a scenario of LoadGen's", "and there is no `loadgen`", hint);
+        }
+        is_theirs
+    }
+
+    /// A search for the highest rate under LoadGen's own rules.
+    fn searched(&mut self, bench: &Bench) {
+        let key = ["bench", "search"];
+        if !matches!(bench.scenario, Scenario::Server | Scenario::Interactive) {
+            let hint = Some("`scenario: server` or `interactive`".to_owned());
+            self.say(
+                &key,
+                "needs the scenario `server` or `interactive`",
+                "only there requests arrive at a rate",
+                hint,
+            );
+        }
+        if let Some(loadgen) = &bench.loadgen {
+            if loadgen.target_qps.is_some() {
+                let hint = Some("take it away".to_owned());
+                self.say(
+                    &["bench", "loadgen", "target_qps"],
+                    "cannot be beside `search`",
+                    "it is what is searched",
+                    hint,
+                );
+            }
+            if loadgen.mode != crate::manifest::model::MlperfMode::Performance {
+                let hint = Some("`mode: performance`".to_owned());
+                self.say(&["bench", "loadgen", "mode"], "cannot be searched in", "only performance has limits", hint);
+            }
+        }
+    }
+
+    fn ruled(&mut self, wrong: &Wrong) {
+        let path: Vec<&str> = match wrong.at.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["scenario"] => vec!["bench", "scenario"],
+            below => ["bench", "loadgen"].into_iter().chain(below.iter().copied()).collect(),
+        };
+        if wrong.is_of_key || wrong.at.is_empty() {
+            self.at_key(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+        } else {
+            self.say(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
+        }
+    }
+
+    /// As `say`, but at the key, not at its value.
+    fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+        let before = self.found.len();
+        self.say(path, what, label, hint);
+        let Some((last, above)) = path.split_last() else { return };
+        let mut node: Option<&Node> = Some(self.node);
+        for step in above {
+            node = node.and_then(|node| node.get(step)).map(|entry| &entry.node);
+        }
+        if let Some(entry) = node.and_then(|node| node.get(last)) {
+            self.found.move_to(before, entry.key.clone());
+        }
+    }
+
+    /// An `mlperf` step: its round and its benchmark.
+    pub(super) fn mlperf(&mut self, step: &Mlperf) {
+        let (word, round, benchmarks): (&str, &str, Vec<&str>) = match step {
+            Mlperf::Loadgen(step) => ("loadgen", &step.round, vec![]),
+            Mlperf::Dataset(step) => ("dataset", &step.round, vec![&step.benchmark]),
+            Mlperf::Score(step) => ("score", &step.round, vec![&step.benchmark]),
+            Mlperf::Verify(step) => ("verify", &step.round, vec![&step.benchmark]),
+            Mlperf::Package(step) => {
+                ("package", &step.round, step.results.iter().map(|entry| entry.benchmark.as_str()).collect())
+            }
+        };
+        let Some(table) = Round::named(round) else {
+            let hint = did_you_mean(round, Round::NAMES);
+            self.say(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "there is no table of it", hint);
+            return;
+        };
+        for (index, name) in benchmarks.iter().enumerate() {
+            if table.benchmarks.contains_key(*name) {
+                continue;
+            }
+            let index = index.to_string();
+            let path: &[&str] = match step {
+                Mlperf::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
+                _ => &["mlperf", word, "benchmark"],
+            };
+            let hint = did_you_mean(name, table.benchmarks.keys().map(String::as_str));
+            self.say(path, &format!("cannot be `{name}`"), &format!("not a benchmark of {round}"), hint);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! MLPerf's own LoadGen, built and driven: a rehearsal on the simulator, and what goes wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
+
+/// Samples of a made-up data set: prompts and answers are short, so that a test is.
+const SAMPLES: u32 = 24;
+
+/// As many queries as LoadGen's early stopping needs for a p99 that nobody missed, and no more time than they take.
+const BRIEF: &str = "min_duration: 1, min_query_count: 600";
+const LONG: &str = "min_duration: 600000";
+
+/// LoadGen of a round, built once for all tests, by the stage that builds it for everybody.
+fn library() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen-v5.1");
+        if !kept.join("libloadgen.so").is_file() {
+            let world = World::with("stages:\n  loadgen: { mlperf: { loadgen: { round: v5.1 } } }\n");
+            world.good(&["run", "m"]);
+            let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("loadgen-{}", std::process::id()));
+            fs::create_dir_all(&whole).unwrap();
+            for name in ["libloadgen.so", "loadgen.json"] {
+                fs::copy(world.path("latest/loadgen").join(name), whole.join(name)).unwrap();
+            }
+            // Another test process may have been faster.
+            let _ = fs::rename(&whole, &kept);
+        }
+        kept
+    })
+}
+
+/// A project with a data set, simulated servers, and one LoadGen test for each scenario.
+fn world(scenarios: &str, round: &str, library: &Path, user_conf: &str) -> World {
+    let world = World::new();
+    let prompt = |at: u32| (0..8 + at % 5).map(|token| 3 + (at * 31 + token) % 90).collect::<Vec<u32>>();
+    let lines: Vec<String> = (0..SAMPLES)
+        .map(|at| json!({"id": at, "input_ids": prompt(at), "output_tokens": 3 + at % 4}).to_string())
+        .collect();
+    world.file("data/dataset.jsonl", &(lines.join("\n") + "\n"));
+    let told = json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": SAMPLES, "sha256": "0".repeat(64)});
+    world.file("data/dataset.json", &told.to_string());
+    let library = library.display();
+    world.manifest(
+        "m",
+        &format!(
+            r#"
+include: [models/llama2-70b.yaml]
+stages:
+  engine:
+    engine:
+      backend: simulator
+      model: "{{{{ model }}}}"
+      system: {{ name: H200x1, gpus: 1, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }}
+      precision: fp8
+      build_flags: {{ max_batch_size: 64, max_num_tokens: 1024, max_input_len: 1024, max_seq_len: 2048 }}
+  config:
+    foreach: {{ scenario: {scenarios} }}
+    repository: {{ engine: "{{{{ stages.engine.out }}}}", streaming: "{{{{ scenario != 'offline' }}}}" }}
+  servers:
+    foreach: {{ scenario: {scenarios} }}
+    serve: {{ simulator: {{ repository: "{{{{ stages.config.out }}}}", speed: 20, ready: {{ timeout: 1m }} }} }}
+  test:
+    foreach: {{ scenario: {scenarios} }}
+    bench:
+      target: "{{{{ stages.servers }}}}"
+      scenario: "{{{{ scenario }}}}"
+      loadgen:
+        library: {library}
+        dataset: data
+        round: {round}
+        benchmark: llama2-70b-99.9
+        target_qps: 300
+        rehearse: true
+        user_conf: {{ {user_conf} }}
+"#
+        ),
+    );
+    world
+}
+
+fn json_of(path: PathBuf) -> Value {
+    serde_json::from_slice(&fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).unwrap()
+}
+
+#[test]
+fn the_library_says_what_it_was_built_from() {
+    let told = json_of(library().join("loadgen.json"));
+    assert_eq!(told["version"], "5.1.2");
+    assert_eq!(told["seeds"]["qsl"].as_u64(), Some(1_780_908_523_862_526_354));
+    assert_eq!(told["sdist_sha256"].as_str().map(str::len), Some(64));
+    assert!(told["compiler"].as_str().unwrap().contains("g++"), "{told}");
+}
+
+#[test]
+fn loadgen_drives_offline_and_server_and_says_what_we_say() {
+    let world = world("[offline, server]", "v5.1", library(), BRIEF);
+    world.good(&["run", "m"]);
+    for (scenario, key) in [("offline", "result_samples_per_second"), ("server", "result_completed_samples_per_sec")] {
+        let out = world.path("latest").join(format!("test/{scenario}"));
+        let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
+        assert!(summary.contains("Result is : VALID"), "{summary}");
+        assert!(summary.contains("okens per second"), "the rules of the model are in force: {summary}");
+        let test = json_of(out.join("test.json"));
+        assert_eq!((&test["result"], &test["errors"], &test["rehearsal"]), (&json!("VALID"), &json!(0), &json!(true)));
+        let result = json_of(out.join("result.json"));
+        let said = &result["loadgen"];
+        assert_eq!((&said["version"], &said["errors"]), (&json!("5.1.2"), &json!(0)));
+        let metric = |name: &str| {
+            let metrics = said["metrics"].as_array().unwrap();
+            metrics.iter().find(|metric| metric["metric"] == name).unwrap_or_else(|| panic!("{name} in {said}"))
+        };
+        assert!(metric(key)["difference_percent"].as_f64().unwrap().abs() < 5.0, "{}", metric(key));
+        // Every sample that LoadGen counted is one of our requests, and every token one of ours.
+        let requests = fs::read_to_string(out.join("requests.jsonl")).unwrap();
+        let requests: Vec<Value> = requests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(said_count(&out), requests.len() as u64);
+        for request in &requests {
+            let sample = request["sample"].as_u64().unwrap();
+            assert_eq!(request["tokens"].as_u64(), Some(3 + sample % 4), "{request}");
+        }
+    }
+}
+
+/// `result_query_count`; of Offline the one query has all samples, so what its logs count is their rate × time.
+fn said_count(out: &Path) -> u64 {
+    let detail = fs::read_to_string(out.join("mlperf_log_detail.txt")).unwrap();
+    let value = |key: &str| {
+        let line = detail.lines().rev().find(|line| line.contains(&format!("\"{key}\"")))?;
+        let record: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ")?).ok()?;
+        record["value"].as_u64()
+    };
+    match value("result_query_count") {
+        Some(count) if count > 1 => count,
+        _ => value("generated_samples_per_query").unwrap(),
+    }
+}
+
+/// The child process of a world's test, once there is one.
+fn child(world: &World) -> i32 {
+    let find = || alive_with(world.path("")).into_iter().find(|(_, command)| command.contains("__loadgen-test"));
+    until("LoadGen's process to start", || find().is_some());
+    find().expect("LoadGen's process").0
+}
+
+/// LoadGen has begun: it writes its logs.
+fn await_loadgen(world: &World) -> i32 {
+    let pid = child(world);
+    until("LoadGen to begin", || {
+        let found = walkdir::WalkDir::new(world.path(".regatta")).into_iter().flatten();
+        found.into_iter().any(|entry| entry.file_name() == "mlperf_log_detail.txt")
+    });
+    pid
+}
+
+#[test]
+fn a_test_that_is_killed_fails_its_stage() {
+    let world = world("[server]", "v5.1", library(), LONG);
+    let run = world.start(&["run", "m"]);
+    signal_pid(await_loadgen(&world), "KILL");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 1);
+    ended.says("test/server").says("ended by SIGKILL");
+    assert_eq!(alive_with(world.path("")), []);
+}
+
+#[test]
+fn a_run_that_is_stopped_takes_its_test_along() {
+    let world = world("[server]", "v5.1", library(), LONG);
+    let run = world.start(&["run", "m"]);
+    await_loadgen(&world);
+    signal(&run, "INT");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    assert_eq!(alive_with(world.path("")), []);
+}
+
+#[test]
+fn a_library_of_another_round_is_refused() {
+    let world = world("[offline]", "v6.0", library(), BRIEF);
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("the library is LoadGen 5.1.2, and round v6.0 takes");
+    ended.says("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
+}
+
+#[test]
+fn a_library_that_is_none_is_told_with_its_path() {
+    let world = world("[offline]", "v5.1", Path::new("nowhere"), BRIEF);
+    let inside = world.path("nowhere");
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(inside.join("libloadgen.so"), "no library").unwrap();
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("nowhere/libloadgen.so cannot be loaded");
+}
