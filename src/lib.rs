@@ -26,11 +26,11 @@
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, sim, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, mlperf, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event |
 //! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
-//! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | – |
+//! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness |
 //! | `cli` | what was typed → what it means; exit codes | event |
