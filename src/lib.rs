@@ -23,7 +23,7 @@
 //! | `diag` | points at a place in a text and says what is wrong and what to try | – |
 //! | `event` | the words for what can happen in a run (ids, digests, events, outcomes) | – |
 //! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
-//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, diag, event |
+//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
 //! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, mlperf, sim, event |
@@ -36,7 +36,7 @@
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
-//! Doors of their own: `manifest::model`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
+//! Doors of their own: `manifest::model`, `mlperf::audit`, `mlperf::conf`, `report::compare`, `report::compat`, `report::decisions`, `report::explain`,
 //! `report::export`, `report::graph`, `report::html`, `report::import`, `report::launch`, `report::server`,
 //! `report::tables`, `triton::launch`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are named with their
 //! room in front, so that a reader knows where a word comes from.

@@ -8,6 +8,9 @@
 //! Pure: reads and writes texts and folders that it is given. It never starts a process, never talks to a server and never
 //! drives LoadGen; that is the room `loadgen`.
 
+mod ask;
+pub mod audit;
+pub mod conf;
 mod diff;
 mod gate;
 mod layout;
@@ -19,12 +22,13 @@ mod system;
 mod test;
 mod truncate;
 
+pub use ask::{Ask, Found, Wrong};
 pub use diff::{Change, Difference, Run, compare};
 pub use gate::{Examined, Finding, Judged, MEASUREMENT_FIELDS, Seen, Weight, examine, judge, round_of};
 pub use layout::Layout;
 pub use lock::{LOCK_FILE, Lock, LockedResult, LockedRun, Stage};
 pub use official::{Official, Told};
 pub use package::{Entry, Made, Order, Packed, Unpacked, pack};
-pub use round::{Accuracy, Benchmark, Latency, LoadgenPin, Round, Seeds};
+pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
 pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};
 pub use system::{FIELDS, Field, Gpu, Missing, gpus_of_table, is_meaningful};

@@ -62,8 +62,55 @@ pub struct Benchmark {
     pub max_output_tokens: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_output_tokens: Option<u32>,
-    /// Audit tests: `test06`, `test07`, `test09`.
+    /// In accuracy mode, where it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_max_output_tokens: Option<u32>,
+    /// Audit tests that a closed submission must pass: `test06`, `test07`, `test09`.
     pub tests: Vec<Mode>,
+    /// What those tests demand that is the benchmark's own.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub audits: IndexMap<Mode, Audit>,
+}
+
+/// One audit test of one benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// Samples that are issued.
+    pub samples: u64,
+    /// How many of them LoadGen is asked to log (more than there are: all).
+    pub sampling_target: u64,
+    /// Each sample exactly once.
+    pub issue_unique: bool,
+    /// TEST07, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<Accuracy>,
+    /// TEST09: mean tokens of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<Accuracy>,
+}
+
+impl Benchmark {
+    /// All scenarios that a closed submission may hold.
+    pub fn scenarios(&self) -> impl Iterator<Item = Scenario> + '_ {
+        self.required.iter().chain(&self.one_of).copied()
+    }
+
+    /// LoadGen's name of the model in a scenario. Interactive is its Server under another name.
+    pub fn loadgen_model(&self, scenario: Scenario) -> String {
+        match scenario {
+            Scenario::Interactive => format!("{}-interactive", self.loadgen_model),
+            _ => self.loadgen_model.clone(),
+        }
+    }
+
+    /// The longest answer that is asked for.
+    pub fn max_output_tokens(&self, mode: Mode) -> u32 {
+        match mode {
+            Mode::Accuracy => self.accuracy_max_output_tokens.unwrap_or(self.max_output_tokens),
+            _ => self.max_output_tokens,
+        }
+    }
 }
 
 /// 99th percentiles that a run must keep.
@@ -94,7 +141,12 @@ struct Vars {
     round: Round,
 }
 
-const TABLES: [(&str, &str); 1] = [("v5.1", include_str!("../../manifests/rounds/v5.1.yaml"))];
+const TABLES: [(&str, &str); 4] = [
+    ("v5.0", include_str!("../../manifests/rounds/v5.0.yaml")),
+    ("v5.1", include_str!("../../manifests/rounds/v5.1.yaml")),
+    ("v6.0", include_str!("../../manifests/rounds/v6.0.yaml")),
+    ("v6.1", include_str!("../../manifests/rounds/v6.1.yaml")),
+];
 
 impl Round {
     /// The rounds that this program knows, oldest first.
@@ -117,14 +169,4 @@ impl Round {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Round;
-
-    #[test]
-    fn every_table_can_be_read_and_carries_its_name() {
-        for name in Round::NAMES {
-            assert_eq!(Round::named(name).unwrap().name, name);
-        }
-        assert_eq!(Round::named("v0.5"), None);
-    }
-}
+mod tests;

@@ -48,11 +48,34 @@ pub enum Mode {
     Test09,
 }
 
+impl Mode {
+    /// As a manifest writes it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Performance => "performance",
+            Self::Accuracy => "accuracy",
+            Self::Test06 => "test06",
+            Self::Test07 => "test07",
+            Self::Test09 => "test09",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Division {
     Closed,
     Open,
+}
+
+impl Division {
+    /// As a manifest, and the result directory, write it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+        }
+    }
 }
 
 /// One LoadGen test, as it was run.

@@ -1,0 +1,47 @@
+//! audit.config: settings that an audit test puts over user.conf. Values are those of mlcommons/inference, `compliance/`.
+
+use std::fmt::Write as _;
+
+use super::super::Mode;
+use super::super::ask::Found;
+
+/// The seed with which LoadGen draws the samples that it logs; the same for all tests.
+const LOG_SEED: u64 = 720_381_539_243_781_796;
+/// TEST06 logs and issues so many.
+const TEST06_SAMPLES: u64 = 100;
+
+/// What an audit test demands of LoadGen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The file.
+    pub text: String,
+    pub min_query_count: u64,
+    pub issue_unique: bool,
+}
+
+/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark.
+pub fn config(found: &Found, mode: Mode) -> Option<Config> {
+    let (samples, target, issue_unique) = match mode {
+        Mode::Performance | Mode::Accuracy => return None,
+        Mode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
+        Mode::Test07 | Mode::Test09 => {
+            let audit = found.benchmark.audits.get(&mode)?;
+            (audit.samples, audit.sampling_target, audit.issue_unique)
+        }
+    };
+    let mut text = format!("# {} of MLPerf Inference {}\n", mode.word().to_uppercase(), found.round.name);
+    let mut say = |key: &str, value: u64| {
+        let _ = writeln!(text, "*.*.{key} = {value}");
+    };
+    // 2: performance mode.
+    say("mode", 2);
+    say("accuracy_log_rng_seed", LOG_SEED);
+    say("accuracy_log_sampling_target", target);
+    say("min_query_count", samples);
+    say("min_duration", 0);
+    if issue_unique {
+        say("performance_issue_unique", 1);
+    }
+    say("sample_concatenate_permutation", 0);
+    Some(Config { text, min_query_count: samples, issue_unique })
+}

@@ -1,0 +1,96 @@
+//! user.conf as LoadGen reads it: `model.Scenario.key = value`, one a line.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::super::ask::Found;
+use super::super::{Ask, Mode, Scenario, Wrong};
+use super::settings::Settings;
+
+/// Everything that LoadGen is told about one test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conf {
+    /// LoadGen's name of the model, to be given with the file.
+    pub model: String,
+    /// LoadGen's name of the scenario, to be given with the file.
+    pub scenario: &'static str,
+    /// user.conf.
+    pub text: String,
+    /// audit.config of the test, where there is one. Pass its path; never leave it in a working directory.
+    pub audit: Option<String>,
+    /// What will be in force with both.
+    pub settings: Settings,
+}
+
+/// The configuration of a test, or everything that is wrong with it.
+pub fn conf(ask: &Ask<'_>) -> Result<Conf, Vec<Wrong>> {
+    let wrong = super::check(ask);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let found = ask.find()?;
+    let settings = Settings::of(ask, &found);
+    let audit = super::super::audit::config(&found, ask.mode).map(|audit| audit.text);
+    let model = found.benchmark.loadgen_model(ask.scenario);
+    Ok(Conf { scenario: ask.scenario.loadgen(), text: text(ask, &found, &model), model, audit, settings })
+}
+
+fn text(ask: &Ask<'_>, found: &Found, model: &str) -> String {
+    let mut text = format!(
+        "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
+        ask.benchmark,
+        ask.scenario.title(),
+        ask.division.word(),
+        found.round.name,
+        if ask.rehearsal { "; a rehearsal, not for submission" } else { "" },
+    );
+    for (name, value) in lines(ask, found) {
+        let _ = writeln!(text, "{model}.{}.{name} = {value}", ask.scenario.loadgen());
+    }
+    text
+}
+
+/// Keys and values: the rate, what the manifest says, and what must be said although nobody did.
+fn lines(ask: &Ask<'_>, found: &Found) -> Vec<(String, String)> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    if let Some(qps) = ask.target_qps.filter(|_| ask.scenario != Scenario::SingleStream) {
+        lines.push(("target_qps".to_owned(), qps.to_string()));
+    }
+    lines.extend(ask.user_conf.iter().map(|(name, value)| (name.clone(), shown(value))));
+    let mut needed = |name: &str, value: u64| {
+        if !ask.user_conf.contains_key(name) {
+            lines.push((name.to_owned(), value.to_string()));
+        }
+    };
+    let plain = Settings::of(&Ask { mode: Mode::Performance, ..ask.clone() }, found);
+    needed("min_duration", plain.min_duration_ms);
+    if ask.scenario == Scenario::Offline {
+        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker asks for it.
+        needed("min_query_count", plain.min_query_count);
+    }
+    let benchmark = &found.benchmark;
+    match ask.mode {
+        // Else Offline would issue as many as the performance set has.
+        Mode::Test07 if plain.performance_samples > test07_samples(found) => {
+            needed("performance_sample_count_override", test07_samples(found));
+        }
+        _ if ask.rehearsal && plain.performance_samples < benchmark.performance_samples => {
+            needed("performance_sample_count_override", plain.performance_samples);
+            needed("accuracy_sample_count_override", plain.accuracy_samples);
+        }
+        _ => {}
+    }
+    lines
+}
+
+fn test07_samples(found: &Found) -> u64 {
+    found.benchmark.audits.get(&Mode::Test07).map_or(u64::MAX, |audit| audit.samples)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Bool(flag) => u8::from(*flag).to_string(),
+        other => other.to_string(),
+    }
+}
