@@ -19,6 +19,7 @@ use super::request::{
     PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate,
     Status,
 };
+use super::mlperf;
 use super::setting::Setting;
 use super::triton;
 
@@ -185,6 +186,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
+        Command::Mlperf(args) => Job::Mlperf(mlperf::meaning(args)),
         Command::Triton(args) => Job::Triton(triton::meaning(args)?),
         Command::Repository(args) => Job::Repository(repository(args.command)?),
         Command::Report(args) => Job::Report(Report { run: args.run, compat: args.compat, json: args.json }),

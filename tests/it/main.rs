@@ -38,6 +38,7 @@ mod sending;
 mod services;
 mod simulator;
 mod stages;
+mod submission;
 mod supervision;
 mod triton;
 mod triton_cpu;

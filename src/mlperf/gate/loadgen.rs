@@ -32,8 +32,9 @@ pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) 
         }
     };
     if let Some(first) = detail.unreadable.first() {
-        let what = format!("{} lines are no log lines of LoadGen, the first is line {first}", detail.unreadable.len());
-        to.refuse("unreadable log", &path, what, "the official checker stops at such a line", AGAIN);
+        let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unreadable.len());
+        let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
+        to.refuse("unreadable log", &path, what, why, AGAIN);
     }
     whole(to, &path, &detail, mode);
     version(to, &path, &detail, round);

@@ -28,7 +28,7 @@ use finding::Findings;
 pub use settings::MEASUREMENT_FIELDS;
 use tree::{Entry, Submitter};
 
-use super::{Layout, Lock, Round, Scenario};
+use super::{LOCK_FILE, Layout, Lock, Round, Scenario};
 use crate::mlperf::layout::scenario_titled;
 
 /// What the gate saw.
@@ -143,7 +143,7 @@ fn result(
         accuracy::same_system(to, entry, performance, accurate);
     }
     audit::check(to, entry, benchmark, scenario);
-    settings::check(to, entry, benchmark, scenario, performance.as_ref());
+    settings::check(to, entry, round, scenario, performance.as_ref());
     if let Some(lock) = lock {
         record::check(to, entry, scenario, round, lock);
     }
@@ -162,13 +162,15 @@ fn result(
 fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
     let layout = Layout::of(&round.name);
     let source = submitter.folder.join(layout.source());
-    if !has_files(&source) {
+    if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
         let why = "the code that made the results goes with them";
         to.refuse("source", &source, what, why, "`mlperf.package.source: FOLDER`");
     }
     let documentation = submitter.folder.join("documentation");
-    if !has_files(&documentation) {
+    // What packing puts there explains nothing.
+    let own = [LOCK_FILE, "REHEARSAL.md"];
+    if !files_of(&documentation).any(|name| !own.contains(&name.as_str())) {
         let why = "calibration and bandwidth are explained there";
         to.warn("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
     }
@@ -184,6 +186,8 @@ fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
     }
 }
 
-fn has_files(folder: &Path) -> bool {
-    walkdir::WalkDir::new(folder).into_iter().flatten().any(|item| item.file_type().is_file())
+/// Names of all files below a folder.
+fn files_of(folder: &Path) -> impl Iterator<Item = String> {
+    let walk = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| item.file_type().is_file());
+    walk.map(|item| item.file_name().to_string_lossy().into_owned())
 }

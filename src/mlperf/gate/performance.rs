@@ -25,6 +25,7 @@ pub(super) fn check(
     duration(to, &at, &detail, scenario);
     samples(to, &at, &detail, benchmark, scenario, entry.is_closed());
     switches(to, &at, &detail);
+    place(to, &at, &detail, entry);
     if entry.is_closed() {
         limits(to, &at, &detail, benchmark, scenario);
     }
@@ -115,6 +116,17 @@ fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark,
     }
 }
 
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test says so.
+fn place(to: &mut Findings, at: &Path, detail: &Detail, entry: &Entry) {
+    let name = detail.text("sut_name").unwrap_or_default();
+    let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");
+    if is != must && entry.submitter.division != "open" {
+        let what = format!("the system under test is called {name:?} in the division {}", entry.submitter.division);
+        let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
+        to.refuse("division", at, what, why, "pack it for the other division, or run it on the host");
+    }
+}
+
 /// Settings that are for debugging or for audits, and never for a result.
 fn switches(to: &mut Findings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
@@ -156,8 +168,7 @@ fn limits(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark, 
                 scenario.title()
             );
             let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
-            let suffix = if scenario == Scenario::Interactive { "-interactive" } else { "" };
-            to.refuse("latency limits", at, what, why, format!("run it as model `{}{suffix}`", benchmark.loadgen_model));
+            to.refuse("latency limits", at, what, why, format!("run it as model `{}`", benchmark.loadgen_model(scenario)));
         }
         match detail.number(measured).map(|ns| ns / 1e6) {
             Some(ms) if ms > 0.0 && ms < limit_ms => {}

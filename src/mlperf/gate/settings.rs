@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::detail::Detail;
 use super::finding::Findings;
 use super::tree::{Entry, files};
-use crate::mlperf::{Benchmark, Layout, Scenario};
+use crate::mlperf::{Ask, Division, Layout, Mode, Round, Scenario, conf};
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
@@ -33,24 +34,10 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-/// Allowed in Closed, beside those above.
-const ALLOWED: [&str; 4] = ["min_query_count", "mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"];
-
-/// LoadGen knows them; Closed does not allow them.
-const OPEN_ONLY: [&str; 7] = [
-    "use_token_latencies",
-    "ttft_latency",
-    "tpot_latency",
-    "infer_token_latencies",
-    "token_latency_scaling_factor",
-    "target_latency_percentile",
-    "samples_per_query",
-];
-
 pub(super) fn check(
     to: &mut Findings,
     entry: &Entry,
-    benchmark: &Benchmark,
+    round: &Round,
     scenario: Scenario,
     performance: Option<&Detail>,
 ) {
@@ -67,7 +54,19 @@ pub(super) fn check(
     }
     measurements(to, entry, &folder);
     if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
-        conf(to, &folder.join("user.conf"), &text, entry, benchmark, scenario, performance);
+        let none = IndexMap::new();
+        let ask = Ask {
+            round: &round.name,
+            benchmark: entry.benchmark,
+            scenario,
+            mode: Mode::Performance,
+            division: if entry.is_closed() { Division::Closed } else { Division::Open },
+            rehearsal: false,
+            target_qps: None,
+            user_conf: &none,
+            dataset_samples: None,
+        };
+        conf(to, &folder.join("user.conf"), &text, &ask, performance);
     }
 }
 
@@ -101,66 +100,41 @@ fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
         if !super::system::is_meaningful(fields.get(field)) {
             let what = if fields.contains_key(field) { "says nothing" } else { "is missing" };
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
-            to.refuse("measurements", &at, format!("`{field}` {what}"), meaning, fix);
+            to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules ask for {meaning}"), fix);
         }
     }
 }
 
+/// user.conf by the rules, and against what the log says was in force.
 fn conf(
     to: &mut Findings,
     at: &Path,
     text: &str,
-    entry: &Entry,
-    benchmark: &Benchmark,
-    scenario: Scenario,
+    ask: &Ask,
     performance: Option<&Detail>,
 ) {
-    let suffix = if scenario == Scenario::Interactive { "-interactive" } else { "" };
-    let model = format!("{}{suffix}", benchmark.loadgen_model);
-    for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let parts = line.split_once('=').and_then(|(name, value)| {
-            let mut words = name.trim().splitn(3, '.');
-            // A model's name may hold dots; the last two words are the scenario and the key.
-            let (first, rest) = (words.next()?, words.collect::<Vec<_>>().join("."));
-            let whole = format!("{first}.{rest}");
-            let (above, key) = whole.rsplit_once('.')?;
-            let (model, scenario) = above.rsplit_once('.')?;
-            Some((model.to_owned(), scenario.to_owned(), key.to_owned(), value.trim().to_owned()))
-        });
-        let Some((for_model, for_scenario, key, value)) = parts else {
-            let why = "LoadGen leaves lines out that it cannot read, without a word";
-            to.refuse("user.conf", at, format!("line {number} is no `model.scenario.key = value`: {line:?}"), why, "write it as LoadGen reads it");
-            continue;
-        };
-        if (for_model != "*" && for_model != model) || (for_scenario != "*" && for_scenario != scenario.loadgen()) {
-            let what = format!("line {number} is for {for_model}.{for_scenario}, this result is {model}.{}", scenario.loadgen());
-            to.warn("user.conf", at, what, "LoadGen does not take it for this result", "take it out");
-            continue;
-        }
-        let known = IN_FORCE.iter().find(|(name, ..)| *name == key);
-        if known.is_none() && !ALLOWED.contains(&key.as_str()) {
-            let (what, fix) = if OPEN_ONLY.contains(&key.as_str()) {
-                if !entry.is_closed() {
-                    continue;
-                }
-                (format!("line {number} sets `{key}`, which only Open may"), "take it out, and run again without it")
-            } else {
-                (format!("line {number} sets `{key}`, which LoadGen does not know"), "see the table of user.conf keys; LoadGen ignores unknown ones")
-            };
-            to.refuse("user.conf", at, what, "in Closed, limits and percentiles are the round's", fix);
-            continue;
-        }
-        if let (Some((_, logged, factor)), Some(detail)) = (known, performance)
+    for (line, wrong) in conf::review(text, ask) {
+        let place = if line == 0 { String::new() } else { format!("line {line}: ") };
+        let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
+        let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
+        to.refuse("user.conf", at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
+    }
+    let Some(detail) = performance else { return };
+    let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
+    let is_ours = |line: &&conf::Line| {
+        (line.model == "*" || line.model == model)
+            && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
+    };
+    for line in conf::read(text).0.iter().filter(is_ours) {
+        let known = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
+        if let Some((_, logged, factor)) = known
             && let Some(in_force) = number_of(detail.get(logged))
-            && let Some(written) = number_of(Some(&Value::String(value.clone())))
+            && let Ok(written) = line.value.parse::<f64>()
             // 0 means: LoadGen's own.
             && written != 0.0
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            let what = format!("line {number} says {key} = {value}, in the run {} was in force", in_force / factor);
+            let what = format!("line {}: it says {} = {}, in the run {} was in force", line.line, line.key, line.value, in_force / factor);
             let why = "user.conf is what the run was made with";
             to.refuse("user.conf", at, what, why, "pack the user.conf that lies beside the run's logs");
         }
@@ -169,13 +143,7 @@ fn conf(
 
 fn number_of(value: Option<&Value>) -> Option<f64> {
     match value? {
-        Value::Number(number) => number.as_f64(),
         Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
-        Value::String(text) => match text.as_str() {
-            "true" => Some(1.0),
-            "false" => Some(0.0),
-            text => text.parse().ok(),
-        },
-        _ => None,
+        other => other.as_f64(),
     }
 }

@@ -57,7 +57,7 @@ fn one(to: &mut Findings, at: &Path, submitter: &Submitter) {
             Some(_) => continue,
         };
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
-        to.refuse("system fields", at, format!("`{}` {what}", field.name), field.meaning, fix);
+        to.refuse("system fields", at, format!("`{}` {what}", field.name), format!("the rules ask for {}", field.meaning), fix);
     }
     for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
