@@ -14,12 +14,12 @@ use super::args::{
 };
 use super::bench;
 use super::exit::Exit;
+use super::mlperf;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
     PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate,
     Status,
 };
-use super::mlperf;
 use super::setting::Setting;
 use super::triton;
 

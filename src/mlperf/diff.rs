@@ -110,14 +110,16 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
         let name = format!("{system}{} {}", seen.benchmark, seen.scenario);
         all.insert(name, Run { judged: seen.judged.clone(), settings });
         let name = if several { format!("system {}", seen.system) } else { "system".to_owned() };
-        all.entry(name).or_insert_with(|| described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round));
+        all.entry(name)
+            .or_insert_with(|| described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round));
     }
     Ok(all)
 }
 
 /// The output of one run.
 fn alone(folder: &Path) -> Result<(String, Run), String> {
-    let detail = Detail::read(&folder.join("mlperf_log_detail.txt")).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let detail = Detail::read(&folder.join("mlperf_log_detail.txt"))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
     let told: Option<TestTold> =
         fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let scenario = told
@@ -148,7 +150,9 @@ fn of_log(detail: &Detail, settings: &mut BTreeMap<String, String>) {
 fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     settings.extend(
-        lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (format!("user.conf {}", name.trim()), value.trim().to_owned())),
+        lines
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (format!("user.conf {}", name.trim()), value.trim().to_owned())),
     );
 }
 
@@ -173,7 +177,8 @@ fn of_lock(submitter: &Path, seen: &gate::Seen, settings: &mut BTreeMap<String, 
 fn described(path: &Path, round: &Round) -> Run {
     let fields: serde_json::Map<String, Value> =
         fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-    let mut settings: BTreeMap<String, String> = fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+    let mut settings: BTreeMap<String, String> =
+        fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
     settings.insert("round".to_owned(), round.name.clone());
     Run { judged: Judged::default(), settings }
 }

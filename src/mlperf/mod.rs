@@ -30,5 +30,5 @@ pub use lock::{LOCK_FILE, Lock, LockedResult, LockedRun, Stage};
 pub use official::{Official, Told};
 pub use package::{Entry, Made, Order, Packed, Unpacked, pack};
 pub use round::{Accuracy, Audit, Benchmark, Latency, LoadgenPin, Round, Seeds};
-pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};
 pub use system::{FIELDS, Field, Gpu, Missing, gpus_of_table, is_meaningful};
+pub use test::{DatasetTold, Division, Mode, Scenario, TEST_FILE, TestTold};

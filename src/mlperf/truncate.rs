@@ -16,7 +16,7 @@ pub fn sha256(path: &Path) -> io::Result<String> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut hasher = Sha256::new();
     io::copy(&mut reader, &mut hasher)?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format!("{:x}", hasher.finalize()))
 }
 
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
@@ -52,7 +52,7 @@ mod tests {
     fn the_ends_of_a_long_log_stay_and_its_hash_is_of_the_whole() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("a"), folder.path().join("b"));
-        let whole: String = (0..5000).map(|n| format!("{n:06}\n")).collect();
+        let whole = "a line\n".repeat(5000);
         std::fs::write(&from, &whole).unwrap();
         let hash = truncated(&from, &to).unwrap();
         let cut = std::fs::read_to_string(&to).unwrap();

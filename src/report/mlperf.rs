@@ -115,7 +115,8 @@ pub fn examined_json(examined: &Examined) -> String {
 
 pub fn status(standing: &[Standing], paint: Paint) -> String {
     let header = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
-    let mut rows: Vec<Vec<(Tone, String)>> = vec![header.iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
+    let mut rows: Vec<Vec<(Tone, String)>> =
+        vec![header.iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
     let mut commands: Vec<(String, String)> = Vec::new();
     for one in standing {
         let mut row = vec![
@@ -123,8 +124,12 @@ pub fn status(standing: &[Standing], paint: Paint) -> String {
             (Tone::Name, clean(&one.benchmark)),
             (Tone::Name, clean(&one.scenario)),
         ];
-        let cells =
-            [("performance", &one.performance), ("accuracy", &one.accuracy), ("audit", &one.audit), ("package", &one.package)];
+        let cells = [
+            ("performance", &one.performance),
+            ("accuracy", &one.accuracy),
+            ("audit", &one.audit),
+            ("package", &one.package),
+        ];
         for (name, cell) in cells {
             let (tone, word) = cell.state.word();
             let told = cell.told.as_deref().map(|told| format!(" {}", cut(told, 40))).unwrap_or_default();
@@ -133,7 +138,11 @@ pub fn status(standing: &[Standing], paint: Paint) -> String {
                 && !commands.iter().any(|(_, known)| known == command)
             {
                 // One package holds many results.
-                let of = if name == "package" { name.to_owned() } else { format!("{} {} {name}", one.benchmark, one.scenario) };
+                let of = if name == "package" {
+                    name.to_owned()
+                } else {
+                    format!("{} {} {name}", one.benchmark, one.scenario)
+                };
                 commands.push((of, command.clone()));
             }
         }
@@ -142,8 +151,10 @@ pub fn status(standing: &[Standing], paint: Paint) -> String {
     let mut out = table(paint, "", &rows);
     if !commands.is_empty() {
         out.push_str("\nforward:\n");
-        let rows: Vec<_> =
-            commands.into_iter().map(|(name, command)| vec![(Tone::Quiet, clean(&name)), (Tone::Plain, clean(&command))]).collect();
+        let rows: Vec<_> = commands
+            .into_iter()
+            .map(|(name, command)| vec![(Tone::Quiet, clean(&name)), (Tone::Plain, clean(&command))])
+            .collect();
         out.push_str(&table(paint, "  ", &rows));
     }
     out

@@ -20,7 +20,11 @@ pub(super) fn perform(global: &Global, request: Mlperf) -> Result<Exit, Trouble>
             }
             let found = mlperf::compare(&a, &b).map_err(Trouble::Usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
-            say(&if json { report::mlperf::diff_json(&names, &found) } else { report::mlperf::diff(&names, &found, paint) });
+            say(&if json {
+                report::mlperf::diff_json(&names, &found)
+            } else {
+                report::mlperf::diff(&names, &found, paint)
+            });
             Ok(Exit::Done)
         }
     }

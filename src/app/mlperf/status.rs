@@ -179,7 +179,8 @@ impl Look<'_> {
                 why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
             }
         }
-        let folder: Option<PathBuf> = tasks.iter().rev().find_map(|task| self.shelf.last(&task.id)).map(|record| self.shelf.folder(&record));
+        let folder: Option<PathBuf> =
+            tasks.iter().rev().find_map(|task| self.shelf.last(&task.id)).map(|record| self.shelf.folder(&record));
         Cell {
             told: folder.and_then(|folder| told(&folder)),
             why: (state != State::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),

@@ -43,14 +43,27 @@ pub(super) fn check(
         let at = folder.join("mlperf_log_detail.txt");
         loadgen::scenario(to, &folder, detail, entry, scenario);
         if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
-            to.refuse("torn log", &at, "it ends before all samples were asked", "the run was broken off", "run it again");
+            to.refuse(
+                "torn log",
+                &at,
+                "it ends before all samples were asked",
+                "the run was broken off",
+                "run it again",
+            );
         }
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
-        let count = detail.whole("effective_accuracy_sample_count").or_else(|| detail.whole("qsl_reported_total_count"));
+        let count =
+            detail.whole("effective_accuracy_sample_count").or_else(|| detail.whole("qsl_reported_total_count"));
         if count != Some(wanted) {
             let count = count.map_or("not logged".to_owned(), |count| count.to_string());
             let what = format!("it covers {count} samples, the accuracy run has {wanted}");
-            to.refuse("accuracy samples", &at, what, "accuracy is that of the whole data set", "run with the whole data set");
+            to.refuse(
+                "accuracy samples",
+                &at,
+                what,
+                "accuracy is that of the whole data set",
+                "run with the whole data set",
+            );
         }
     }
     let metrics = scores(to, &folder.join("accuracy.txt"), benchmark, entry.is_closed());
@@ -75,7 +88,8 @@ fn scores(to: &mut Findings, at: &Path, benchmark: &Benchmark, closed: bool) -> 
     };
     for (name, bounds) in &benchmark.accuracy {
         let Some(value) = metric(&text, name) else {
-            let written = WRITTEN.iter().find(|(known, ..)| known == name).map_or(name.as_str(), |(_, written, _)| written);
+            let written =
+                WRITTEN.iter().find(|(known, ..)| known == name).map_or(name.as_str(), |(_, written, _)| written);
             let what = format!("there is no {name} (`'{written}': …`) in it");
             to.refuse("accuracy", at, what, "the round asks for it", fix);
             continue;
@@ -125,23 +139,42 @@ fn log(to: &mut Findings, folder: &Path, locked: Option<&LockedRun>) {
         return;
     }
     let Ok(size) = std::fs::metadata(&at).map(|meta| meta.len()) else {
-        to.refuse("missing file", &at, "it is missing", "the accuracy log goes with the result, truncated", "pack it again");
+        to.refuse(
+            "missing file",
+            &at,
+            "it is missing",
+            "the accuracy log goes with the result, truncated",
+            "pack it again",
+        );
         return;
     };
     if size == 0 {
-        to.refuse("empty file", &at, "it is empty", "the accuracy log goes with the result, truncated", "pack it again");
+        to.refuse(
+            "empty file",
+            &at,
+            "it is empty",
+            "the accuracy log goes with the result, truncated",
+            "pack it again",
+        );
         return;
     }
     let actual = truncate::sha256(&at).unwrap_or_default();
     let cut = std::fs::read(&at).is_ok_and(|bytes| bytes.windows(7).any(|part| part == b"\n\n...\n\n"));
     if size > LONGEST {
         let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
-        to.refuse("not truncated", &at, what, "whole accuracy logs are not submitted", "pack again; keep the whole log at home");
+        to.refuse(
+            "not truncated",
+            &at,
+            what,
+            "whole accuracy logs are not submitted",
+            "pack again; keep the whole log at home",
+        );
     }
     let known = locked.and_then(|run| run.files.get("mlperf_log_accuracy.json"));
     let expected = if cut { known } else { Some(&actual) };
     if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
-        let what = format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
+        let what =
+            format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
         let why = "accuracy.txt must be of this log; the official checker does not compute it";
         to.refuse("hash", &at, what, why, "score the accuracy run again, then pack again");
     }
@@ -150,12 +183,15 @@ fn log(to: &mut Findings, folder: &Path, locked: Option<&LockedRun>) {
 /// Both runs are of one system under one LoadGen.
 pub(super) fn same_system(to: &mut Findings, entry: &Entry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join("mlperf_log_detail.txt");
-    for (key, name) in [("loadgen_version", "LoadGen's version"), ("sut_name", "the system under test")] {
+    let why = "performance and accuracy are measured with the same system";
+    let fix = "run the older one of the two again";
+    for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
-        if a != b {
-            let what = format!("{name} is {b:?} here and {a:?} in the performance run");
-            let why = "performance and accuracy are measured with the same system";
-            to.refuse("two systems", &at, what, why, "run the older one of the two again");
+        let what = format!("{name} is {b:?} here and {a:?} in the performance run");
+        if a != b && key == "loadgen_version" && performance.version() == accuracy.version() {
+            to.warn("two systems", &at, what, why, fix);
+        } else if a != b {
+            to.refuse("two systems", &at, what, why, fix);
         }
     }
 }

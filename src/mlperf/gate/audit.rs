@@ -16,13 +16,16 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, benchmark: &Benchmark, sce
         if !folder.is_dir() {
             let what = format!("{} is missing", test_folder(*test));
             let why = format!("a closed result of {} has passed it", entry.benchmark);
-            let fix = format!("run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`", test_folder(*test).to_lowercase());
+            let fix = format!(
+                "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
+                test_folder(*test).to_lowercase()
+            );
             to.refuse("missing test", &folder, what, why, fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
         let log = folder.join("accuracy/mlperf_log_accuracy.json");
-        let size = std::fs::metadata(&log).map(|meta| meta.len()).unwrap_or(0);
+        let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
         if size <= 2 {
             let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
             let why = "the verification is of the samples that the test logged";
@@ -44,7 +47,8 @@ fn audit_folder(entry: &Entry, test: Mode) -> std::path::PathBuf {
 
 fn verdict(to: &mut Findings, folder: &Path, test: Mode, scenario: Scenario) {
     let at = folder.join(verdict_file(test));
-    let fix = "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message says for which sample";
+    let fix =
+        "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message says for which sample";
     let Ok(text) = std::fs::read_to_string(&at) else {
         to.refuse("missing file", &at, "it is missing", "it says how the test went", fix);
         return;

@@ -27,12 +27,19 @@ pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) 
     let detail = match Detail::read(&path) {
         Ok(detail) => detail,
         Err(error) => {
-            to.refuse("unreadable log", &path, error.to_string(), "the detail log is what a result is judged by", AGAIN);
+            to.refuse(
+                "unreadable log",
+                &path,
+                error.to_string(),
+                "the detail log is what a result is judged by",
+                AGAIN,
+            );
             return None;
         }
     };
     if let Some(first) = detail.unreadable.first() {
-        let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unreadable.len());
+        let what =
+            format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unreadable.len());
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
         to.refuse("unreadable log", &path, what, why, AGAIN);
     }
@@ -60,17 +67,34 @@ fn whole(to: &mut Findings, path: &Path, detail: &Detail, mode: &str) {
 
 fn version(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
     let accepted = round.loadgen.accepted.join(", ");
+    let of_another = |version: &str| {
+        let mut others = Round::NAMES.into_iter().filter_map(Round::named);
+        others.any(|other| other.name != round.name && other.loadgen.accepted.iter().any(|known| known == version))
+    };
     match detail.version() {
         Some(version) if round.loadgen.accepted.iter().any(|known| known == version) => {}
+        Some(version) if other_round(detail) == Some(round.name.as_str()) && !of_another(version) => {
+            let what = format!("LoadGen was {version}, with the seeds of {}; known are {accepted}", round.name);
+            let why = "LoadGen must be an unaltered tagged revision";
+            to.warn("LoadGen version", path, what, why, "look whether it was one, and not a commit in between");
+        }
         found => {
-            let what = format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
-            let fix = format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
+            let what =
+                format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
+            let fix =
+                format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
             to.refuse("LoadGen version", path, what, "a round pins LoadGen, with its seeds and its rules", fix);
         }
     }
     if let Some(status) = detail.text("loadgen_git_status_message").filter(|status| !status.trim().is_empty()) {
         let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
-        to.refuse("altered LoadGen", path, what, "LoadGen must be an unaltered tagged revision", "build it unaltered, run again");
+        to.refuse(
+            "altered LoadGen",
+            path,
+            what,
+            "LoadGen must be an unaltered tagged revision",
+            "build it unaltered, run again",
+        );
     }
 }
 
@@ -97,7 +121,8 @@ pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
 fn errors(to: &mut Findings, path: &Path, detail: &Detail) {
     let count = detail.error_count();
     if count > 0 {
-        let first: Vec<String> = detail.errors.iter().take(3).map(|(text, times)| format!("{times} × {text:?}")).collect();
+        let first: Vec<String> =
+            detail.errors.iter().take(3).map(|(text, times)| format!("{times} × {text:?}")).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
         let what = format!("LoadGen logged {count} errors: {first}");
         let why = "a run with errors is not valid, even where LoadGen says VALID";

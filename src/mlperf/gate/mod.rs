@@ -23,8 +23,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub(super) use detail::Detail;
-pub use finding::{Finding, Weight};
 use finding::Findings;
+pub use finding::{Finding, Weight};
 pub use settings::MEASUREMENT_FIELDS;
 use tree::{Entry, Submitter};
 
@@ -181,7 +181,11 @@ fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
     let strays: &[&str] = if layout == Layout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
         let what = format!("this folder belongs to the layout of {name}");
-        let why = format!("{} has its own layout; the official checker does not look here ({} is the source there)", round.name, other.source());
+        let why = format!(
+            "{} has its own layout; the official checker does not look here ({} is the source there)",
+            round.name,
+            other.source()
+        );
         to.refuse("layout", &stray, what, why, "pack again for this round");
     }
 }

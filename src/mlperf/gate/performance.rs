@@ -48,18 +48,36 @@ fn valid(to: &mut Findings, folder: &Path, detail: &Detail) {
         let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
         let what = format!("LoadGen says {said} about this run{unmet}");
         let why = "only a run that LoadGen calls VALID is a result; the official checker does not look at this";
-        to.refuse("not valid", &at, what, why, "lower target_qps or lengthen the run as the summary says, and run again");
+        to.refuse(
+            "not valid",
+            &at,
+            what,
+            why,
+            "lower target_qps or lengthen the run as the summary says, and run again",
+        );
     }
     let summary = std::fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
     let told = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match told {
         Some(told) if told != said => {
             let what = format!("it says {told}, the detail log says {said}");
-            to.refuse("logs disagree", &folder.join("mlperf_log_summary.txt"), what, "both are of one run", "pack both of the same run");
+            to.refuse(
+                "logs disagree",
+                &folder.join("mlperf_log_summary.txt"),
+                what,
+                "both are of one run",
+                "pack both of the same run",
+            );
         }
         None if !summary.is_empty() => {
             let what = "it has no line `Result is :`";
-            to.refuse("torn log", &folder.join("mlperf_log_summary.txt"), what, "the run was broken off", "run the test again");
+            to.refuse(
+                "torn log",
+                &folder.join("mlperf_log_summary.txt"),
+                what,
+                "the run was broken off",
+                "run the test again",
+            );
         }
         _ => {}
     }
@@ -68,13 +86,28 @@ fn valid(to: &mut Findings, folder: &Path, detail: &Detail) {
 fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
     let asked = detail.number("effective_min_duration_ms");
     if asked.is_none_or(|asked| asked < SHORTEST_MS) {
-        let what = format!("min_duration was {} ms, the rules want {SHORTEST_MS} ms", asked.map_or("no".to_owned(), |ms| ms.to_string()));
+        let what = format!(
+            "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
+            asked.map_or("no".to_owned(), |ms| ms.to_string())
+        );
         let why = "every test of a language model lasts at least 600 s";
-        to.refuse("duration", at, what, why, "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again");
+        to.refuse(
+            "duration",
+            at,
+            what,
+            why,
+            "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again",
+        );
     }
     if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
         let what = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
-        to.refuse("duration", at, what, "every test lasts at least 600 s", "take `max_duration` out of user.conf; run again");
+        to.refuse(
+            "duration",
+            at,
+            what,
+            "every test lasts at least 600 s",
+            "take `max_duration` out of user.conf; run again",
+        );
     }
     // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
     let lasted = match scenario {
@@ -89,7 +122,13 @@ fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
     if let Some(lasted) = lasted.filter(|lasted| *lasted < SHORTEST_MS) {
         let what = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
         let why = "every test of a language model lasts at least 600 s";
-        to.refuse("duration", at, what, why, "raise target_qps to what the system does, so that there are enough samples; run again");
+        to.refuse(
+            "duration",
+            at,
+            what,
+            why,
+            "raise target_qps to what the system does, so that there are enough samples; run again",
+        );
     }
 }
 
@@ -112,7 +151,13 @@ fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark,
     if closed && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
         let what = "equal issue (sample_concatenate_permutation) was off";
         let why = "in performance runs of language models each sample is asked equally often; the official checker does not look";
-        to.refuse("equal issue", at, what, why, "take it out of user.conf; audit tests turn it off by themselves, results may not");
+        to.refuse(
+            "equal issue",
+            at,
+            what,
+            why,
+            "take it out of user.conf; audit tests turn it off by themselves, results may not",
+        );
     }
 }
 
@@ -149,11 +194,23 @@ fn limits(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark, 
     if detail.flag("requested_use_token_latencies") != Some(true) {
         let what = "use_token_latencies was off";
         let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
-        to.refuse("token latencies", at, what, why, format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model));
+        to.refuse(
+            "token latencies",
+            at,
+            what,
+            why,
+            format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model),
+        );
     }
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
-        to.refuse("latency limits", at, "the percentile in force is below 99", "limits are for the 99th percentile", "take it out of user.conf; run again");
+        to.refuse(
+            "latency limits",
+            at,
+            "the percentile in force is below 99",
+            "limits are for the 99th percentile",
+            "take it out of user.conf; run again",
+        );
     }
     let kinds = [
         ("TTFT", "ttft", limit.ttft_ms, "result_first_token_99.00_percentile_latency_ns"),
@@ -168,7 +225,13 @@ fn limits(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark, 
                 scenario.title()
             );
             let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
-            to.refuse("latency limits", at, what, why, format!("run it as model `{}`", benchmark.loadgen_model(scenario)));
+            to.refuse(
+                "latency limits",
+                at,
+                what,
+                why,
+                format!("run it as model `{}`", benchmark.loadgen_model(scenario)),
+            );
         }
         match detail.number(measured).map(|ns| ns / 1e6) {
             Some(ms) if ms > 0.0 && ms < limit_ms => {}

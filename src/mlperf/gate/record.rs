@@ -13,20 +13,37 @@ pub(super) fn read(to: &mut Findings, submitter: &Submitter, round: &Round) -> O
     let lock = match Lock::of(&submitter.folder)? {
         Ok(lock) => lock,
         Err(error) => {
-            to.refuse("lock", &at, format!("it cannot be read: {error}"), "it says where the files are from", "pack again");
+            to.refuse(
+                "lock",
+                &at,
+                format!("it cannot be read: {error}"),
+                "it says where the files are from",
+                "pack again",
+            );
             return None;
         }
     };
     if lock.rehearsal {
         let what = "this package is a rehearsal";
-        to.refuse("rehearsal", &at, what, "durations were shortened, or its data is made up", "take `rehearse` out of the manifest and run again");
+        to.refuse(
+            "rehearsal",
+            &at,
+            what,
+            "durations were shortened, or its data is made up",
+            "take `rehearse` out of the manifest and run again",
+        );
     }
-    for (name, locked, found) in
-        [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
+    for (name, locked, found) in [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
     {
         if locked != found {
             let what = format!("it was packed for {name} {locked}, and is checked for {found}");
-            to.refuse("lock", &at, what, "what was packed is what is submitted", "pack again; files must not be moved by hand");
+            to.refuse(
+                "lock",
+                &at,
+                what,
+                "what was packed is what is submitted",
+                "pack again; files must not be moved by hand",
+            );
         }
     }
     Some(lock)
@@ -36,7 +53,13 @@ pub(super) fn read(to: &mut Findings, submitter: &Submitter, round: &Round) -> O
 pub(super) fn check(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, lock: &Lock) {
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
-        to.refuse("lock", &entry.folder(), what, "a result that was copied in has no provenance", "name it under `results` and pack again");
+        to.refuse(
+            "lock",
+            &entry.folder(),
+            what,
+            "a result that was copied in has no provenance",
+            "name it under `results` and pack again",
+        );
         return;
     };
     for (mode, run) in &result.runs {
@@ -62,7 +85,13 @@ fn told(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, mod
     let name = test_folder(mode);
     if test.rehearsal {
         let what = format!("the {name} run was a rehearsal: its durations were shortened");
-        to.refuse("rehearsal", &at, what, "every test lasts at least 600 s", "take `rehearse` out of the manifest and run again");
+        to.refuse(
+            "rehearsal",
+            &at,
+            what,
+            "every test lasts at least 600 s",
+            "take `rehearse` out of the manifest and run again",
+        );
     }
     if test.dataset.synthetic {
         let what = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
@@ -73,7 +102,10 @@ fn told(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, mod
     if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
         let what = format!(
             "the run packed as {name} was {} of {} {} in {}",
-            test_folder(test.mode), test.benchmark, test.scenario.title(), test.round
+            test_folder(test.mode),
+            test.benchmark,
+            test.scenario.title(),
+            test.round
         );
         let why = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
         to.refuse("wrong run", &at, what, why, "name the right stage under `results`");
@@ -89,15 +121,24 @@ fn one_system(to: &mut Findings, entry: &Entry, result: &LockedResult) {
             let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));
             if a != b {
                 let short = |digests: Option<&BTreeSet<String>>| {
-                    let digests: Vec<&str> = digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
+                    let digests: Vec<&str> =
+                        digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
                     if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
                 };
                 let what = format!(
                     "the {} run had another `{kind}` ({}) than the performance run ({})",
-                    test_folder(*mode), short(b), short(a)
+                    test_folder(*mode),
+                    short(b),
+                    short(a)
                 );
                 let why = "all runs of a result are of one system: the same engine, configuration and server";
-                to.refuse("two systems", &entry.folder(), what, why, "let both stages name the same upstream stages, and run again");
+                to.refuse(
+                    "two systems",
+                    &entry.folder(),
+                    what,
+                    why,
+                    "let both stages name the same upstream stages, and run again",
+                );
             }
         }
     }

@@ -16,7 +16,8 @@ pub(super) fn known<'a>(to: &mut Findings, round: &'a Round, found: &Benchmarked
         .collect();
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
-        let near = crate::diag::did_you_mean(&found.name, names).unwrap_or_else(|| "`regatta` knows the language models only".to_owned());
+        let near = crate::diag::did_you_mean(&found.name, names)
+            .unwrap_or_else(|| "`regatta` knows the language models only".to_owned());
         let what = format!("{} is no benchmark of {} that is known here", found.name, round.name);
         to.warn("benchmark", &found.folder, what, "nothing of it was checked", near);
     } else {
@@ -33,20 +34,19 @@ pub(super) fn check(to: &mut Findings, submitter: &Submitter, found: &Benchmarke
     let mut there = Vec::new();
     for name in &found.scenarios {
         let at = found.folder.join(name);
-        match scenario_titled(name) {
-            Some(scenario) => {
-                there.push(scenario);
-                if submitter.division != "open" && !may.contains(&scenario) {
-                    let what = format!("{name} is no scenario of {}", found.name);
-                    to.refuse("scenario", &at, what, "a closed result is in one of the benchmark's scenarios", "take it out, or submit it to Open");
-                }
-            }
-            None => {
-                let title = may.iter().find(|scenario| scenario.title().eq_ignore_ascii_case(name));
-                let fix = title.map_or_else(|| "take it out".to_owned(), |scenario| format!("call it {}", scenario.title()));
-                let what = format!("{name:?} is no scenario");
-                to.refuse("scenario", &at, what, "scenarios are written Offline, Server, Interactive, letter by letter", fix);
-            }
+        let Some(scenario) = scenario_titled(name) else {
+            let title = may.iter().find(|scenario| scenario.title().eq_ignore_ascii_case(name));
+            let fix =
+                title.map_or_else(|| "take it out".to_owned(), |scenario| format!("call it {}", scenario.title()));
+            let why = "scenarios are written Offline, Server, Interactive, letter by letter";
+            to.refuse("scenario", &at, format!("{name:?} is no scenario"), why, fix);
+            continue;
+        };
+        there.push(scenario);
+        if submitter.division != "open" && !may.contains(&scenario) {
+            let what = format!("{name} is no scenario of {}", found.name);
+            let why = "a closed result is in one of the benchmark's scenarios";
+            to.refuse("scenario", &at, what, why, "take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
@@ -54,11 +54,23 @@ pub(super) fn check(to: &mut Findings, submitter: &Submitter, found: &Benchmarke
     }
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
         let what = format!("{} is missing", scenario.title());
-        to.refuse("missing scenario", &found.folder, what, "a closed benchmark has all its required scenarios", "run it, or submit to Open");
+        to.refuse(
+            "missing scenario",
+            &found.folder,
+            what,
+            "a closed benchmark has all its required scenarios",
+            "run it, or submit to Open",
+        );
     }
     if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
         let what = format!("none of {} is there", names.join(", "));
-        to.refuse("missing scenario", &found.folder, what, "a closed benchmark has one of them beside Offline", "run one of them");
+        to.refuse(
+            "missing scenario",
+            &found.folder,
+            what,
+            "a closed benchmark has one of them beside Offline",
+            "run one of them",
+        );
     }
 }

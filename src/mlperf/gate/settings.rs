@@ -14,7 +14,11 @@ use crate::mlperf::{Ask, Division, Layout, Mode, Round, Scenario, conf};
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
     ("input_data_types", "type of the token ids that go in", "int32"),
     ("retraining", "whether the model was trained further", "No"),
-    ("starting_weights_filename", "which weights were started from, and where they are from", "meta-llama/Llama-2-70b-chat-hf"),
+    (
+        "starting_weights_filename",
+        "which weights were started from, and where they are from",
+        "meta-llama/Llama-2-70b-chat-hf",
+    ),
     ("weight_data_types", "types of the weights as they are served", "fp8"),
     ("weight_transformations", "what was done to the weights", "quantization"),
 ];
@@ -34,23 +38,21 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-pub(super) fn check(
-    to: &mut Findings,
-    entry: &Entry,
-    round: &Round,
-    scenario: Scenario,
-    performance: Option<&Detail>,
-) {
+pub(super) fn check(to: &mut Findings, entry: &Entry, round: &Round, scenario: Scenario, performance: Option<&Detail>) {
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
-        let empty = std::fs::read_to_string(&at).map(|text| text.trim().is_empty());
-        let why = if name == "user.conf" { "it says what LoadGen was asked for" } else { "it has the commands to repeat the result" };
-        match empty {
-            Ok(false) => {}
-            Ok(true) => to.refuse("empty file", &at, "it is empty", why, "pack again; `mlperf: { package: … }` writes it"),
-            Err(_) => to.refuse("missing file", &at, "it is missing", why, "pack again; `mlperf: { package: … }` writes it"),
-        }
+        let why = if name == "user.conf" {
+            "it says what LoadGen was asked for"
+        } else {
+            "it has the commands to repeat the result"
+        };
+        let (check, what) = match std::fs::read_to_string(&at) {
+            Ok(text) if !text.trim().is_empty() => continue,
+            Ok(_) => ("empty file", "it is empty"),
+            Err(_) => ("missing file", "it is missing"),
+        };
+        to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
     }
     measurements(to, entry, &folder);
     if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
@@ -73,9 +75,9 @@ pub(super) fn check(
 fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
     let name = match entry.layout {
         Layout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
-        Layout::Split => {
-            files(folder).into_iter().find(|name| name.starts_with(entry.system) && name.ends_with(".json"))
-        }
+        Layout::Split => files(folder)
+            .into_iter()
+            .find(|name| name.starts_with(entry.system) && name.rsplit('.').next() == Some("json")),
     };
     let Some(name) = name else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
@@ -88,7 +90,8 @@ fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
     };
     let at = folder.join(name);
     let read = std::fs::read(&at).map_err(|error| error.to_string());
-    let read = read.and_then(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).map_err(|e| e.to_string()));
+    let read = read
+        .and_then(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).map_err(|e| e.to_string()));
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
@@ -106,13 +109,7 @@ fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
 }
 
 /// user.conf by the rules, and against what the log says was in force.
-fn conf(
-    to: &mut Findings,
-    at: &Path,
-    text: &str,
-    ask: &Ask,
-    performance: Option<&Detail>,
-) {
+fn conf(to: &mut Findings, at: &Path, text: &str, ask: &Ask, performance: Option<&Detail>) {
     for (line, wrong) in conf::review(text, ask) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
@@ -122,19 +119,27 @@ fn conf(
     let Some(detail) = performance else { return };
     let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
     let is_ours = |line: &&conf::Line| {
-        (line.model == "*" || line.model == model)
-            && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
+        (line.model == "*" || line.model == model) && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
     };
     for line in conf::read(text).0.iter().filter(is_ours) {
         let known = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
+        // Of SingleStream it is what is expected, and no limit.
+        let is_limit = line.key != "target_latency" || ask.scenario.loadgen() == "Server";
         if let Some((_, logged, factor)) = known
+            && is_limit
             && let Some(in_force) = number_of(detail.get(logged))
             && let Ok(written) = line.value.parse::<f64>()
             // 0 means: LoadGen's own.
             && written != 0.0
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            let what = format!("line {}: it says {} = {}, in the run {} was in force", line.line, line.key, line.value, in_force / factor);
+            let what = format!(
+                "line {}: it says {} = {}, in the run {} was in force",
+                line.line,
+                line.key,
+                line.value,
+                in_force / factor
+            );
             let why = "user.conf is what the run was made with";
             to.refuse("user.conf", at, what, why, "pack the user.conf that lies beside the run's logs");
         }

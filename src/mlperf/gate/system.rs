@@ -15,10 +15,8 @@ const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacen
 /// All systems of a submitter: those with results and those that are described.
 pub(super) fn check(to: &mut Findings, submitter: &Submitter) {
     let folder = submitter.folder.join("systems");
-    let described: Vec<String> = files(&folder)
-        .into_iter()
-        .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
-        .collect();
+    let described: Vec<String> =
+        files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
     for system in &submitter.systems {
         let at = folder.join(format!("{}.json", system.name));
         if !described.contains(&system.name) {
@@ -41,7 +39,8 @@ pub(super) fn check(to: &mut Findings, submitter: &Submitter) {
 
 fn one(to: &mut Findings, at: &Path, submitter: &Submitter) {
     let read = std::fs::read(at).map_err(|error| error.to_string());
-    let read = read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
+    let read =
+        read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
@@ -57,7 +56,13 @@ fn one(to: &mut Findings, at: &Path, submitter: &Submitter) {
             Some(_) => continue,
         };
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
-        to.refuse("system fields", at, format!("`{}` {what}", field.name), format!("the rules ask for {}", field.meaning), fix);
+        to.refuse(
+            "system fields",
+            at,
+            format!("`{}` {what}", field.name),
+            format!("the rules ask for {}", field.meaning),
+            fix,
+        );
     }
     for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -83,9 +88,16 @@ fn one(to: &mut Findings, at: &Path, submitter: &Submitter) {
             to.refuse("system fields", at, what, "results are divided by it", "write a whole number");
         }
     }
-    let network = fields.get("is_network").and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let network =
+        fields.get("is_network").and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
     if network != (submitter.division == "network") && submitter.division != "open" {
         let what = format!("`is_network` is {network} in the division {}", submitter.division);
-        to.refuse("system fields", at, what, "only the Network division has LoadGen on another machine", "pack it for the other division");
+        to.refuse(
+            "system fields",
+            at,
+            what,
+            "only the Network division has LoadGen on another machine",
+            "pack it for the other division",
+        );
     }
 }

@@ -90,11 +90,11 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
 
 /// Names of folders in a folder, sorted. None that cannot be read.
 pub(super) fn folders(path: &Path) -> Vec<String> {
-    names(path, |kind| kind.is_dir())
+    names(path, fs::Metadata::is_dir)
 }
 
 pub(super) fn files(path: &Path) -> Vec<String> {
-    names(path, |kind| kind.is_file())
+    names(path, fs::Metadata::is_file)
 }
 
 fn names(path: &Path, wanted: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {

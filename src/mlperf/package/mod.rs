@@ -141,7 +141,8 @@ fn name_problems(order: &Order) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, name) in [("submitter", &order.submitter), ("system", &order.system)] {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c)) {
-            problems.push(format!("`{key}` becomes the name of a folder, with letters, digits, . _ - + only: {name:?}"));
+            problems
+                .push(format!("`{key}` becomes the name of a folder, with letters, digits, . _ - + only: {name:?}"));
         }
     }
     let known = || order.round.benchmarks.keys().map(String::as_str);

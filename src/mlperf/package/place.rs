@@ -55,10 +55,11 @@ impl Place {
     /// Copies a folder, without what version control keeps for itself.
     pub(super) fn tree(&self, from: Option<&Path>, below: &str) -> Result<(), Unpacked> {
         let Some(from) = from else { return Ok(()) };
-        let walk = WalkDir::new(from).follow_links(true).sort_by_file_name().into_iter();
+        // Links to folders are left out: `latest/` would bring every output in.
+        let walk = WalkDir::new(from).sort_by_file_name().into_iter();
         for item in walk.filter_entry(|item| !matches!(item.file_name().to_str(), Some(".git" | ".regatta"))) {
             let item = item.map_err(|error| Unpacked::Io(from.to_owned(), error.into()))?;
-            if item.file_type().is_file() {
+            if item.path().is_file() {
                 let name = item.path().strip_prefix(from).unwrap_or(item.path());
                 self.file(item.path(), &Path::new(below).join(name))?;
             }
@@ -87,7 +88,8 @@ pub(super) fn read_tests(order: &Order, problems: &mut Vec<String>) -> Vec<Tests
                     fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
                 match &test {
                     None => problems.push(format!("{run} has no readable {TEST_FILE}, which says what it was")),
-                    Some(test) => problems.extend(misplaced(order, entry, mode, test).into_iter().map(|what| format!("{run} {what}"))),
+                    Some(test) => problems
+                        .extend(misplaced(order, entry, mode, test).into_iter().map(|what| format!("{run} {what}"))),
                 }
                 tests.insert(mode, test);
             }
@@ -100,7 +102,10 @@ pub(super) fn read_tests(order: &Order, problems: &mut Vec<String>) -> Vec<Tests
                 }
             }
             for mode in entry.audits.keys().filter(|mode| !entry.verified.contains_key(*mode)) {
-                problems.push(format!("{name}: {} was run and not verified; name its `verify` stage, too", test_folder(*mode)));
+                problems.push(format!(
+                    "{name}: {} was run and not verified; name its `verify` stage, too",
+                    test_folder(*mode)
+                ));
             }
             tests
         })
@@ -149,7 +154,8 @@ pub(super) fn result(to: &Place, order: &Order, entry: &Entry, tests: Tests) -> 
             Mode::Accuracy => accuracy(to, entry, &folder)?,
             audit => audited(to, entry, &to.layout.audit(system, &entry.benchmark, scenario, audit), audit)?,
         };
-        let (_, from, _) = runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
+        let (_, from, _) =
+            runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
         let (task, under_test) = record::of(&order.made, from);
         locked.insert(mode, LockedRun { task, test, under_test, ..run });
     }
@@ -185,10 +191,14 @@ fn accuracy(to: &Place, entry: &Entry, folder: &Path) -> Result<LockedRun, Unpac
     let from = entry.score.join("accuracy.txt");
     let mut text = fs::read_to_string(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
     match truncate::hashes(&text).as_slice() {
-        [] => text.push_str(&format!("\nhash={hash}\n")),
+        [] => text = format!("{text}\nhash={hash}\n"),
         hashes if hashes.iter().all(|found| *found == hash) => {}
         _ => {
-            let what = format!("{} is not of the accuracy run {}: its hash is another", from.display(), entry.accuracy.display());
+            let what = format!(
+                "{} is not of the accuracy run {}: its hash is another",
+                from.display(),
+                entry.accuracy.display()
+            );
             return Err(Unpacked::Incomplete { problems: vec![what], snippet: None });
         }
     }

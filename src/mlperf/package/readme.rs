@@ -47,7 +47,8 @@ pub(super) fn result(order: &Order, entry: &Entry, runs: &IndexMap<Mode, LockedR
 
 /// Of the source folder, where the manifest is all the source there is.
 pub(super) fn source(order: &Order) -> String {
-    let mut text = format!("# What made these results\n\nRegatta {}:\n\n```\n{}\n```\n\n", order.version, order.command);
+    let mut text =
+        format!("# What made these results\n\nRegatta {}:\n\n```\n{}\n```\n\n", order.version, order.command);
     for made in &order.made {
         tell(&mut text, &made.stage);
     }

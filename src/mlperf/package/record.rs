@@ -33,7 +33,13 @@ pub(super) fn of(made: &[Made], folder: &Path) -> (Option<String>, BTreeMap<Stri
         if SYSTEM.contains(&stage.kind.as_str()) {
             under_test.entry(stage.kind.clone()).or_default().insert(identity(stage));
         }
-        open.extend(stage.upstream.keys().filter_map(|task| made.iter().find(|made| made.stage.task == *task)).map(|made| &made.stage));
+        open.extend(
+            stage
+                .upstream
+                .keys()
+                .filter_map(|task| made.iter().find(|made| made.stage.task == *task))
+                .map(|made| &made.stage),
+        );
     }
     (Some(first.stage.task.clone()), under_test)
 }
@@ -46,9 +52,11 @@ fn identity(stage: &Stage) -> String {
     }
     let mut action = stage.action.to_string();
     for (task, digest) in &stage.upstream {
-        action = action.replace(&format!(":{task}⟧"), &format!(":{digest}⟧")).replace(&format!(":{task}:"), &format!(":{digest}:"));
+        action = action
+            .replace(&format!(":{task}⟧"), &format!(":{digest}⟧"))
+            .replace(&format!(":{task}:"), &format!(":{digest}:"));
     }
-    Sha256::digest(action.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(action.as_bytes()))
 }
 
 #[cfg(test)]

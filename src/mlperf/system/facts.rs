@@ -81,7 +81,7 @@ impl Processors {
                 "processor" => threads += 1,
                 "model name" => model = model.or_else(|| Some(value.to_owned())),
                 "physical id" => {
-                    socket = value.to_owned();
+                    value.clone_into(&mut socket);
                     sockets.insert(socket.clone());
                 }
                 "core id" => {
@@ -114,7 +114,8 @@ fn caches(root: &Path) -> Option<String> {
 }
 
 fn memory(meminfo: &str) -> Option<String> {
-    let kib: f64 = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()?;
+    let kib: f64 =
+        meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.split_whitespace().next()?.parse().ok()?;
     Some(format!("{:.0} GB", kib / 1024.0 / 1024.0))
 }
 
@@ -157,7 +158,8 @@ fn system(release: Option<String>, kernel: Option<String>) -> Option<String> {
 
 /// The link of the first NVIDIA device.
 fn pcie(root: &Path) -> Option<String> {
-    let mut devices: Vec<_> = fs::read_dir(root.join("sys/bus/pci/devices")).ok()?.flatten().map(|item| item.path()).collect();
+    let mut devices: Vec<_> =
+        fs::read_dir(root.join("sys/bus/pci/devices")).ok()?.flatten().map(|item| item.path()).collect();
     devices.sort();
     devices.into_iter().find_map(|device| {
         let read = |name: &str| Some(fs::read_to_string(device.join(name)).ok()?.trim().to_owned());
@@ -191,17 +193,19 @@ mod tests {
     fn a_machine_tells_what_it_is() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        let mut cpuinfo = String::new();
-        for (processor, socket, core) in [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (4, 0, 0), (5, 0, 1)] {
-            cpuinfo += &format!(
-                "processor\t: {processor}\nmodel name\t: Some CPU @ 2 GHz\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n"
-            );
-        }
+        let thread = |(processor, socket, core): (u32, u32, u32)| {
+            format!(
+                "processor\t: {processor}\nmodel name\t: Some CPU @ 2 GHz\nphysical id\t: {socket}\ncore id\t\t: {core}\n"
+            )
+        };
+        let cpuinfo = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (4, 0, 0), (5, 0, 1)].map(thread).join("\n");
         write(root, "proc/cpuinfo", &cpuinfo);
         write(root, "proc/meminfo", "MemTotal:       2113536000 kB\nMemFree: 1 kB\n");
         write(root, "etc/os-release", "NAME=X\nPRETTY_NAME=\"Ubuntu 24.04.2 LTS\"\n");
         write(root, "proc/sys/kernel/osrelease", "6.8.0\n");
-        for (index, level, kind, size) in [(0, "1", "Data", "48K"), (1, "1", "Instruction", "32K"), (2, "2", "Unified", "2M")] {
+        for (index, level, kind, size) in
+            [(0, "1", "Data", "48K"), (1, "1", "Instruction", "32K"), (2, "2", "Unified", "2M")]
+        {
             let at = format!("sys/devices/system/cpu/cpu0/cache/index{index}");
             write(root, &format!("{at}/level"), level);
             write(root, &format!("{at}/type"), kind);
@@ -213,7 +217,12 @@ mod tests {
         write(root, "sys/class/net/eth0/device/vendor", "0x15b3");
         write(root, "sys/class/net/lo/mtu", "65536");
         let gpu = "sys/bus/pci/devices/0000:18:00.0";
-        for (name, text) in [("vendor", "0x10de"), ("class", "0x030200"), ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16")] {
+        for (name, text) in [
+            ("vendor", "0x10de"),
+            ("class", "0x030200"),
+            ("max_link_speed", "32.0 GT/s PCIe"),
+            ("max_link_width", "16"),
+        ] {
             write(root, &format!("{gpu}/{name}"), text);
         }
         let gpus = gpus_of_table("NVIDIA H200, 143771, 575.57.08\nNVIDIA H200, 143771, 575.57.08\n");

@@ -14,8 +14,7 @@ use crate::runner::{Origin, Origins};
 use crate::stage::errand::Errand;
 
 /// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
-const CHECKERS: [&str; 2] =
-    ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
+const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
 /// What makes a rehearsal one. In a rehearsal these are told, and stop nobody.
 const OF_A_REHEARSAL: [&str; 12] = [
     "rehearsal",
@@ -50,7 +49,8 @@ pub async fn perform(errand: &Errand, step: &MlperfPackage) -> Result<Done, Fail
 fn order(errand: &Errand, step: &MlperfPackage) -> Result<Order, Failure> {
     let round = mlperf::Round::named(&step.round).ok_or_else(|| {
         let known = mlperf::Round::NAMES.join(", ");
-        Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round)).hint(format!("there are {known}"))
+        Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
+            .hint(format!("there are {known}"))
     })?;
     let gpus = match &step.nvidia_smi {
         Some(path) => {
@@ -132,18 +132,26 @@ fn command(origins: &Origins) -> String {
         if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
     };
     let params = origins.params.iter().map(|(name, value)| quoted(&format!("{name}={value}")));
-    ["regatta".to_owned(), "run".to_owned(), quoted(&origins.manifest)].into_iter().chain(params).collect::<Vec<_>>().join(" ")
+    ["regatta".to_owned(), "run".to_owned(), quoted(&origins.manifest)]
+        .into_iter()
+        .chain(params)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn made(origin: &Origin) -> Made {
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
-    let commit = origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
+    let commit =
+        origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
     Made {
         folder: origin.folder.clone(),
         stage: Stage {
             task: text(&origin.task),
-            kind: serde_json::to_value(origin.kind).ok().and_then(|kind| Some(kind.as_str()?.to_owned())).unwrap_or_default(),
+            kind: serde_json::to_value(origin.kind)
+                .ok()
+                .and_then(|kind| Some(kind.as_str()?.to_owned()))
+                .unwrap_or_default(),
             key: origin.key.as_ref().map(|key| text(key)),
             digest: origin.digest.as_ref().map(|digest| text(digest)),
             commit: commit.map(|commit| commit.trim().to_owned()),
@@ -169,7 +177,9 @@ fn unpacked(error: Unpacked) -> Failure {
                 Some(snippet) => {
                     lines.push(hint.to_owned());
                     lines.extend(snippet.lines().map(str::to_owned));
-                    failure.tail(lines).hint("the lines above can be pasted into the manifest; each names its meaning and an example")
+                    failure
+                        .tail(lines)
+                        .hint("the lines above can be pasted into the manifest; each names its meaning and an example")
                 }
                 None => failure.tail(lines),
             }
@@ -218,7 +228,12 @@ fn write(out: &Path, packed: &Packed, examined: &Examined, official: Option<&Off
 }
 
 /// Whether it stands.
-fn judged(step: &MlperfPackage, packed: &Packed, examined: &Examined, official: Option<&Official>) -> Result<Done, Failure> {
+fn judged(
+    step: &MlperfPackage,
+    packed: &Packed,
+    examined: &Examined,
+    official: Option<&Official>,
+) -> Result<Done, Failure> {
     let stops = |finding: &&Finding| {
         finding.weight == Weight::Refused && !(step.rehearse && OF_A_REHEARSAL.contains(&finding.check.as_str()))
     };
@@ -230,12 +245,15 @@ fn judged(step: &MlperfPackage, packed: &Packed, examined: &Examined, official: 
         Some(official) => format!(", the official checker has {} errors", official.errors().count()),
     };
     let lines = |findings: &[&Finding]| -> Vec<String> {
-        let ours = findings.iter().map(|finding| format!("{}: {}: {} — {}", finding.check, finding.place, finding.what, finding.fix));
+        let ours = findings
+            .iter()
+            .map(|finding| format!("{}: {}: {} — {}", finding.check, finding.place, finding.what, finding.fix));
         let theirs = official.into_iter().flat_map(Official::errors).map(|error| format!("official checker: {error}"));
         ours.chain(theirs).collect()
     };
     if !stopping.is_empty() {
-        let what = format!("{} of {} findings keep it from being submitted{checker}", stopping.len(), examined.findings.len());
+        let what =
+            format!("{} of {} findings keep it from being submitted{checker}", stopping.len(), examined.findings.len());
         return Err(Failure::new(FailureKind::Refused, what)
             .tail(lines(&stopping))
             .hint("`regatta mlperf check` on the kept folder tells each with its rule"));

@@ -180,7 +180,10 @@ pub(super) fn examine(root: &Path) -> Examined {
 /// What the official checker said of each, as it was asked last: name → its word.
 pub(super) fn official() -> BTreeMap<String, String> {
     let text = fs::read_to_string(OFFICIAL).unwrap_or_default();
-    text.lines().filter_map(|line| line.split_once(" | ")).map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once(" | "))
+        .map(|(name, word)| (name.to_owned(), word.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -191,7 +194,9 @@ fn a_good_submission_passes() {
     let worth: Vec<String> = examined
         .results
         .iter()
-        .map(|seen| format!("{} {} {}", seen.scenario, seen.judged.value.unwrap(), seen.judged.validity.as_deref().unwrap()))
+        .map(|seen| {
+            format!("{} {} {}", seen.scenario, seen.judged.value.unwrap(), seen.judged.validity.as_deref().unwrap())
+        })
         .collect();
     assert_eq!(worth, ["Interactive 11852.2 VALID", "Offline 11287.3 VALID", "Server 11940.2 VALID"]);
     assert_eq!(mlperf::round_of(folder.path()).unwrap().name, "v6.1");
@@ -200,7 +205,9 @@ fn a_good_submission_passes() {
 #[test]
 fn every_broken_submission_is_refused_for_its_own_reason() {
     let official = official();
-    let mut told = String::from("# What is done to a good submission, what the official checker says of it, and what the gate says.\n");
+    let mut told = String::from(
+        "# What is done to a good submission, what the official checker says of it, and what the gate says.\n",
+    );
     for (name, spoil) in BROKEN {
         let folder = tempfile::tempdir().unwrap();
         let submission = good(folder.path());
@@ -212,7 +219,11 @@ fn every_broken_submission_is_refused_for_its_own_reason() {
             let word = if finding.weight == Weight::Refused { "refused" } else { "warning" };
             let place = finding.place.strip_prefix("closed/Example/").unwrap_or(&finding.place);
             let place = place.replace(&format!("results/{SYSTEM}/{BENCHMARK}/"), "…/");
-            let _ = writeln!(told, "  {word} {}: {place}: {}\n    why: {}\n    do: {}", finding.check, finding.what, finding.why, finding.fix);
+            let _ = writeln!(
+                told,
+                "  {word} {}: {place}: {}\n    why: {}\n    do: {}",
+                finding.check, finding.what, finding.why, finding.fix
+            );
         }
     }
     if std::env::var_os("UPDATE").is_some() {

@@ -10,15 +10,14 @@ pub(crate) const SYSTEM: &str = "box_h200x8";
 pub(crate) const BENCHMARK: &str = "llama2-70b-99.9";
 pub(crate) const SCENARIOS: [&str; 3] = ["Offline", "Server", "Interactive"];
 pub(crate) const SCORES: &str = "{'rouge1': 44.4542, 'rouge2': 22.0419, 'rougeL': 28.6112, 'rougeLsum': 42.0341, 'gen_len': 29579723, 'gen_num': 24576, 'gen_tok_len': 7225344, 'tokens_per_sample': 294.0}";
-pub(crate) const VERIFIED: &str =
-    "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n";
+pub(crate) const VERIFIED: &str = "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n";
 
 fn logs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs")
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
@@ -29,7 +28,8 @@ pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
 
 /// One line of a detail log.
 pub(crate) fn line(key: &str, value: &Value, is_error: bool) -> String {
-    let metadata = json!({"is_error": is_error, "is_warning": false, "file": "results.cc", "line_no": 1, "pid": 1, "tid": 1});
+    let metadata =
+        json!({"is_error": is_error, "is_warning": false, "file": "results.cc", "line_no": 1, "pid": 1, "tid": 1});
     let line = json!({"key": key, "value": value, "time_ms": 0.5, "namespace": "mlperf::logging", "event_type": "POINT_IN_TIME", "metadata": metadata});
     format!(":::MLLOG {line}\n")
 }
@@ -65,7 +65,8 @@ pub(crate) fn run(folder: &Path, scenario: &str, mode: &str) {
     write(folder.join("mlperf_log_summary.txt"), summary(&name));
 }
 
-pub(crate) const SAMPLES: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 1, \"data\" : \"0500000009000000\", \"token_count\" : 2 }\n]\n";
+pub(crate) const SAMPLES: &str =
+    "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 1, \"data\" : \"0500000009000000\", \"token_count\" : 2 }\n]\n";
 
 pub(crate) fn system_json() -> Value {
     let mut fields = json!({
@@ -201,7 +202,9 @@ impl Runs {
 /// An accuracy log that has to be truncated.
 pub(crate) fn long_log() -> String {
     let samples: Vec<String> = (0..400)
-        .map(|n| format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {n}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}"))
+        .map(|n| {
+            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {n}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}")
+        })
         .collect();
     format!("[\n{}\n]\n", samples.join(",\n"))
 }

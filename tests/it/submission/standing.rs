@@ -1,10 +1,15 @@
 //! `regatta mlperf` and the `package` stage from a manifest.
 
-use super::fixture::{BENCHMARK, SCENARIOS, Runs, good, measurements, system_json};
+use super::fixture::{BENCHMARK, Runs, SCENARIOS, good, measurements, system_json};
 use crate::world::World;
 
 /// Stages that leave what LoadGen's runs would, and the package of them.
 fn manifest(rehearse: bool) -> String {
+    manifest_with(&format!("rehearse: {rehearse}"))
+}
+
+/// With one more line under `package`.
+fn manifest_with(more: &str) -> String {
     let mut stages = String::new();
     let mut results = String::new();
     for scenario in SCENARIOS.map(str::to_lowercase) {
@@ -16,12 +21,17 @@ fn manifest(rehearse: bool) -> String {
         let out = |name: &str| format!("\"{{{{ stages.{scenario}_{name}.out }}}}\"");
         results += &format!(
             "          - {{ benchmark: {BENCHMARK}, scenario: {scenario}, performance: {}, accuracy: {}, score: {}, audits: {{ test06: {} }}, verified: {{ test06: {} }} }}\n",
-            out("performance"), out("accuracy"), out("score"), out("test06"), out("verify")
+            out("performance"),
+            out("accuracy"),
+            out("score"),
+            out("test06"),
+            out("verify")
         );
     }
     format!(
-        "{stages}  package:\n    mlperf:\n      package:\n        round: v6.1\n        submitter: Example\n        system: box\n        rehearse: {rehearse}\n        system_json: {}\n        measurements: {}\n        results:\n{results}",
-        system_json(), measurements()
+        "{stages}  package:\n    mlperf:\n      package:\n        round: v6.1\n        submitter: Example\n        system: box\n        {more}\n        system_json: {}\n        measurements: {}\n        results:\n{results}",
+        system_json(),
+        measurements()
     )
 }
 
@@ -31,7 +41,8 @@ fn a_manifest_packs_a_submission_that_the_gate_passes() {
     Runs::new(&world.path("runs"), |_| ());
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
     world.good(&["run", "m"]).says("3 results in closed/Example, the gate passes it");
-    let lock: serde_json::Value = serde_json::from_str(&world.read("latest/package/closed/Example/documentation/regatta.lock")).unwrap();
+    let lock: serde_json::Value =
+        serde_json::from_str(&world.read("latest/package/closed/Example/documentation/regatta.lock")).unwrap();
     assert_eq!(lock["stages"].as_array().unwrap().len(), 15);
     assert_eq!(lock["results"][0]["runs"]["performance"]["task"], "offline_performance");
     let readme = world.read(format!("latest/package/closed/Example/results/box/{BENCHMARK}/Server/README.md"));
@@ -107,6 +118,34 @@ fn a_rehearsal_is_packed_and_refused() {
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     refused.says("is a rehearsal with shortened durations");
+}
+
+/// A script in the place of the official checker, run by `sh` as if that were Python.
+#[test]
+fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let manifest = manifest_with("checker: inference\n        python: sh");
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
+    let script = "inference/tools/submission/submission_checker/main.py";
+    world.file(script, "echo \"[now main.py:1 INFO] $*\"; echo 'INFO:main:SUMMARY: submission looks OK'");
+    world.good(&["run", "m"]).says("3 results in closed/Example, the gate passes it, the official checker passes it");
+    let told: serde_json::Value = serde_json::from_str(&world.read("latest/package/package.json")).unwrap();
+    assert_eq!(told["submittable"], true);
+    assert_eq!(told["official"]["last"][0], "[now main.py:1 INFO] --input . --version v6.1 --csv official.csv");
+
+    world.file(
+        script,
+        "echo '[now x.py:1 ERROR] closed/Example is odd'; echo 'ERROR:main:SUMMARY: submission has errors'; exit 1",
+    );
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("the official checker refuses it").says("official checker: closed/Example is odd");
+
+    world.file(script, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("the official checker did not come to its end").says("ModuleNotFoundError: numpy");
 }
 
 #[test]
