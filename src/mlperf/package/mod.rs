@@ -86,7 +86,7 @@ pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
     if !(missing.is_empty() && unsaid.is_empty()) {
         let names: Vec<&str> =
             missing.iter().map(|missing| missing.field.name).chain(unsaid.iter().map(|(name, ..)| *name)).collect();
-        problems.push(format!("{} values are not known: {}", names.len(), names.join(", ")));
+        problems.push(format!("values that are not known ({}): {}", names.len(), names.join(", ")));
         snippet = Some(system::snippet(&missing, &unsaid));
     }
     problems.extend(name_problems(order));

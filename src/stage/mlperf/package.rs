@@ -35,7 +35,7 @@ pub async fn perform(errand: &Errand, step: &MlperfPackage) -> Result<Done, Fail
     let order = order(errand, step)?;
     let out = &errand.lease.out;
     errand.lease.say("packing", 0, None);
-    let packed = mlperf::pack(&order, out).map_err(unpacked)?;
+    let packed = mlperf::pack(&order, out).map_err(|error| unpacked(out, error))?;
     errand.lease.say("examining", 0, None);
     let examined = mlperf::examine(out, &order.round);
     let official = match &step.checker {
@@ -163,26 +163,27 @@ fn made(origin: &Origin) -> Made {
     }
 }
 
-fn unpacked(error: Unpacked) -> Failure {
+/// What is to be filled in, beside the output that a failed stage keeps.
+const MISSING: &str = "missing.yaml";
+
+fn unpacked(out: &Path, error: Unpacked) -> Failure {
     match error {
         Unpacked::Incomplete { problems, snippet } => {
-            let what = match problems.as_slice() {
-                [one] => one.clone(),
-                several => format!("{} things keep it from being packed", several.len()),
+            let (what, mut lines) = match problems.as_slice() {
+                [one] => (one.clone(), Vec::new()),
+                several => (format!("{} things keep it from being packed", several.len()), problems.clone()),
             };
             let failure = Failure::new(FailureKind::Refused, what);
-            let mut lines = problems;
-            let hint = "fill this in, in the manifest:";
-            match snippet {
-                Some(snippet) => {
-                    lines.push(hint.to_owned());
-                    lines.extend(snippet.lines().map(str::to_owned));
-                    failure
-                        .tail(lines)
-                        .hint("the lines above can be pasted into the manifest; each names its meaning and an example")
-                }
-                None => failure.tail(lines),
-            }
+            let Some(snippet) = snippet else { return failure.tail(lines) };
+            let path = out.join(MISSING);
+            let place = match fs::write(&path, &snippet) {
+                Ok(()) => format!("{} has them", path.display()),
+                Err(_) => "the lines above are they".to_owned(),
+            };
+            lines.extend(snippet.lines().map(str::to_owned));
+            failure
+                .tail(lines)
+                .hint(format!("fill them in, in the manifest: {place}, each with its meaning and an example"))
         }
         Unpacked::Io(path, error) => Failure::new(FailureKind::System, format!("{}: {error}", path.display())),
     }

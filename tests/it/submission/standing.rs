@@ -105,6 +105,23 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
 }
 
 #[test]
+fn what_only_a_person_knows_is_asked_for_in_a_file_to_paste() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let manifest =
+        manifest(false).replace(", \"weight_data_types\":\"fp8\"", "").replace(",\"weight_data_types\":\"fp8\"", "");
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("values that are not known (1): weight_data_types").says("missing.yaml has them");
+    let kept = world.read(".regatta/failed/package/missing.yaml");
+    assert_eq!(
+        kept,
+        "mlperf:\n  package:\n    measurements:\n      weight_data_types:   # types of the weights as they are served, e.g. fp8\n"
+    );
+}
+
+#[test]
 fn a_rehearsal_is_packed_and_refused() {
     let world = World::new();
     Runs::new(&world.path("runs"), |test| test["rehearsal"] = serde_json::json!(true));
