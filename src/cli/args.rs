@@ -97,7 +97,7 @@ pub(super) enum Command {
     /// Ask a Triton server: is it ready, what does it serve, what does it answer.
     #[command(after_long_help = help::TRITON)]
     Triton(TritonArgs),
-    /// A submission to MLPerf Inference: where it stands, what differs from another, whether it may be handed in.
+    /// MLPerf submissions: where one stands, what differs from another, whether it may be handed in.
     #[command(after_long_help = help::MLPERF)]
     Mlperf(MlperfArgs),
     /// Triton model repositories: explain, fill, list the parameters of their templates.

@@ -145,6 +145,7 @@ impl Submission {
 
     /// Changes a text; what is replaced must be there.
     pub(crate) fn replace(&self, path: &Path, from: &str, to: &str) {
+        assert!(path.starts_with(&self.0));
         let text = fs::read_to_string(path).unwrap();
         assert!(text.contains(from), "{from:?} is not in {}", path.display());
         write(path, text.replace(from, to));
@@ -152,6 +153,7 @@ impl Submission {
 
     /// Changes a field of a JSON; None takes it out.
     pub(crate) fn field(&self, path: &Path, name: &str, value: Option<Value>) {
+        assert!(path.starts_with(&self.0));
         let mut fields: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         match value {
             Some(value) => fields[name] = value,

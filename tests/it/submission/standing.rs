@@ -1,5 +1,7 @@
 //! `regatta mlperf` and the `package` stage from a manifest.
 
+use std::fmt::Write as _;
+
 use super::fixture::{BENCHMARK, Runs, SCENARIOS, good, measurements, system_json};
 use crate::world::World;
 
@@ -14,12 +16,14 @@ fn manifest_with(more: &str) -> String {
     let mut results = String::new();
     for scenario in SCENARIOS.map(str::to_lowercase) {
         for name in ["performance", "accuracy", "test06", "score", "verify"] {
-            stages += &format!(
+            let _ = write!(
+                stages,
                 "  {scenario}_{name}:\n    inputs: {{ run: runs/{scenario}/{name} }}\n    shell: cp -r {{{{ inputs.run }}}}/. .\n"
             );
         }
         let out = |name: &str| format!("\"{{{{ stages.{scenario}_{name}.out }}}}\"");
-        results += &format!(
+        let _ = write!(
+            results,
             "          - {{ benchmark: {BENCHMARK}, scenario: {scenario}, performance: {}, accuracy: {}, score: {}, audits: {{ test06: {} }}, verified: {{ test06: {} }} }}\n",
             out("performance"),
             out("accuracy"),
