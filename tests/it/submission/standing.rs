@@ -125,6 +125,38 @@ fn what_only_a_person_knows_is_asked_for_in_a_file_to_paste() {
     );
 }
 
+/// The runner's records say that the accuracy run was of another engine than the performance run.
+#[test]
+fn runs_of_two_engines_are_no_result() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let engine = |name: &str, batch: u32| {
+        format!(
+            "  {name}:\n    engine:\n      backend: simulator\n      precision: fp8\n      model: {{ name: x, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }}\n      system: {{ name: x, gpus: 1, memory_gb: 80, bandwidth_gbs: 2000, tflops_16bit: 900 }}\n      build_flags: {{ max_batch_size: {batch} }}\n"
+        )
+    };
+    let with = |other: &str| {
+        let mut stages = engine("one", 8) + &engine("other", 16) + &manifest(false);
+        for (name, engine) in [("performance", "one"), ("accuracy", other), ("test06", "one")] {
+            let run = format!("run: runs/server/{name} }}\n    shell: cp -r {{{{ inputs.run }}}}/. .");
+            assert!(stages.contains(&run));
+            stages = stages.replace(&run, &format!("{run} && test -d {{{{ stages.{engine}.out }}}}"));
+        }
+        world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{stages}"));
+        world.regatta(&["run", "m"])
+    };
+    let refused = with("other");
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("1 of 2 findings keep it from being submitted").says("the accuracy run had another `engine`");
+    let same = with("one");
+    assert_eq!(same.code, 0, "{}{}", same.stdout, same.stderr);
+    let lock = world.read("latest/package/closed/Example/documentation/regatta.lock");
+    let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    let server = &lock["results"][1]["runs"];
+    assert_eq!(server["performance"]["under_test"]["engine"].as_array().unwrap().len(), 1);
+    assert_eq!(server["performance"]["under_test"], server["accuracy"]["under_test"]);
+}
+
 #[test]
 fn a_rehearsal_is_packed_and_refused() {
     let world = World::new();
