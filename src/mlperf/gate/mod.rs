@@ -8,6 +8,7 @@ mod accuracy;
 mod audit;
 mod detail;
 mod finding;
+mod limits;
 mod loadgen;
 mod names;
 mod performance;

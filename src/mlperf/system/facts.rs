@@ -6,26 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// One accelerator as `nvidia-smi` tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    pub name: String,
-    /// MiB.
-    pub memory_mib: u64,
-    pub driver: String,
-}
-
-/// Lines of `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits`.
-pub fn gpus_of_table(text: &str) -> Vec<Gpu> {
-    text.lines()
-        .filter_map(|line| {
-            let mut cells = line.split(',').map(str::trim);
-            let name = cells.next()?.to_owned();
-            let memory_mib = cells.next()?.parse().ok()?;
-            Some(Gpu { name, memory_mib, driver: cells.next()?.to_owned() })
-        })
-        .collect()
-}
+use super::Gpu;
 
 /// Facts by the names of the system's JSON. What cannot be read is left out.
 pub fn machine(root: &Path, gpus: &[Gpu]) -> Map<String, Value> {
@@ -182,6 +163,7 @@ fn pcie(root: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mlperf::gpus_of_table;
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);

@@ -2,13 +2,15 @@
 
 mod facts;
 mod fields;
+mod gpus;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-pub use facts::{Gpu, gpus_of_table, machine};
+pub use facts::machine;
 pub use fields::{FIELDS, Field};
+pub use gpus::{Gpu, gpus_of_table};
 
 /// What only a person can say: a field, with what it means and an example.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,20 +1,18 @@
 //! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our gate, and by the official checker
 //! where there is one.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::checker;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{self, Examined, Finding, Made, Mode, Official, Order, Packed, Scenario, Stage, Unpacked, Weight};
 use crate::runner::{Origin, Origins};
 use crate::stage::errand::Errand;
 
-/// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
-const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
 /// What makes a rehearsal one. In a rehearsal these are told, and stop nobody.
 const OF_A_REHEARSAL: [&str; 12] = [
     "rehearsal",
@@ -39,7 +37,7 @@ pub async fn perform(errand: &Errand, step: &MlperfPackage) -> Result<Done, Fail
     errand.lease.say("examining", 0, None);
     let examined = mlperf::examine(out, &order.round);
     let official = match &step.checker {
-        Some(clone) => Some(official(errand, step, &errand.path(clone), &order.round.name).await?),
+        Some(clone) => Some(checker::ask(errand, step, &errand.path(clone), &order.round.name).await?),
         None => None,
     };
     write(out, &packed, &examined, official.as_ref())?;
@@ -186,32 +184,6 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
                 .hint(format!("fill them in, in the manifest: {place}, each with its meaning and an example"))
         }
         Unpacked::Io(path, error) => Failure::new(FailureKind::System, format!("{}: {error}", path.display())),
-    }
-}
-
-/// Runs the official checker on what was packed. Its exit code says whether it found errors; that is not a failure here.
-async fn official(errand: &Errand, step: &MlperfPackage, clone: &Path, round: &str) -> Result<Official, Failure> {
-    let Some(script) = CHECKERS.iter().map(|path| clone.join(path)).find(|path| path.is_file()) else {
-        let what = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
-        return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));
-    };
-    errand.lease.say("asking the official checker", 0, None);
-    let told = errand.lease.out.join("official.log");
-    let line = "exec \"$1\" \"$2\" --input . --version \"$3\" --csv official.csv >official.log 2>&1";
-    let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
-    argv.extend([step.python.clone().into(), script.into_os_string(), round.into()]);
-    let ran = errand.run(errand.command(argv)).await;
-    let text = fs::read_to_string(&told).unwrap_or_default();
-    match ran {
-        Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
-        _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),
-        _ => {
-            let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
-            let what = "the official checker did not come to its end";
-            Err(Failure::new(FailureKind::Refused, what)
-                .tail(lines.into_iter().rev().collect())
-                .hint("it needs numpy, pandas and pyyaml: `python:` under `package` names the Python that has them"))
-        }
     }
 }
 

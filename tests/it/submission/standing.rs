@@ -22,9 +22,9 @@ fn manifest_with(more: &str) -> String {
             );
         }
         let out = |name: &str| format!("\"{{{{ stages.{scenario}_{name}.out }}}}\"");
-        let _ = write!(
+        let _ = writeln!(
             results,
-            "          - {{ benchmark: {BENCHMARK}, scenario: {scenario}, performance: {}, accuracy: {}, score: {}, audits: {{ test06: {} }}, verified: {{ test06: {} }} }}\n",
+            "          - {{ benchmark: {BENCHMARK}, scenario: {scenario}, performance: {}, accuracy: {}, score: {}, audits: {{ test06: {} }}, verified: {{ test06: {} }} }}",
             out("performance"),
             out("accuracy"),
             out("score"),
