@@ -6,6 +6,7 @@ mod comparing;
 mod exchange;
 mod history;
 mod manifests;
+mod mlperf;
 mod planning;
 mod project;
 mod repository;
@@ -74,6 +75,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Gc(request) => cleaning::gc(&global, request),
         Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
+        Job::Mlperf(request) => mlperf::perform(&global, request),
         Job::Triton(request) => triton::ask(&global, request),
         Job::Selftest(request) => selftest::selftest(&global, &request),
         Job::Completions(shell) => {

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::help;
+use super::mlperf::MlperfArgs;
 use super::setting::Setting;
 use super::triton::TritonArgs;
 
@@ -96,6 +97,9 @@ pub(super) enum Command {
     /// Ask a Triton server: is it ready, what does it serve, what does it answer.
     #[command(after_long_help = help::TRITON)]
     Triton(TritonArgs),
+    /// MLPerf submissions: where one stands, what differs from another, whether it may be handed in.
+    #[command(after_long_help = help::MLPERF)]
+    Mlperf(MlperfArgs),
     /// Triton model repositories: check them, fill their templates, list what these take.
     #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryArgs),

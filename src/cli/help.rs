@@ -128,6 +128,13 @@ pub(super) const TRITON_STATUS: &str = with_codes!(examples![
     "regatta triton status http://localhost:8000 tensorrt_llm && echo ready",
 ]);
 
+pub(super) const MLPERF: &str = with_codes!(examples![
+    "regatta mlperf status mlperf/llama2-70b",
+    "regatta mlperf check latest/package",
+    "regatta mlperf check ../inference_results_v6.0 --round v6.0 --json",
+    "regatta mlperf diff ../inference_results_v6.0 latest/package",
+]);
+
 pub(super) const SELFTEST: &str = concat!(
     examples![
         "regatta selftest                          20 seconds, on an otherwise idle machine",

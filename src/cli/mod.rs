@@ -10,6 +10,7 @@ mod bench;
 mod bench_args;
 mod exit;
 mod help;
+mod mlperf;
 mod parse;
 mod request;
 mod setting;
@@ -17,6 +18,7 @@ mod triton;
 
 pub use bench::{Bench, Load, Tokens};
 pub use exit::Exit;
+pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,

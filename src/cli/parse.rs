@@ -14,6 +14,7 @@ use super::args::{
 };
 use super::bench;
 use super::exit::Exit;
+use super::mlperf;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
     PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate,
@@ -185,6 +186,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
+        Command::Mlperf(args) => Job::Mlperf(mlperf::meaning(args)),
         Command::Triton(args) => Job::Triton(triton::meaning(args)?),
         Command::Repository(args) => Job::Repository(repository(args.command)?),
         Command::Report(args) => Job::Report(Report { run: args.run, compat: args.compat, json: args.json }),

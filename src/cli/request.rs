@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::bench::Bench;
+use super::mlperf::Mlperf;
 use super::setting::Setting;
 use super::triton::Triton;
 
@@ -70,6 +71,7 @@ pub enum Job {
     Gc(Gc),
     Simulate(Simulate),
     Triton(Triton),
+    Mlperf(Mlperf),
     Repository(Repository),
     Selftest(Selftest),
     Report(Report),

@@ -15,6 +15,7 @@ pub mod graph;
 pub mod html;
 pub mod import;
 pub mod launch;
+pub mod mlperf;
 mod paint;
 #[cfg(test)]
 mod sample;

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::keying::{Keyed, Made, own_patterns, resolve};
 use super::options::Emit;
+use super::origins::{Origins, origins};
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
@@ -67,6 +68,7 @@ impl Try {
             stop: stop.clone(),
             ready: self.ready.take(),
             emit: Arc::clone(&self.emit),
+            origins: self.origins(),
         };
         // Its own task, so that a panic in a stage is a failure of that stage and not the end of the run.
         let mut working = tokio::spawn(async move { work.perform(lease).await });
@@ -146,6 +148,12 @@ impl Try {
             }
         }
         Ok(Assignment { action, inputs, env, endpoints, gpus })
+    }
+
+    /// What it was made from, worked out when somebody asks.
+    fn origins(&self) -> Arc<dyn Fn() -> Origins + Send + Sync> {
+        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.task));
+        Arc::new(move || origins(&plan, &shelf, &task))
     }
 
     fn id_of(&self, need: Need) -> &TaskId {

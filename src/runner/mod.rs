@@ -14,12 +14,14 @@
 mod attempt;
 mod keying;
 mod options;
+mod origins;
 mod predict;
 mod run;
 mod schedule;
 mod work;
 
 pub use options::{Emit, Options, Part, Summary, parts};
+pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};
 pub use run::run;
 pub use work::{Assignment, Lease, Work};

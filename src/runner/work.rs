@@ -10,6 +10,8 @@ use tokio::sync::oneshot;
 use crate::event::{Done, Endpoint, Event, Failure, Stop};
 use crate::plan::Task;
 
+use super::origins::Origins;
+
 /// What performs tasks. One implementation in the product (`stage::Stages`), fakes in tests.
 pub trait Work: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
@@ -44,6 +46,8 @@ pub struct Lease {
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
     /// Facts and chatter.
     pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+    /// What the task was made from, all the way down.
+    pub origins: Arc<dyn Fn() -> Origins + Send + Sync>,
 }
 
 /// An action ready to be done.

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 37] = [
     "",
     "run",
     "bench",
@@ -36,6 +36,9 @@ const COMMANDS: [&str; 34] = [
     "triton unload",
     "triton log",
     "triton trace",
+    "mlperf status",
+    "mlperf diff",
+    "mlperf check",
     "repository check",
     "repository fill",
     "repository parameters",

@@ -45,6 +45,7 @@ mod services;
 mod simulator;
 mod stages;
 mod standstill;
+mod submission;
 mod supervision;
 mod telemetry;
 mod tls;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Lifetime, Task};
-use regatta::runner::{Assignment, Lease, Work as _};
+use regatta::runner::{Assignment, Lease, Origins, Work as _};
 use regatta::stage::Stages;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -74,6 +74,7 @@ impl Bench {
             stop: self.stop.clone(),
             ready: None,
             emit: Arc::new(move |event| events.lock().unwrap().push(event)),
+            origins: Arc::new(Origins::default),
         }
     }
 

@@ -184,6 +184,12 @@ pub struct MlperfPackage {
     /// A clone of mlcommons/inference, whose checker has the last word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checker: Option<String>,
+    /// The Python that runs the checker, with numpy, pandas and pyyaml.
+    #[serde(default = "python3")]
+    pub python: String,
+    /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvidia_smi: Option<String>,
     /// Pack a rehearsal: everything that makes it one is told, and marked in the package.
     #[serde(default)]
     pub rehearse: bool,
@@ -231,6 +237,7 @@ impl Mlperf {
                 reads.push(("mlperf.package.source", package.source.as_deref()));
                 reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
                 reads.push(("mlperf.package.checker", package.checker.as_deref()));
+                reads.push(("mlperf.package.nvidia_smi", package.nvidia_smi.as_deref()));
                 for entry in &package.results {
                     let outputs = [&entry.performance, &entry.accuracy, &entry.score];
                     let more = entry.audits.values().chain(entry.verified.values());

@@ -15,7 +15,7 @@ use crate::manifest::model::{CherryPick, Git};
 use command::{Asker, credentials, userinfo, without_credentials};
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
-const REVISION: &str = ".regatta-revision";
+pub const REVISION: &str = ".regatta-revision";
 
 pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
     let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {

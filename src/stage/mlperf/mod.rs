@@ -1,5 +1,6 @@
 //! `mlperf:` — the steps towards a submission.
 
+mod checker;
 mod dataset;
 mod library;
 mod package;

@@ -1,0 +1,51 @@
+//! `regatta mlperf`: where a submission stands, what differs from the last one, and whether it may be handed in.
+
+mod status;
+
+use std::path::Path;
+
+use super::{Trouble, say};
+use crate::cli::{Exit, Global, Mlperf};
+use crate::mlperf::{self, Round};
+use crate::report::{self, Paint};
+
+pub(super) fn perform(global: &Global, request: Mlperf) -> Result<Exit, Trouble> {
+    let paint = Paint::chosen(global.color.choice());
+    match request {
+        Mlperf::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
+        Mlperf::Check { folder, round, json } => check(&folder, round.as_deref(), json, paint),
+        Mlperf::Diff { a, b, json } => {
+            for folder in [&a, &b] {
+                is_folder(folder)?;
+            }
+            let found = mlperf::compare(&a, &b).map_err(Trouble::Usage)?;
+            let names = [a.display().to_string(), b.display().to_string()];
+            say(&if json {
+                report::mlperf::diff_json(&names, &found)
+            } else {
+                report::mlperf::diff(&names, &found, paint)
+            });
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn check(folder: &Path, round: Option<&str>, json: bool, paint: Paint) -> Result<Exit, Trouble> {
+    is_folder(folder)?;
+    let known = || Round::NAMES.join(", ");
+    let round = match round {
+        Some(name) => Round::named(name)
+            .ok_or_else(|| Trouble::Usage(format!("there is no round `{name}`\n  hint: there are {}", known())))?,
+        None => mlperf::round_of(folder).ok_or_else(|| {
+            let hint = format!("the folder with closed/ or open/ in it; `--round` names one of {}", known());
+            Trouble::Usage(format!("{}: of which round it is cannot be told\n  hint: {hint}", folder.display()))
+        })?,
+    };
+    let examined = mlperf::examine(folder, &round);
+    say(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, paint) });
+    Ok(if examined.refused() > 0 { Exit::Failed } else { Exit::Done })
+}
+
+fn is_folder(path: &Path) -> Result<(), Trouble> {
+    if path.is_dir() { Ok(()) } else { Err(Trouble::Usage(format!("{}: no such folder", path.display()))) }
+}

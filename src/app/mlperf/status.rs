@@ -1,0 +1,240 @@
+//! Where a submission stands: what `regatta plan` would do, read by benchmark and scenario.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::super::project::{Project, gpus_here, options};
+use super::super::{Trouble, say};
+use crate::cli::{Exit, Force, Global, Select, Setting};
+use crate::event::{Event, RunId, TaskId};
+use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
+use crate::mlperf;
+use crate::plan::{Plan, Reference, Task};
+use crate::report::mlperf::{Cell, Standing, State};
+use crate::report::{self, Paint};
+use crate::runner::{Decision, Verdict, predict};
+use crate::stage::Stages;
+use crate::store::{Digests, Shelf, last_run, read_journal};
+
+pub(super) fn status(
+    global: &Global,
+    manifest: Option<String>,
+    settings: Vec<Setting>,
+    json: bool,
+) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let (manifest, settings) = match manifest {
+        Some(manifest) => (manifest, settings),
+        None => last(&project)?,
+    };
+    let select = Select { until: Vec::new(), only: Vec::new(), force: Force::Nothing };
+    let compiler = project.compiler(&manifest, &settings, &select);
+    let plan = project.plan(&manifest, &settings, &compiler, false)?;
+    let shelf = Shelf::open(&project.home)?;
+    let stages = Stages::new(project.home.state(), RunId::new("status"));
+    let options = options(&plan, &select, 1, gpus_here(), false)?;
+    let decisions = predict(&plan, &stages, &shelf, &Digests::load(&project.home), &options);
+    let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
+    let look = Look {
+        plan: &plan,
+        shelf: &shelf,
+        decisions: decisions.iter().map(|decision| (&decision.id, decision)).collect(),
+        command: format!("regatta run {manifest}{}", words.concat()),
+    };
+    let standing = look.standing();
+    if standing.is_empty() {
+        let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
+        return Err(Trouble::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
+    }
+    let paint = Paint::chosen(global.color.choice());
+    say(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, paint) });
+    Ok(Exit::Done)
+}
+
+/// The manifest of the last run, with what it was given.
+fn last(project: &Project) -> Result<(String, Vec<Setting>), Trouble> {
+    let run = last_run(&project.home);
+    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
+    let started = journal.and_then(|journal| {
+        journal.events.into_iter().find_map(|event| match event {
+            Event::RunStarted { manifest, params, .. } => Some((manifest, params)),
+            _ => None,
+        })
+    });
+    let Some((manifest, params)) = started else {
+        let hint = "name a manifest: `regatta mlperf status MANIFEST`";
+        return Err(Trouble::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
+    };
+    let settings = params.into_iter().map(|(key, value)| Setting { key, value }).collect();
+    Ok((manifest, settings))
+}
+
+struct Look<'a> {
+    plan: &'a Plan,
+    shelf: &'a Shelf,
+    decisions: BTreeMap<&'a TaskId, &'a Decision>,
+    command: String,
+}
+
+/// One LoadGen test of the plan.
+struct Test<'a> {
+    task: &'a Task,
+    benchmark: String,
+    scenario: mlperf::Scenario,
+    mode: MlperfMode,
+}
+
+/// Where the parts of one result come from: tasks of the plan.
+#[derive(Default)]
+struct Sources<'a> {
+    performance: Vec<&'a Task>,
+    accuracy: Vec<&'a Task>,
+    audit: Vec<&'a Task>,
+    package: Vec<&'a Task>,
+}
+
+impl Look<'_> {
+    /// A row for each benchmark and scenario: first those of packages, then LoadGen tests that no package names.
+    fn standing(&self) -> Vec<Standing> {
+        let actions: Vec<(&Task, Action)> = self
+            .plan
+            .tasks
+            .iter()
+            .filter(|task| task.skipped.is_none())
+            .filter_map(|task| Some((task, serde_json::from_str(&task.action).ok()?)))
+            .collect();
+        let mut rows = Vec::new();
+        for (task, action) in &actions {
+            let Action::Mlperf(Mlperf::Package(package)) = action else { continue };
+            rows.extend(package.results.iter().filter_map(|entry| self.packed(task, package, entry)));
+        }
+        let tests: Vec<Test> = actions.iter().filter_map(|(task, action)| test(task, action)).collect();
+        for one in &tests {
+            let is_one = |row: &Standing| row.benchmark == one.benchmark && row.scenario == one.scenario.title();
+            if rows.iter().any(is_one) {
+                continue;
+            }
+            let same = tests.iter().filter(|test| test.benchmark == one.benchmark && test.scenario == one.scenario);
+            let mut sources = Sources::default();
+            for test in same {
+                let into = match test.mode {
+                    MlperfMode::Performance => &mut sources.performance,
+                    MlperfMode::Accuracy => &mut sources.accuracy,
+                    _ => &mut sources.audit,
+                };
+                into.push(test.task);
+                let out = Reference::Out(test.task.id.clone()).token();
+                into.extend(actions.iter().filter(|(_, action)| is_judged_by(action, &out)).map(|(task, _)| *task));
+            }
+            let system = self.plan.params.get("system").map_or("–", String::as_str);
+            rows.push(self.row(system, &one.benchmark, one.scenario, &sources));
+        }
+        rows
+    }
+
+    /// One result of a package, by the stages that its entry names.
+    fn packed(&self, task: &Task, package: &MlperfPackage, entry: &MlperfEntry) -> Option<Standing> {
+        let of = |text: &String| {
+            let named = Reference::all_in(text).into_iter().find_map(|reference| match reference {
+                Reference::Out(id) => Some(id),
+                _ => None,
+            })?;
+            self.plan.tasks.iter().find(|task| task.id == named)
+        };
+        let sources = Sources {
+            performance: of(&entry.performance).into_iter().collect(),
+            accuracy: [&entry.accuracy, &entry.score].into_iter().filter_map(of).collect(),
+            audit: entry.audits.values().chain(entry.verified.values()).filter_map(of).collect(),
+            package: self.plan.tasks.iter().filter(|other| other.id == task.id).collect(),
+        };
+        Some(self.row(&package.system, &entry.benchmark, scenario_of(entry.scenario)?, &sources))
+    }
+
+    fn row(&self, system: &str, benchmark: &str, scenario: mlperf::Scenario, sources: &Sources) -> Standing {
+        Standing {
+            system: system.to_owned(),
+            benchmark: benchmark.to_owned(),
+            scenario: scenario.title().to_owned(),
+            performance: self.cell(&sources.performance, |folder| performance(folder, scenario)),
+            accuracy: self.cell(&sources.accuracy, accuracy),
+            audit: self.cell(&sources.audit, |_| None),
+            package: self.cell(&sources.package, package),
+        }
+    }
+
+    /// Done when all its tasks are, stale when one is that was done before, missing otherwise.
+    fn cell(&self, tasks: &[&Task], told: impl Fn(&Path) -> Option<String>) -> Cell {
+        let Some(last) = tasks.last() else {
+            return Cell { state: State::Absent, told: None, why: None, command: None };
+        };
+        let mut state = State::Done;
+        let mut why = BTreeSet::new();
+        for task in tasks {
+            let Some(decision) = self.decisions.get(&task.id) else { continue };
+            if decision.verdict == Verdict::Run {
+                let stale = self.shelf.last(&task.id).is_some();
+                state = if stale && state != State::Missing { State::Stale } else { State::Missing };
+                why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
+            }
+        }
+        let folder: Option<PathBuf> =
+            tasks.iter().rev().find_map(|task| self.shelf.last(&task.id)).map(|record| self.shelf.folder(&record));
+        Cell {
+            told: folder.and_then(|folder| told(&folder)),
+            why: (state != State::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
+            command: (state != State::Done).then(|| format!("{} --until {}", self.command, last.id)),
+            state,
+        }
+    }
+}
+
+/// Whether a step scores or verifies an output.
+fn is_judged_by(action: &Action, out: &str) -> bool {
+    match action {
+        Action::Mlperf(Mlperf::Score(score)) => score.accuracy == out,
+        Action::Mlperf(Mlperf::Verify(verify)) => verify.audit == out,
+        _ => false,
+    }
+}
+
+fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
+    let Action::Bench(bench) = action else { return None };
+    let loadgen = bench.loadgen.as_ref()?;
+    let scenario = scenario_of(bench.scenario)?;
+    Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
+}
+
+const fn scenario_of(scenario: Scenario) -> Option<mlperf::Scenario> {
+    match scenario {
+        Scenario::Offline => Some(mlperf::Scenario::Offline),
+        Scenario::Server => Some(mlperf::Scenario::Server),
+        Scenario::Interactive => Some(mlperf::Scenario::Interactive),
+        Scenario::SingleStream => Some(mlperf::Scenario::SingleStream),
+        _ => None,
+    }
+}
+
+fn performance(folder: &Path, scenario: mlperf::Scenario) -> Option<String> {
+    let judged = mlperf::judge(folder, scenario)?;
+    let value = report::mlperf::value(&judged);
+    Some(format!("{value} {}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
+}
+
+/// The score stage's own line, `accuracy.txt`'s first with a value in it.
+fn accuracy(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join("accuracy.txt")).ok()?;
+    text.lines().find(|line| line.contains('{')).map(|line| line.trim().to_owned())
+}
+
+fn package(folder: &Path) -> Option<String> {
+    let text = std::fs::read(folder.join("package.json")).ok()?;
+    let package: Value = serde_json::from_slice(&text).ok()?;
+    let word = match (package["rehearsal"].as_bool(), package["submittable"].as_bool()) {
+        (Some(true), _) => "rehearsal",
+        (_, Some(true)) => "submittable",
+        _ => "refused",
+    };
+    Some(word.to_owned())
+}

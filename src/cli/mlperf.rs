@@ -1,0 +1,85 @@
+//! `regatta mlperf …`: what was typed, and what it means.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+use super::help;
+use super::setting::Setting;
+
+const HOW: &str = "How";
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct MlperfArgs {
+    #[command(subcommand)]
+    pub command: MlperfCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum MlperfCommand {
+    /// Where a submission stands: every result with its runs, and the command that brings it forward.
+    #[command(after_long_help = help::MLPERF)]
+    Status(StatusArgs),
+    /// Put two submissions or two runs beside each other: values, and settings that differ.
+    #[command(after_long_help = help::MLPERF)]
+    Diff(DiffArgs),
+    /// Examine a submission folder, more strictly than the official checker: exit code 1 when it is refused.
+    #[command(after_long_help = help::MLPERF)]
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// A manifest's name or a path to its file; else that of the last run.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<String>,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
+    #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
+    pub a: PathBuf,
+    /// What to hold against it.
+    #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
+    pub b: PathBuf,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// The folder with closed/ or open/ in it.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// The round it is for; else the one that its files tell.
+    #[arg(long, value_name = "ROUND")]
+    pub round: Option<String>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+/// What to do about a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mlperf {
+    Status { manifest: Option<String>, settings: Vec<Setting>, json: bool },
+    Diff { a: PathBuf, b: PathBuf, json: bool },
+    Check { folder: PathBuf, round: Option<String>, json: bool },
+}
+
+pub(super) fn meaning(args: MlperfArgs) -> Mlperf {
+    match args.command {
+        MlperfCommand::Status(StatusArgs { manifest, settings, json }) => Mlperf::Status { manifest, settings, json },
+        MlperfCommand::Diff(DiffArgs { a, b, json }) => Mlperf::Diff { a, b, json },
+        MlperfCommand::Check(CheckArgs { folder, round, json }) => Mlperf::Check { folder, round, json },
+    }
+}

@@ -1,0 +1,191 @@
+//! Two submissions, or two runs, beside each other: what they are worth, and what differs in how they were made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::gate::{self, Detail, Judged};
+use super::layout::scenario_titled;
+use super::{Layout, Lock, Round, Scenario, TEST_FILE, TestTold};
+
+/// One side of one result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Run {
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// Everything that can be compared: settings in force, user.conf, accuracy, versions.
+    #[serde(skip)]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One value that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    pub what: String,
+    /// None: it has none.
+    pub a: Option<String>,
+    pub b: Option<String>,
+}
+
+/// One result of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// `llama2-70b-99.9 Server`, with the system in front where there are several; `system X` for a system's own.
+    pub name: String,
+    pub a: Option<Run>,
+    pub b: Option<Run>,
+    /// b / a.
+    pub ratio: Option<f64>,
+    pub changes: Vec<Change>,
+}
+
+/// What `a` and `b` hold, result by result, then system by system. Each is a submission folder or the output of a run.
+///
+/// # Errors
+/// One that holds neither results nor LoadGen's logs, by its name.
+pub fn compare(a: &Path, b: &Path) -> Result<Vec<Difference>, String> {
+    let (a, b) = (side(a)?, side(b)?);
+    let mut found = Vec::new();
+    for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
+        let (left, right) = (a.get(name), b.get(name));
+        let values = left.and_then(|run| run.judged.value).zip(right.and_then(|run| run.judged.value));
+        let changes = match (left, right) {
+            (Some(left), Some(right)) => changes(&left.settings, &right.settings),
+            _ => Vec::new(),
+        };
+        found.push(Difference {
+            name: name.clone(),
+            a: left.cloned(),
+            b: right.cloned(),
+            ratio: values.filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a),
+            changes,
+        });
+    }
+    Ok(found)
+}
+
+fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Change> {
+    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+    let mut changes: Vec<Change> = names
+        .filter(|name| a.get(*name) != b.get(*name))
+        .map(|name| Change { what: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() })
+        .collect();
+    changes.sort_by(|one, other| one.what.cmp(&other.what));
+    changes
+}
+
+fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
+    if root.join("mlperf_log_detail.txt").is_file() {
+        return Ok(BTreeMap::from([alone(root)?]));
+    }
+    let round = gate::round_of(root);
+    let Some(round) = round else {
+        return Err(format!("{} holds no result of a round that is known here", root.display()));
+    };
+    let examined = gate::examine(root, &round);
+    if examined.results.is_empty() {
+        return Err(format!("{} holds no results", root.display()));
+    }
+    let mut systems: Vec<&String> = examined.results.iter().map(|seen| &seen.system).collect();
+    systems.sort();
+    systems.dedup();
+    let several = systems.len() > 1;
+    let mut all = BTreeMap::new();
+    for seen in &examined.results {
+        let submitter = root.join(&seen.division).join(&seen.submitter);
+        let layout = Layout::of(&round.name);
+        let mut settings = BTreeMap::new();
+        let result = submitter.join(layout.result(&seen.system, &seen.benchmark, &seen.scenario));
+        if let Ok(detail) = Detail::read(&result.join("performance/run_1/mlperf_log_detail.txt")) {
+            of_log(&detail, &mut settings);
+        }
+        let measurements = submitter.join(layout.measurements(&seen.system, &seen.benchmark, &seen.scenario));
+        of_conf(&fs::read_to_string(measurements.join("user.conf")).unwrap_or_default(), &mut settings);
+        settings.extend(seen.accuracy.iter().map(|(name, value)| (format!("accuracy {name}"), value.to_string())));
+        of_lock(&submitter, seen, &mut settings);
+        let system = if several { format!("{} ", seen.system) } else { String::new() };
+        let name = format!("{system}{} {}", seen.benchmark, seen.scenario);
+        all.insert(name, Run { judged: seen.judged.clone(), settings });
+        let name = if several { format!("system {}", seen.system) } else { "system".to_owned() };
+        all.entry(name)
+            .or_insert_with(|| described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round));
+    }
+    Ok(all)
+}
+
+/// The output of one run.
+fn alone(folder: &Path) -> Result<(String, Run), String> {
+    let detail = Detail::read(&folder.join("mlperf_log_detail.txt"))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let told: Option<TestTold> =
+        fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let scenario = told
+        .as_ref()
+        .map(|test| test.scenario)
+        .or_else(|| scenario_titled(detail.text("effective_scenario")?))
+        .unwrap_or(Scenario::Offline);
+    let name = match &told {
+        Some(test) => format!("{} {}", test.benchmark, scenario.title()),
+        None => scenario.title().to_owned(),
+    };
+    let mut settings = BTreeMap::new();
+    of_log(&detail, &mut settings);
+    of_conf(&fs::read_to_string(folder.join("user.conf")).unwrap_or_default(), &mut settings);
+    let judged = gate::judge(folder, scenario).unwrap_or_default();
+    Ok((name, Run { judged, settings }))
+}
+
+fn of_log(detail: &Detail, settings: &mut BTreeMap<String, String>) {
+    for key in ["loadgen_version", "sut_name", "qsl_reported_total_count"] {
+        if let Some(value) = detail.get(key) {
+            settings.insert(key.to_owned(), plain(value));
+        }
+    }
+    settings.extend(detail.settings().map(|(key, value)| (key.to_owned(), plain(value))));
+}
+
+fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    settings.extend(
+        lines
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (format!("user.conf {}", name.trim()), value.trim().to_owned())),
+    );
+}
+
+/// Commits and what was under test, where the package is ours.
+fn of_lock(submitter: &Path, seen: &gate::Seen, settings: &mut BTreeMap<String, String>) {
+    let Some(Ok(lock)) = Lock::of(submitter) else { return };
+    settings.insert("regatta".to_owned(), lock.regatta.clone());
+    for stage in &lock.stages {
+        if let Some(commit) = &stage.commit {
+            settings.insert(format!("commit of {}", stage.task), commit.clone());
+        }
+    }
+    let Some(scenario) = scenario_titled(&seen.scenario) else { return };
+    if let Some(run) = lock.run(&seen.benchmark, scenario, super::Mode::Performance) {
+        for (kind, digests) in &run.under_test {
+            let digests: Vec<&str> = digests.iter().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
+            settings.insert(format!("{kind} (digest)"), digests.join(", "));
+        }
+    }
+}
+
+fn described(path: &Path, round: &Round) -> Run {
+    let fields: serde_json::Map<String, Value> =
+        fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let mut settings: BTreeMap<String, String> =
+        fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+    settings.insert("round".to_owned(), round.name.clone());
+    Run { judged: Judged::default(), settings }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Audit tests: those that the round asks for are there, and passed.
+
+use std::path::Path;
+
+use super::finding::Findings;
+use super::tree::{Entry, folders};
+use crate::mlperf::layout::{test_folder, verdict_file};
+use crate::mlperf::{Benchmark, Mode, Scenario};
+
+pub(super) fn check(to: &mut Findings, entry: &Entry, benchmark: &Benchmark, scenario: Scenario) {
+    if !entry.is_closed() {
+        return;
+    }
+    for test in &benchmark.tests {
+        let folder = audit_folder(entry, *test);
+        if !folder.is_dir() {
+            let what = format!("{} is missing", test_folder(*test));
+            let why = format!("a closed result of {} has passed it", entry.benchmark);
+            let fix = format!(
+                "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
+                test_folder(*test).to_lowercase()
+            );
+            to.refuse("missing test", &folder, what, why, fix);
+            continue;
+        }
+        verdict(to, &folder, *test, scenario);
+        let log = folder.join("accuracy/mlperf_log_accuracy.json");
+        let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
+        if size <= 2 {
+            let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
+            let why = "the verification is of the samples that the test logged";
+            to.refuse("audit log", &log, what, why, "run the test with its audit.config and verify it again");
+        }
+    }
+    let above = audit_folder(entry, Mode::Test06).parent().map(Path::to_owned).unwrap_or_default();
+    for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
+        if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
+            let what = format!("{name} is no test of {}", entry.benchmark);
+            to.warn("extra test", &above.join(name), what, "nobody will look at it", "take it out");
+        }
+    }
+}
+
+fn audit_folder(entry: &Entry, test: Mode) -> std::path::PathBuf {
+    entry.submitter.folder.join(entry.layout.audit(entry.system, entry.benchmark, entry.scenario, test))
+}
+
+fn verdict(to: &mut Findings, folder: &Path, test: Mode, scenario: Scenario) {
+    let at = folder.join(verdict_file(test));
+    let fix =
+        "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message says for which sample";
+    let Ok(text) = std::fs::read_to_string(&at) else {
+        to.refuse("missing file", &at, "it is missing", "it says how the test went", fix);
+        return;
+    };
+    let has = |line: &str| text.lines().any(|found| found.trim() == line);
+    let mut failed: Vec<&str> = Vec::new();
+    if test == Mode::Test06 {
+        // Offline logs no first tokens. In the others it must not be skipped.
+        let first = has("First token check pass: True")
+            || (scenario == Scenario::Offline && has("First token check pass: Skipped"));
+        failed.extend((!first).then_some("first token"));
+        failed.extend((!has("EOS check pass: True")).then_some("EOS"));
+        failed.extend((!has("Sample length check pass: True")).then_some("sample length"));
+    } else if !has("TEST PASS") {
+        failed.push("TEST PASS");
+    }
+    if !failed.is_empty() {
+        let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
+        to.refuse("test failed", &at, what, "a result stands only with its audit tests", fix);
+    }
+}

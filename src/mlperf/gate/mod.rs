@@ -1,0 +1,198 @@
+//! The gate before a submission: stricter than the official checker, and says what, where, why and what to do.
+//!
+//! It reads any submission folder, also one that others made. Of our own packages it knows more, from `regatta.lock`.
+//! Three things that the official checker lets pass are refused here: a run that LoadGen called INVALID, LoadGen's errors,
+//! and an Interactive folder with a run under Server's limits.
+
+mod accuracy;
+mod audit;
+mod detail;
+mod finding;
+mod limits;
+mod loadgen;
+mod names;
+mod performance;
+mod record;
+mod scenarios;
+mod settings;
+mod system;
+mod tree;
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+pub(super) use detail::Detail;
+use finding::Findings;
+pub use finding::{Finding, Weight};
+pub use settings::MEASUREMENT_FIELDS;
+use tree::{Entry, Submitter};
+
+use super::{LOCK_FILE, Layout, Lock, Round, Scenario};
+use crate::mlperf::layout::scenario_titled;
+
+/// What the gate saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Examined {
+    pub round: String,
+    pub results: Vec<Seen>,
+    /// The worst first, in the order of places.
+    pub findings: Vec<Finding>,
+}
+
+/// One result of a submission.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub division: String,
+    pub submitter: String,
+    pub system: String,
+    pub benchmark: String,
+    pub scenario: String,
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// Metric → value, as `accuracy.txt` has them.
+    pub accuracy: IndexMap<String, f64>,
+}
+
+/// What LoadGen says a performance run is worth. Latencies are LoadGen's, from issue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    pub value: Option<f64>,
+    pub unit: String,
+    /// `VALID`, `INVALID`.
+    pub validity: Option<String>,
+    pub errors: u64,
+    pub ttft_p99_ms: Option<f64>,
+    pub tpot_p99_ms: Option<f64>,
+}
+
+impl Examined {
+    pub fn refused(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.weight == Weight::Refused).count()
+    }
+}
+
+/// What the logs in a folder say that a run is worth. None: it holds no detail log of a performance run.
+pub fn judge(folder: &Path, scenario: Scenario) -> Option<Judged> {
+    let detail = Detail::read(&folder.join("mlperf_log_detail.txt")).ok()?;
+    Some(performance::value(&detail, scenario))
+}
+
+/// The round that a submission is of: what its lock says, else whose seeds its logs have.
+pub fn round_of(root: &Path) -> Option<Round> {
+    let submitters = tree::submitters(root);
+    let locked = submitters.iter().find_map(|submitter| Round::named(&Lock::of(&submitter.folder)?.ok()?.round));
+    locked.or_else(|| {
+        let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
+        let mut logs = logs.filter(|item| item.file_name() == "mlperf_log_detail.txt");
+        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::read(log.path()).ok()?)?))
+    })
+}
+
+/// Everything that is wrong with the submission in `root`, the folder above `closed/` and `open/`.
+pub fn examine(root: &Path, round: &Round) -> Examined {
+    let mut to = Findings::new(root);
+    let mut results = Vec::new();
+    let submitters = tree::submitters(root);
+    if submitters.iter().all(|submitter| submitter.systems.is_empty()) {
+        let what = "there is no result in it";
+        let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
+        to.refuse("empty", root, what, why, "name the folder that holds closed/ or open/");
+    }
+    names::check(&mut to, root);
+    for submitter in &submitters {
+        folders(&mut to, submitter, round);
+        system::check(&mut to, submitter);
+        let lock = record::read(&mut to, submitter, round);
+        for system in &submitter.systems {
+            for found in &system.benchmarks {
+                let Some(benchmark) = scenarios::known(&mut to, round, found) else { continue };
+                scenarios::check(&mut to, submitter, found, benchmark);
+                for name in &found.scenarios {
+                    let Some(scenario) = scenario_titled(name) else { continue };
+                    let entry = Entry {
+                        submitter,
+                        system: &system.name,
+                        benchmark: &found.name,
+                        scenario: name,
+                        layout: Layout::of(&round.name),
+                    };
+                    results.push(result(&mut to, &entry, round, benchmark, scenario, lock.as_ref()));
+                }
+            }
+        }
+    }
+    let mut findings = to.all;
+    findings.sort_by_key(|finding| finding.weight);
+    Examined { round: round.name.clone(), results, findings }
+}
+
+/// One result, all of it.
+fn result(
+    to: &mut Findings,
+    entry: &Entry,
+    round: &Round,
+    benchmark: &super::Benchmark,
+    scenario: Scenario,
+    lock: Option<&Lock>,
+) -> Seen {
+    let performance = performance::check(to, entry, round, benchmark, scenario);
+    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, super::Mode::Accuracy));
+    let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
+    if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
+        accuracy::same_system(to, entry, performance, accurate);
+    }
+    audit::check(to, entry, benchmark, scenario);
+    settings::check(to, entry, round, scenario, performance.as_ref());
+    if let Some(lock) = lock {
+        record::check(to, entry, scenario, round, lock);
+    }
+    Seen {
+        division: entry.submitter.division.clone(),
+        submitter: entry.submitter.name.clone(),
+        system: entry.system.to_owned(),
+        benchmark: entry.benchmark.to_owned(),
+        scenario: entry.scenario.to_owned(),
+        judged: performance.map(|detail| performance::value(&detail, scenario)).unwrap_or_default(),
+        accuracy: accuracy.metrics,
+    }
+}
+
+/// The folders beside the results.
+fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
+    let layout = Layout::of(&round.name);
+    let source = submitter.folder.join(layout.source());
+    if files_of(&source).next().is_none() {
+        let what = if source.is_dir() { "it is empty" } else { "it is missing" };
+        let why = "the code that made the results goes with them";
+        to.refuse("source", &source, what, why, "`mlperf.package.source: FOLDER`");
+    }
+    let documentation = submitter.folder.join("documentation");
+    // What packing puts there explains nothing.
+    let own = [LOCK_FILE, "REHEARSAL.md"];
+    if !files_of(&documentation).any(|name| !own.contains(&name.as_str())) {
+        let why = "calibration and bandwidth are explained there";
+        to.warn("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
+    }
+    let (other, name) = match layout {
+        Layout::Single => (Layout::Split, "v5.1"),
+        Layout::Split => (Layout::Single, "v6.0"),
+    };
+    let strays: &[&str] = if layout == Layout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
+    for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
+        let what = format!("this folder belongs to the layout of {name}");
+        let why = format!(
+            "{} has its own layout; the official checker does not look here ({} is the source there)",
+            round.name,
+            other.source()
+        );
+        to.refuse("layout", &stray, what, why, "pack again for this round");
+    }
+}
+
+/// Names of all files below a folder.
+fn files_of(folder: &Path) -> impl Iterator<Item = String> {
+    let walk = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| item.file_type().is_file());
+    walk.map(|item| item.file_name().to_string_lossy().into_owned())
+}

@@ -1,0 +1,154 @@
+//! user.conf, README and measurements of a result; and whether user.conf is what was in force.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::detail::Detail;
+use super::finding::Findings;
+use super::tree::{Entry, files};
+use crate::mlperf::{Ask, Division, Layout, Mode, Round, Scenario, conf};
+
+/// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
+pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
+    ("input_data_types", "type of the token ids that go in", "int32"),
+    ("retraining", "whether the model was trained further", "No"),
+    (
+        "starting_weights_filename",
+        "which weights were started from, and where they are from",
+        "meta-llama/Llama-2-70b-chat-hf",
+    ),
+    ("weight_data_types", "types of the weights as they are served", "fp8"),
+    ("weight_transformations", "what was done to the weights", "quantization"),
+];
+
+/// LoadGen's name of a setting → the key under which its detail log says what was in force, and the factor to its unit.
+const IN_FORCE: [(&str, &str, f64); 11] = [
+    ("target_qps", "effective_target_qps", 1.0),
+    ("target_latency", "effective_target_latency_ns", 1e6),
+    ("min_duration", "effective_min_duration_ms", 1.0),
+    ("max_duration", "effective_max_duration_ms", 1.0),
+    ("max_query_count", "effective_max_query_count", 1.0),
+    ("performance_sample_count_override", "effective_performance_sample_count", 1.0),
+    ("accuracy_sample_count_override", "effective_accuracy_sample_count", 1.0),
+    ("sample_concatenate_permutation", "effective_sample_concatenate_permutation", 1.0),
+    ("max_async_queries", "requested_server_max_async_queries", 1.0),
+    ("coalesce_queries", "requested_server_coalesce_queries", 1.0),
+    ("print_timestamps", "effective_print_timestamps", 1.0),
+];
+
+pub(super) fn check(to: &mut Findings, entry: &Entry, round: &Round, scenario: Scenario, performance: Option<&Detail>) {
+    let folder = entry.measurements();
+    for name in ["user.conf", "README.md"] {
+        let at = folder.join(name);
+        let why = if name == "user.conf" {
+            "it says what LoadGen was asked for"
+        } else {
+            "it has the commands to repeat the result"
+        };
+        let (check, what) = match std::fs::read_to_string(&at) {
+            Ok(text) if !text.trim().is_empty() => continue,
+            Ok(_) => ("empty file", "it is empty"),
+            Err(_) => ("missing file", "it is missing"),
+        };
+        to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
+    }
+    measurements(to, entry, &folder);
+    if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
+        let none = IndexMap::new();
+        let ask = Ask {
+            round: &round.name,
+            benchmark: entry.benchmark,
+            scenario,
+            mode: Mode::Performance,
+            division: if entry.is_closed() { Division::Closed } else { Division::Open },
+            rehearsal: false,
+            target_qps: None,
+            user_conf: &none,
+            dataset_samples: None,
+        };
+        conf(to, &folder.join("user.conf"), &text, &ask, performance);
+    }
+}
+
+fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
+    let name = match entry.layout {
+        Layout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
+        Layout::Split => files(folder)
+            .into_iter()
+            .find(|name| name.starts_with(entry.system) && name.rsplit('.').next() == Some("json")),
+    };
+    let Some(name) = name else {
+        let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
+        let why = match entry.layout {
+            Layout::Single => "since v6.0 it lies in the result's folder",
+            Layout::Split => "until v5.1 it lies under measurements/, named after the system",
+        };
+        to.refuse("missing file", &at, "there is no measurements' JSON", why, "pack again for this round");
+        return;
+    };
+    let at = folder.join(name);
+    let read = std::fs::read(&at).map_err(|error| error.to_string());
+    let read = read
+        .and_then(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).map_err(|e| e.to_string()));
+    let fields = match read {
+        Ok(fields) => fields,
+        Err(error) => {
+            to.refuse("unreadable JSON", &at, error, "it tells how the model was made", "make it a JSON object");
+            return;
+        }
+    };
+    for (field, meaning, example) in MEASUREMENT_FIELDS {
+        if !super::system::is_meaningful(fields.get(field)) {
+            let what = if fields.contains_key(field) { "says nothing" } else { "is missing" };
+            let fix = format!("`mlperf.package.measurements.{field}: {example}`");
+            to.refuse("measurements", &at, format!("`{field}` {what}"), format!("the rules ask for {meaning}"), fix);
+        }
+    }
+}
+
+/// user.conf by the rules, and against what the log says was in force.
+fn conf(to: &mut Findings, at: &Path, text: &str, ask: &Ask, performance: Option<&Detail>) {
+    for (line, wrong) in conf::review(text, ask) {
+        let place = if line == 0 { String::new() } else { format!("line {line}: ") };
+        let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
+        let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
+        to.refuse("user.conf", at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
+    }
+    let Some(detail) = performance else { return };
+    let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
+    let is_ours = |line: &&conf::Line| {
+        (line.model == "*" || line.model == model) && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
+    };
+    for line in conf::read(text).0.iter().filter(is_ours) {
+        let known = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
+        // Of SingleStream it is what is expected, and no limit.
+        let is_limit = line.key != "target_latency" || ask.scenario.loadgen() == "Server";
+        if let Some((_, logged, factor)) = known
+            && is_limit
+            && let Some(in_force) = number_of(detail.get(logged))
+            && let Ok(written) = line.value.parse::<f64>()
+            // 0 means: LoadGen's own.
+            && written != 0.0
+            && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
+        {
+            let what = format!(
+                "line {}: it says {} = {}, in the run {} was in force",
+                line.line,
+                line.key,
+                line.value,
+                in_force / factor
+            );
+            let why = "user.conf is what the run was made with";
+            to.refuse("user.conf", at, what, why, "pack the user.conf that lies beside the run's logs");
+        }
+    }
+}
+
+fn number_of(value: Option<&Value>) -> Option<f64> {
+    match value? {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        other => other.as_f64(),
+    }
+}

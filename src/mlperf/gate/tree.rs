@@ -1,0 +1,110 @@
+//! What is where in a submission folder, by names alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mlperf::Layout;
+
+/// One submitter in one division.
+#[derive(Clone, Debug)]
+pub(super) struct Submitter {
+    pub division: String,
+    pub name: String,
+    pub folder: PathBuf,
+    pub systems: Vec<System>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct System {
+    pub name: String,
+    pub benchmarks: Vec<Benchmarked>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Benchmarked {
+    pub name: String,
+    pub folder: PathBuf,
+    pub scenarios: Vec<String>,
+}
+
+/// One result: a benchmark on a system in a scenario.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub submitter: &'a Submitter,
+    pub system: &'a str,
+    pub benchmark: &'a str,
+    /// The name of its folder.
+    pub scenario: &'a str,
+    pub layout: Layout,
+}
+
+impl Entry<'_> {
+    pub(super) fn folder(&self) -> PathBuf {
+        self.submitter.folder.join(self.layout.result(self.system, self.benchmark, self.scenario))
+    }
+
+    pub(super) fn performance(&self) -> PathBuf {
+        self.folder().join("performance/run_1")
+    }
+
+    pub(super) fn accuracy(&self) -> PathBuf {
+        self.folder().join("accuracy")
+    }
+
+    pub(super) fn measurements(&self) -> PathBuf {
+        self.submitter.folder.join(self.layout.measurements(self.system, self.benchmark, self.scenario))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.submitter.division != "open"
+    }
+}
+
+pub(super) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
+
+pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
+    let mut found = Vec::new();
+    for division in DIVISIONS {
+        for name in folders(&root.join(division)) {
+            let folder = root.join(division).join(&name);
+            let results = folder.join("results");
+            let systems = folders(&results)
+                .into_iter()
+                .map(|system| {
+                    let above = results.join(&system);
+                    let benchmarks = folders(&above)
+                        .into_iter()
+                        .map(|name| {
+                            let folder = above.join(&name);
+                            Benchmarked { scenarios: folders(&folder), name, folder }
+                        })
+                        .collect();
+                    System { name: system, benchmarks }
+                })
+                .collect();
+            found.push(Submitter { division: division.to_owned(), name, folder, systems });
+        }
+    }
+    found
+}
+
+/// Names of folders in a folder, sorted. None that cannot be read.
+pub(super) fn folders(path: &Path) -> Vec<String> {
+    names(path, fs::Metadata::is_dir)
+}
+
+pub(super) fn files(path: &Path) -> Vec<String> {
+    names(path, fs::Metadata::is_file)
+}
+
+fn names(path: &Path, wanted: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|item| fs::metadata(item.path()).is_ok_and(|meta| wanted(&meta)))
+        .map(|item| item.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,82 @@
+//! Where things lie in a submission: the layout changed with v6.0.
+
+use std::path::{Path, PathBuf};
+
+use super::{Mode, Scenario};
+
+/// How a submission's folders are arranged below `<division>/<submitter>/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Until v5.1: `code/`, and `measurements/` and `compliance/` beside `results/`.
+    Split,
+    /// Since v6.0: `src/`, and everything about a result in its own folder.
+    Single,
+}
+
+impl Layout {
+    /// Of a round by its name, `v5.1`. An unknown round has the newest.
+    pub fn of(round: &str) -> Self {
+        if matches!(round, "v5.0" | "v5.1") { Self::Split } else { Self::Single }
+    }
+
+    /// The folder of source code.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Split => "code",
+            Self::Single => "src",
+        }
+    }
+
+    /// The folder of one result's logs, below the submitter's.
+    pub fn result(self, system: &str, benchmark: &str, scenario: &str) -> PathBuf {
+        Path::new("results").join(system).join(benchmark).join(scenario)
+    }
+
+    /// The folder of user.conf, README.md and the measurements' JSON.
+    pub fn measurements(self, system: &str, benchmark: &str, scenario: &str) -> PathBuf {
+        match self {
+            Self::Split => Path::new("measurements").join(system).join(benchmark).join(scenario),
+            Self::Single => self.result(system, benchmark, scenario),
+        }
+    }
+
+    /// The name of the measurements' JSON that we write.
+    pub fn measurements_file(self, system: &str, scenario: &str) -> String {
+        match self {
+            Self::Split => format!("{system}_{scenario}.json"),
+            Self::Single => "measurements.json".to_owned(),
+        }
+    }
+
+    /// The folder of one audit test.
+    pub fn audit(self, system: &str, benchmark: &str, scenario: &str, test: Mode) -> PathBuf {
+        let above = match self {
+            Self::Split => Path::new("compliance").join(system).join(benchmark).join(scenario),
+            Self::Single => self.result(system, benchmark, scenario),
+        };
+        above.join(test_folder(test))
+    }
+}
+
+/// `TEST06`.
+pub fn test_folder(test: Mode) -> &'static str {
+    match test {
+        Mode::Performance => "performance",
+        Mode::Accuracy => "accuracy",
+        Mode::Test06 => "TEST06",
+        Mode::Test07 => "TEST07",
+        Mode::Test09 => "TEST09",
+    }
+}
+
+/// The file in which a test's verification says how it went.
+pub fn verdict_file(test: Mode) -> &'static str {
+    if test == Mode::Test09 { "verify_output_len.txt" } else { "verify_accuracy.txt" }
+}
+
+/// By the name of a result's folder.
+pub fn scenario_titled(title: &str) -> Option<Scenario> {
+    [Scenario::Offline, Scenario::Server, Scenario::Interactive, Scenario::SingleStream]
+        .into_iter()
+        .find(|scenario| scenario.title() == title)
+}

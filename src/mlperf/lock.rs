@@ -1,0 +1,100 @@
+//! `regatta.lock`: where every file of a package is from. It goes with the package, in `documentation/`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Mode, TestTold};
+
+/// Its name, below `<division>/<submitter>/documentation/`.
+pub const LOCK_FILE: &str = "regatta.lock";
+
+/// The provenance of a package.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The version of Regatta that packed it.
+    pub regatta: String,
+    pub round: String,
+    pub division: super::Division,
+    pub submitter: String,
+    pub system: String,
+    /// Packed as a rehearsal: cannot be submitted.
+    pub rehearsal: bool,
+    pub results: Vec<LockedResult>,
+    /// Everything that the results were made from.
+    pub stages: Vec<Stage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockedResult {
+    pub benchmark: String,
+    pub scenario: super::Scenario,
+    pub runs: IndexMap<Mode, LockedRun>,
+}
+
+/// One LoadGen test of a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockedRun {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<TestTold>,
+    /// Name → SHA-256, as LoadGen wrote them: of a log that was truncated for the package, of the whole log.
+    pub files: BTreeMap<String, String>,
+    /// What was measured: kind of stage (`engine`, `repository`, `serve`) → what it was made of. Two runs of one system have
+    /// the same.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub under_test: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// One finished task, as its record knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    pub task: String,
+    /// `git`, `engine`, `serve`, …
+    pub kind: String,
+    /// Of what it was made from. None of a service, which leaves no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Of its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Of a `git` stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// As the manifest meant it: versions, image ids, flags.
+    pub action: Value,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// Name → digest of files of the project.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
+    /// Task → digest of its output; of a service, of its key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub upstream: BTreeMap<String, String>,
+}
+
+impl Lock {
+    /// Of a submitter's folder. None: it has none. An error names what is wrong with it.
+    pub fn of(submitter: &Path) -> Option<Result<Self, String>> {
+        let path = submitter.join("documentation").join(LOCK_FILE);
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        Some(serde_json::from_str(&text).map_err(|error| error.to_string()))
+    }
+
+    /// What is known of one run.
+    pub fn run(&self, benchmark: &str, scenario: super::Scenario, mode: Mode) -> Option<&LockedRun> {
+        self.result(benchmark, scenario)?.runs.get(&mode)
+    }
+
+    pub fn result(&self, benchmark: &str, scenario: super::Scenario) -> Option<&LockedResult> {
+        self.results.iter().find(|result| result.benchmark == benchmark && result.scenario == scenario)
+    }
+}

@@ -1,0 +1,163 @@
+//! The result directory of a submission, from the outputs of stages.
+
+mod place;
+mod readme;
+mod record;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use super::gate::MEASUREMENT_FIELDS;
+use super::system::{self, Gpu};
+use super::{Division, LOCK_FILE, Layout, Lock, Mode, Round, Scenario, Stage};
+pub use record::Made;
+
+/// What is to be packed.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub round: Round,
+    pub division: Division,
+    pub submitter: String,
+    pub system: String,
+    /// What a person says of the system; it comes before what the machine says.
+    pub system_json: Map<String, Value>,
+    pub measurements: Map<String, Value>,
+    /// The machine's root folder, `/`.
+    pub machine: PathBuf,
+    pub gpus: Vec<Gpu>,
+    pub results: Vec<Entry>,
+    pub source: Option<PathBuf>,
+    pub documentation: Option<PathBuf>,
+    pub rehearse: bool,
+    /// The version of Regatta.
+    pub version: String,
+    /// The command that makes it all again: `regatta run … a=b`.
+    pub command: String,
+    /// Everything that the results were made from.
+    pub made: Vec<Made>,
+}
+
+/// One benchmark in one scenario: outputs of its stages.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub benchmark: String,
+    pub scenario: Scenario,
+    pub performance: PathBuf,
+    pub accuracy: PathBuf,
+    pub score: PathBuf,
+    pub audits: IndexMap<Mode, PathBuf>,
+    pub verified: IndexMap<Mode, PathBuf>,
+}
+
+/// A package that was written.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    pub lock: Lock,
+    /// `closed/<submitter>`, below the output.
+    pub submitter: PathBuf,
+}
+
+/// Why nothing was packed: all of it at once.
+#[derive(Debug, thiserror::Error)]
+pub enum Unpacked {
+    #[error("{}", .problems.join("\n"))]
+    Incomplete {
+        problems: Vec<String>,
+        /// What a person has to say, as a part of a manifest.
+        snippet: Option<String>,
+    },
+    #[error("{0}: {1}")]
+    Io(PathBuf, #[source] io::Error),
+}
+
+/// Writes the package into `out`.
+pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
+    let known = system::known(&order.machine, &order.gpus);
+    let (system_json, missing) = system::compose(&given(order), &known);
+    let unsaid: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
+        .into_iter()
+        .filter(|(name, ..)| !system::is_meaningful(order.measurements.get(*name)))
+        .collect();
+    let mut problems = Vec::new();
+    let mut snippet = None;
+    if !(missing.is_empty() && unsaid.is_empty()) {
+        let names: Vec<&str> =
+            missing.iter().map(|missing| missing.field.name).chain(unsaid.iter().map(|(name, ..)| *name)).collect();
+        problems.push(format!("values that are not known ({}): {}", names.len(), names.join(", ")));
+        snippet = Some(system::snippet(&missing, &unsaid));
+    }
+    problems.extend(name_problems(order));
+    let tests = place::read_tests(order, &mut problems);
+    if !problems.is_empty() {
+        return Err(Unpacked::Incomplete { problems, snippet });
+    }
+    let division = if order.division == Division::Closed { "closed" } else { "open" };
+    let submitter = Path::new(division).join(&order.submitter);
+    let to = place::Place { root: out.join(&submitter), layout: Layout::of(&order.round.name) };
+    to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(system_json))?;
+    let results = order
+        .results
+        .iter()
+        .zip(tests)
+        .map(|(entry, tests)| place::result(&to, order, entry, tests))
+        .collect::<Result<Vec<_>, _>>()?;
+    to.tree(order.source.as_deref(), to.layout.source())?;
+    to.tree(order.documentation.as_deref(), "documentation")?;
+    let lock = Lock {
+        regatta: order.version.clone(),
+        round: order.round.name.clone(),
+        division: order.division,
+        submitter: order.submitter.clone(),
+        system: order.system.clone(),
+        rehearsal: order.rehearse,
+        results,
+        stages: order.made.iter().map(|made| made.stage.clone()).collect::<Vec<Stage>>(),
+    };
+    if order.source.is_none() {
+        // What was run is source, too: enough to make it again.
+        to.text(&Path::new(to.layout.source()).join("README.md"), &readme::source(order))?;
+    }
+    to.json(&Path::new("documentation").join(LOCK_FILE), &serde_json::to_value(&lock).unwrap_or_default())?;
+    if order.rehearse {
+        to.text(Path::new("documentation/REHEARSAL.md"), readme::REHEARSAL)?;
+    }
+    Ok(Packed { lock, submitter })
+}
+
+/// What the manifest says of the system, with what it says elsewhere.
+fn given(order: &Order) -> Map<String, Value> {
+    let mut given = order.system_json.clone();
+    let division = if order.division == Division::Closed { "closed" } else { "open" };
+    for (name, value) in [("division", division), ("submitter", &order.submitter), ("system_name", &order.system)] {
+        given.entry(name.to_owned()).or_insert_with(|| value.into());
+    }
+    given
+}
+
+fn name_problems(order: &Order) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (key, name) in [("submitter", &order.submitter), ("system", &order.system)] {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c)) {
+            problems
+                .push(format!("`{key}` becomes the name of a folder, with letters, digits, . _ - + only: {name:?}"));
+        }
+    }
+    let known = || order.round.benchmarks.keys().map(String::as_str);
+    for entry in &order.results {
+        if !order.round.benchmarks.contains_key(&entry.benchmark) {
+            let hint = crate::diag::did_you_mean(&entry.benchmark, known())
+                .unwrap_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")));
+            problems.push(format!("{} has no benchmark `{}`: {hint}", order.round.name, entry.benchmark));
+        }
+    }
+    for (index, entry) in order.results.iter().enumerate() {
+        let same = |other: &Entry| other.benchmark == entry.benchmark && other.scenario == entry.scenario;
+        if order.results[..index].iter().any(same) {
+            problems.push(format!("{} {} stands twice under `results`", entry.benchmark, entry.scenario.title()));
+        }
+    }
+    problems
+}

@@ -1,0 +1,72 @@
+//! Accuracy logs as a submission has them: their ends only, with the hash of the whole.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+/// A log of more bytes is not truncated, says the official checker.
+pub const LONGEST: u64 = 10 * 1024;
+/// So many bytes stay at either end.
+const VIEWABLE: u64 = 4096;
+
+/// SHA-256 of a file, in hex.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut hasher = Sha256::new();
+    io::copy(&mut reader, &mut hasher)?;
+    Ok(format!("{:x}", hasher.finalize()))
+}
+
+/// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
+pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
+    let hash = sha256(from)?;
+    let mut source = File::open(from)?;
+    let size = source.metadata()?.len();
+    let mut target = File::create(to)?;
+    if size < VIEWABLE {
+        io::copy(&mut source, &mut target)?;
+        return Ok(hash);
+    }
+    io::copy(&mut (&mut source).take(VIEWABLE), &mut target)?;
+    target.write_all(b"\n\n...\n\n")?;
+    source.seek(SeekFrom::Start(size - VIEWABLE))?;
+    io::copy(&mut source, &mut target)?;
+    Ok(hash)
+}
+
+/// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.
+pub fn hashes(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter_map(|line| line.trim_end().strip_prefix("hash="))
+        .filter(|hash| !hash.is_empty() && hash.chars().all(|c| c.is_alphanumeric() || c == '_'))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_long_log_stay_and_its_hash_is_of_the_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("a"), folder.path().join("b"));
+        let whole = "a line\n".repeat(5000);
+        std::fs::write(&from, &whole).unwrap();
+        let hash = truncated(&from, &to).unwrap();
+        let cut = std::fs::read_to_string(&to).unwrap();
+        assert_eq!(cut, format!("{}\n\n...\n\n{}", &whole[..4096], &whole[whole.len() - 4096..]));
+        assert_eq!(hash, sha256(&from).unwrap());
+
+        std::fs::write(&from, "[]\n").unwrap();
+        assert_eq!(truncated(&from, &to).unwrap(), sha256(&to).unwrap());
+        assert_eq!(std::fs::read_to_string(&to).unwrap(), "[]\n");
+    }
+
+    #[test]
+    fn a_hash_is_a_line_of_its_own() {
+        assert_eq!(hashes("Results\n\n{'rouge1': 44.4}\n\nhash=8f6a\n"), ["8f6a"]);
+        assert!(hashes("the hash=8f6a\nhash=\n hash=1\n").is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! Submissions: what the gate found, where one stands, and two beside each other.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::paint::{Paint, Tone, clean, counted, cut, table};
+use crate::mlperf::{Difference, Examined, Finding, Judged, Weight};
+
+/// One result of a submission, as far as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    pub system: String,
+    pub benchmark: String,
+    pub scenario: String,
+    pub performance: Cell,
+    pub accuracy: Cell,
+    pub audit: Cell,
+    pub package: Cell,
+}
+
+/// One step of a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    pub state: State,
+    /// What it says, done or stale.
+    pub told: Option<String>,
+    /// Why it is not done.
+    pub why: Option<String>,
+    /// What brings it forward.
+    pub command: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Done,
+    /// It was done, with another key than a run would make now.
+    Stale,
+    Missing,
+    /// The manifest has no such step.
+    Absent,
+}
+
+impl State {
+    const fn word(self) -> (Tone, &'static str) {
+        match self {
+            Self::Done => (Tone::Good, "done"),
+            Self::Stale => (Tone::Odd, "stale"),
+            Self::Missing => (Tone::Bad, "missing"),
+            Self::Absent => (Tone::Quiet, "–"),
+        }
+    }
+}
+
+/// A value with its unit, LoadGen's.
+pub fn value(judged: &Judged) -> String {
+    match judged.value {
+        Some(value) if value >= 1000.0 => format!("{value:.0} {}", judged.unit),
+        Some(value) => format!("{value:.2} {}", judged.unit),
+        None => "–".to_owned(),
+    }
+}
+
+/// A table of results, then each finding with its place, its rule and what to do.
+pub fn examined(examined: &Examined, paint: Paint) -> String {
+    let mut out = String::new();
+    let refused = examined.refused();
+    let rows: Vec<_> = examined
+        .results
+        .iter()
+        .map(|seen| {
+            let validity = seen.judged.validity.as_deref().unwrap_or("not judged");
+            let tone = if validity == "VALID" { Tone::Good } else { Tone::Bad };
+            vec![
+                (Tone::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
+                (Tone::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
+                (Tone::Plain, value(&seen.judged)),
+                (tone, clean(validity)),
+            ]
+        })
+        .collect();
+    out.push_str(&table(paint, "", &rows));
+    let mut last = "";
+    for finding in &examined.findings {
+        let Finding { weight, check, place, what, why, fix } = finding;
+        if place != last {
+            let _ = writeln!(out, "\n{}", paint.tone(Tone::Strong, clean(place)));
+            last = place;
+        }
+        let (tone, word) = match weight {
+            Weight::Refused => (Tone::Bad, "refused"),
+            Weight::Warning => (Tone::Odd, "warning"),
+        };
+        let _ = writeln!(out, "  {} {}: {}", paint.tone(tone, word), clean(check), clean(what));
+        let _ = writeln!(out, "    why: {}", clean(why));
+        let _ = writeln!(out, "    do:  {}", clean(fix));
+    }
+    let warnings = examined.findings.len() - refused;
+    let results = counted(examined.results.len(), "result");
+    let (tone, word) = if refused > 0 {
+        (Tone::Bad, format!("refused: {}", counted(refused, "reason")))
+    } else {
+        (Tone::Good, "passes".to_owned())
+    };
+    let warned = if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
+    let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, paint.tone(tone, word));
+    out
+}
+
+pub fn examined_json(examined: &Examined) -> String {
+    format!("{:#}\n", json!({ "submittable": examined.refused() == 0, "examined": examined }))
+}
+
+pub fn status(standing: &[Standing], paint: Paint) -> String {
+    let header = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
+    let mut rows: Vec<Vec<(Tone, String)>> =
+        vec![header.iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for one in standing {
+        let mut row = vec![
+            (Tone::Plain, clean(&one.system)),
+            (Tone::Name, clean(&one.benchmark)),
+            (Tone::Name, clean(&one.scenario)),
+        ];
+        let cells = [
+            ("performance", &one.performance),
+            ("accuracy", &one.accuracy),
+            ("audit", &one.audit),
+            ("package", &one.package),
+        ];
+        for (name, cell) in cells {
+            let (tone, word) = cell.state.word();
+            let told = cell.told.as_deref().map(|told| format!(" {}", cut(told, 40))).unwrap_or_default();
+            row.push((tone, clean(&format!("{word}{told}"))));
+            if let Some(command) = &cell.command
+                && !commands.iter().any(|(_, known)| known == command)
+            {
+                // One package holds many results.
+                let of = if name == "package" {
+                    name.to_owned()
+                } else {
+                    format!("{} {} {name}", one.benchmark, one.scenario)
+                };
+                commands.push((of, command.clone()));
+            }
+        }
+        rows.push(row);
+    }
+    let mut out = table(paint, "", &rows);
+    if !commands.is_empty() {
+        out.push_str("\nforward:\n");
+        let rows: Vec<_> = commands
+            .into_iter()
+            .map(|(name, command)| vec![(Tone::Quiet, clean(&name)), (Tone::Plain, clean(&command))])
+            .collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    out
+}
+
+pub fn status_json(standing: &[Standing]) -> String {
+    format!("{:#}\n", json!({ "results": standing }))
+}
+
+/// Values side by side, then the settings that differ.
+pub fn diff(names: &[String; 2], found: &[Difference], paint: Paint) -> String {
+    let mut rows: Vec<Vec<(Tone, String)>> =
+        vec![["", "A", "B", "B/A"].iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
+    for one in found.iter().filter(|one| !is_system(one)) {
+        let side = |run: Option<&crate::mlperf::Run>| match run {
+            Some(run) => {
+                let validity = run.judged.validity.as_deref().unwrap_or("not judged");
+                clean(&format!("{} {validity}", value(&run.judged)))
+            }
+            None => "–".to_owned(),
+        };
+        rows.push(vec![
+            (Tone::Name, clean(&one.name)),
+            (Tone::Plain, side(one.a.as_ref())),
+            (Tone::Plain, side(one.b.as_ref())),
+            (Tone::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
+        ]);
+    }
+    let mut out = format!("A  {}\nB  {}\n\n", clean(&names[0]), clean(&names[1]));
+    out.push_str(&table(paint, "", &rows));
+    for one in found.iter().filter(|one| !one.changes.is_empty()) {
+        let _ = writeln!(out, "\n{}", paint.tone(Tone::Strong, clean(&one.name)));
+        let rows: Vec<_> = one
+            .changes
+            .iter()
+            .map(|change| {
+                let side = |value: Option<&String>| value.map_or("–".to_owned(), |value| cut(&clean(value), 60));
+                vec![
+                    (Tone::Name, clean(&change.what)),
+                    (Tone::Plain, side(change.a.as_ref())),
+                    (Tone::Plain, side(change.b.as_ref())),
+                ]
+            })
+            .collect();
+        out.push_str(&table(paint, "  ", &rows));
+    }
+    out
+}
+
+pub fn diff_json(names: &[String; 2], found: &[Difference]) -> String {
+    format!("{:#}\n", json!({ "a": names[0], "b": names[1], "results": found }))
+}
+
+/// A system's own row has settings and no value.
+fn is_system(one: &Difference) -> bool {
+    one.name == "system" || one.name.starts_with("system ")
+}

@@ -1,0 +1,73 @@
+//! What a task was made from, all the way down: for those who write it down beside their output.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use crate::event::{Digest, TaskId};
+use crate::plan::{ActionKind, Lifetime, Plan, Task};
+use crate::store::Shelf;
+
+/// The plan's name and parameters, and everything upstream of one task, in the plan's order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Origins {
+    /// What `regatta run` was given.
+    pub manifest: String,
+    pub params: BTreeMap<String, String>,
+    pub tasks: Vec<Origin>,
+}
+
+/// One task upstream. A service leaves no record: of it only the plan speaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    pub task: TaskId,
+    pub kind: ActionKind,
+    pub key: Option<Digest>,
+    pub digest: Option<Digest>,
+    pub folder: Option<PathBuf>,
+    /// With references still symbolic.
+    pub action: String,
+    pub facts: BTreeMap<String, String>,
+    /// Name → digest of files of the project.
+    pub inputs: BTreeMap<String, Digest>,
+    /// Task → digest of its output; of a service, of its key.
+    pub upstream: BTreeMap<TaskId, Digest>,
+}
+
+/// Of one task; it is not among them itself.
+pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
+    let mut wanted: BTreeSet<u32> = BTreeSet::new();
+    let mut open: Vec<u32> = task.needs.iter().filter(|need| need.data).map(|need| need.task).collect();
+    while let Some(next) = open.pop() {
+        if wanted.insert(next) {
+            open.extend(plan.tasks[next as usize].needs.iter().filter(|need| need.data).map(|need| need.task));
+        }
+    }
+    let tasks = wanted.into_iter().map(|index| origin(plan, shelf, &plan.tasks[index as usize])).collect();
+    Origins { manifest: plan.name.clone(), params: plan.params.clone(), tasks }
+}
+
+fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {
+    let record = (task.lifetime == Lifetime::Step).then(|| shelf.last(&task.id)).flatten();
+    let fields = record.as_ref().and_then(|record| record.key_fields());
+    let (facts, inputs, upstream) = if let Some(key) = fields {
+        (key.facts, key.inputs, key.upstream)
+    } else {
+        // What a service was started with, as far as its upstream has records.
+        let upstream = task.needs.iter().filter(|need| need.data).filter_map(|need| {
+            let id = &plan.tasks[need.task as usize].id;
+            Some((id.clone(), shelf.last(id)?.digest))
+        });
+        (BTreeMap::new(), BTreeMap::new(), upstream.collect())
+    };
+    Origin {
+        task: task.id.clone(),
+        kind: task.kind,
+        key: record.as_ref().map(|record| record.key),
+        digest: record.as_ref().map(|record| record.digest),
+        folder: record.as_ref().map(|record| shelf.folder(record)),
+        action: task.action.clone(),
+        facts,
+        inputs,
+        upstream,
+    }
+}

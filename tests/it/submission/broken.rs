@@ -1,0 +1,233 @@
+//! Broken submissions: each is refused, for its own reason. What the official checker says of each stands beside it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use pretty_assertions::assert_eq;
+use regatta::mlperf::{self, Examined, Lock, LockedResult, LockedRun, Mode, Round, Scenario, Weight};
+use serde_json::{Value, json};
+
+use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, line, run, summary, write};
+
+type Break = fn(&Submission);
+
+const GOLDEN: &str = "tests/golden/mlperf/broken.txt";
+pub(super) const OFFICIAL: &str = "tests/golden/mlperf/official.txt";
+
+/// Name and what is done to a good submission.
+#[rustfmt::skip]
+pub(super) const BROKEN: &[(&str, Break)] = &[
+    // The official checker's three holes.
+    ("Offline run that LoadGen called INVALID", |s| {
+        s.set("Offline/performance/run_1", "result_validity", &json!("INVALID"));
+        s.set("Offline/performance/run_1", "result_min_duration_met", &json!(false));
+        s.replace(&s.of("Offline/performance/run_1/mlperf_log_summary.txt"), "Result is : VALID", "Result is : INVALID");
+    }),
+    ("17,946 LoadGen errors", |s| {
+        let run = "Server/performance/run_1";
+        let mut text = fs::read_to_string(s.log(run)).unwrap();
+        for _ in 0..17_946 {
+            text += &line("error_runtime", &json!("n_tokens argument missing or attempted to record 0 as number of tokens"), true);
+        }
+        write(s.log(run), text);
+        s.set(run, "num_errors", &json!(17_946));
+    }),
+    ("Interactive folder with Server's limits", |s| {
+        run(&s.of("Interactive/performance/run_1"), "Server", "performance");
+        write(s.of("Interactive/user.conf"), super::fixture::user_conf("Server"));
+    }),
+    // LoadGen and its round.
+    ("seeds of v6.0", |s| s.set("Server/performance/run_1", "effective_qsl_rng_seed", &json!(2_465_351_861_681_999_779_u64))),
+    ("second test of a process: seeds are 0", |s| {
+        for key in ["qsl", "sample_index", "schedule"] {
+            s.set("Offline/accuracy", &format!("effective_{key}_rng_seed"), &json!(0));
+        }
+    }),
+    ("LoadGen of v5.1", |s| s.set("Server/performance/run_1", "loadgen_version", &json!("5.1.2 @ 0000000000"))),
+    ("altered LoadGen", |s| s.set("Server/performance/run_1", "loadgen_git_status_message", &json!(" M loadgen/loadgen.cc"))),
+    ("logs of another mode", |s| run(&s.of("Server/accuracy"), "Server", "performance")),
+    ("torn log", |s| {
+        let text = detail("offline_performance");
+        write(s.log("Offline/performance/run_1"), &text[..text.find(":::MLLOG {\"key\":\"power_begin\"").unwrap()]);
+    }),
+    ("no detail log", |s| fs::remove_file(s.log("Server/performance/run_1")).unwrap()),
+    ("a line that is no log line", |s| {
+        let text = fs::read_to_string(s.log("Server/accuracy")).unwrap();
+        write(s.log("Server/accuracy"), format!("{text}killed\n"));
+    }),
+    ("summary of another run", |s| {
+        write(s.of("Server/performance/run_1/mlperf_log_summary.txt"), summary("server_performance").replace(": VALID", ": INVALID"));
+    }),
+    // Rules of a performance run.
+    ("60 seconds", |s| s.set("Server/performance/run_1", "effective_min_duration_ms", &json!(60_000))),
+    ("Offline that lasted 246 seconds", |s| s.set("Offline/performance/run_1", "result_samples_per_second", &json!(100.0))),
+    ("1,000 samples in memory", |s| s.set("Server/performance/run_1", "effective_performance_sample_count", &json!(1000))),
+    ("10,000 Offline samples", |s| s.set("Offline/performance/run_1", "effective_samples_per_query", &json!(10_000))),
+    ("equal issue off", |s| s.set("Offline/performance/run_1", "effective_sample_concatenate_permutation", &json!(false))),
+    ("token latencies off", |s| s.set("Offline/performance/run_1", "requested_use_token_latencies", &json!(false))),
+    ("TTFT above the limit", |s| s.set("Interactive/performance/run_1", "result_first_token_99.00_percentile_latency_ns", &json!(460_000_000))),
+    ("TPOT of -1e18", |s| s.set("Server/performance/run_1", "result_time_per_output_token_99.00_percentile_ns", &json!(-1_000_000_000_000_000_000_i64))),
+    ("90th percentile", |s| s.set("Server/performance/run_1", "effective_target_latency_percentile", &json!(0.9))),
+    ("log of an audit as a result", |s| s.set("Server/performance/run_1", "effective_accuracy_log_sampling_target", &json!(100))),
+    // Accuracy.
+    ("ROUGE-2 too low", |s| s.replace(&s.of("Offline/accuracy/accuracy.txt"), "22.0419", "21.9")),
+    ("too many tokens per sample", |s| s.replace(&s.of("Offline/accuracy/accuracy.txt"), "294.0", "324.1")),
+    ("no score of ROUGE-L", |s| s.replace(&s.of("Offline/accuracy/accuracy.txt"), "'rougeL'", "'rouge-l'")),
+    ("no hash", |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "hash=", "sha=")),
+    ("hash of another log", |s| s.replace(&s.of("Server/accuracy/mlperf_log_accuracy.json"), "05000000", "06000000")),
+    ("not truncated", |s| {
+        let log = super::fixture::long_log();
+        let old = super::fixture::sha256(super::fixture::SAMPLES.as_bytes());
+        s.replace(&s.of("Server/accuracy/accuracy.txt"), &old, &super::fixture::sha256(log.as_bytes()));
+        write(s.of("Server/accuracy/mlperf_log_accuracy.json"), log);
+    }),
+    ("accuracy of 1,000 samples", |s| s.set("Server/accuracy", "effective_accuracy_sample_count", &json!(1000))),
+    ("accuracy of another system", |s| s.set("Server/accuracy", "sut_name", &json!("the other box"))),
+    // What must be there.
+    ("no Offline", |s| fs::remove_dir_all(s.of("Offline")).unwrap()),
+    ("Offline alone", |s| ["Server", "Interactive"].iter().for_each(|name| fs::remove_dir_all(s.of(name)).unwrap())),
+    ("scenario in lower case", |s| fs::rename(s.of("Offline"), s.of("offline")).unwrap()),
+    ("benchmark of another round", |s| fs::rename(s.of(""), s.of("../llama2-70b-99")).unwrap()),
+    ("no TEST06", |s| fs::remove_dir_all(s.of("Server/TEST06")).unwrap()),
+    ("TEST06 failed", |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "EOS check pass: True", "EOS check pass: False")),
+    ("TEST06 skipped the first token of Server", |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "First token check pass: True", "First token check pass: Skipped")),
+    ("TEST06 without samples", |s| write(s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "")),
+    ("no source", |s| fs::remove_dir_all(s.at("src")).unwrap()),
+    ("layout of v5.1", |s| {
+        for scenario in super::fixture::SCENARIOS {
+            for name in ["measurements.json", "user.conf", "README.md"] {
+                let to = s.at("measurements").join(SYSTEM).join(BENCHMARK).join(scenario).join(name);
+                write(&to, fs::read(s.of(scenario).join(name)).unwrap());
+                fs::remove_file(s.of(scenario).join(name)).unwrap();
+            }
+        }
+    }),
+    // The system and how it was set up.
+    ("field cooling missing", |s| s.field(&s.system(), "cooling", None)),
+    ("accelerator without a name", |s| s.field(&s.system(), "accelerator_model_name", Some(json!("")))),
+    ("cooling to be done", |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
+    ("eight accelerators in words", |s| s.field(&s.system(), "accelerators_per_node", Some(json!("eight")))),
+    ("status nobody knows", |s| s.field(&s.system(), "status", Some(json!("research")))),
+    ("submitter in another case", |s| s.field(&s.system(), "submitter", Some(json!("EXAMPLE")))),
+    ("system under another name", |s| fs::rename(s.system(), s.at("systems/box_h200_x8.json")).unwrap()),
+    ("closed over a network", |s| s.field(&s.system(), "is_network", Some(json!("true")))),
+    ("measurements without weight types", |s| s.field(&s.of("Server/measurements.json"), "weight_data_types", Some(json!("")))),
+    ("no user.conf", |s| fs::remove_file(s.of("Server/user.conf")).unwrap()),
+    ("empty README", |s| write(s.of("Server/README.md"), "")),
+    ("user.conf of another run", |s| s.replace(&s.of("Server/user.conf"), "40.5", "60")),
+    ("user.conf with its own TTFT", |s| s.replace(&s.of("Server/user.conf"), "min_duration = 600000", "ttft_latency = 5000")),
+    ("user.conf with a misspelt key", |s| s.replace(&s.of("Server/user.conf"), "min_duration", "min_durations")),
+    ("user.conf for a model that LoadGen does not know", |s| s.replace(&s.of("Server/user.conf"), "llama2-70b.", "llama2-70b-99.9.")),
+    // Strays and names.
+    ("audit.config in the package", |s| write(s.of("Server/TEST06/audit.config"), "*.*.mode = 2\n")),
+    ("a name with a space", |s| write(s.at("documentation/cali bration.md"), "x\n")),
+    ("two names that differ in case", |s| write(s.at("documentation/Calibration.md"), "x\n")),
+    // What only regatta.lock knows.
+    ("rehearsal", |s| lock(s, |lock| lock["rehearsal"] = json!(true))),
+    ("made-up data", |s| lock(s, |lock| {
+        let test = json!({
+            "round": "v6.1", "benchmark": BENCHMARK, "scenario": "server", "mode": "performance", "division": "closed", "rehearsal": true,
+            "loadgen_version": "6.0.17", "target_qps": 40.5, "sut_name": "PySUT", "result": "VALID", "errors": 0,
+            "seeds": {"qsl": 1, "sample_index": 2, "schedule": 3},
+            "dataset": {"benchmark": BENCHMARK, "synthetic": true, "samples": 256, "sha256": "00"},
+        });
+        lock["results"][1]["runs"]["performance"]["test"] = test;
+    })),
+    ("accuracy of another engine", |s| lock(s, |lock| {
+        lock["results"][1]["runs"]["performance"]["under_test"] = json!({"engine": ["aaaaaaaaaaaaaaaa"], "serve": ["cc"]});
+        lock["results"][1]["runs"]["accuracy"]["under_test"] = json!({"engine": ["bbbbbbbbbbbbbbbb"], "serve": ["cc"]});
+    })),
+    ("log changed after it was packed", |s| {
+        lock(s, |_| ());
+        s.set("Server/performance/run_1", "result_completed_tokens_per_second", &json!(22_940.2));
+    }),
+    ("result copied in", |s| lock(s, |lock| drop(lock["results"].as_array_mut().unwrap().pop()))),
+    ("packed for another round", |s| lock(s, |lock| lock["round"] = json!("v6.0"))),
+];
+
+/// Writes the lock that `pack` would have written, changed.
+fn lock(s: &Submission, change: impl Fn(&mut Value)) {
+    let scenarios = [Scenario::Offline, Scenario::Server, Scenario::Interactive];
+    let results = scenarios.map(|scenario| {
+        let runs = [(Mode::Performance, "performance/run_1"), (Mode::Accuracy, "accuracy")].map(|(mode, folder)| {
+            let bytes = fs::read(s.log(&format!("{}/{folder}", scenario.title()))).unwrap();
+            let files = BTreeMap::from([("mlperf_log_detail.txt".to_owned(), super::fixture::sha256(&bytes))]);
+            (mode, LockedRun { files, ..LockedRun::default() })
+        });
+        LockedResult { benchmark: BENCHMARK.to_owned(), scenario, runs: runs.into_iter().collect() }
+    });
+    let lock = Lock {
+        regatta: "0.1.0".to_owned(),
+        round: "v6.1".to_owned(),
+        division: mlperf::Division::Closed,
+        submitter: "Example".to_owned(),
+        system: SYSTEM.to_owned(),
+        rehearsal: false,
+        results: results.into(),
+        stages: Vec::new(),
+    };
+    let mut lock = serde_json::to_value(lock).unwrap();
+    change(&mut lock);
+    write(s.at("documentation/regatta.lock"), format!("{lock:#}"));
+}
+
+pub(super) fn examine(root: &Path) -> Examined {
+    mlperf::examine(root, &Round::named("v6.1").unwrap())
+}
+
+/// What the official checker said of each, as it was asked last: name → its word.
+pub(super) fn official() -> BTreeMap<String, String> {
+    let text = fs::read_to_string(OFFICIAL).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(" | "))
+        .map(|(name, word)| (name.to_owned(), word.to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_good_submission_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let examined = examine(&good(folder.path()).0);
+    assert_eq!(examined.findings, []);
+    let worth: Vec<String> = examined
+        .results
+        .iter()
+        .map(|seen| {
+            format!("{} {} {}", seen.scenario, seen.judged.value.unwrap(), seen.judged.validity.as_deref().unwrap())
+        })
+        .collect();
+    assert_eq!(worth, ["Interactive 11852.2 VALID", "Offline 11287.3 VALID", "Server 11940.2 VALID"]);
+    assert_eq!(mlperf::round_of(folder.path()).unwrap().name, "v6.1");
+}
+
+#[test]
+fn every_broken_submission_is_refused_for_its_own_reason() {
+    let official = official();
+    let mut told = String::from(
+        "# What is done to a good submission, what the official checker says of it, and what the gate says.\n",
+    );
+    for (name, spoil) in BROKEN {
+        let folder = tempfile::tempdir().unwrap();
+        let submission = good(folder.path());
+        spoil(&submission);
+        let examined = examine(&submission.0);
+        assert!(examined.refused() > 0, "{name} passes");
+        let _ = writeln!(told, "\n{name}\n  official: {}", official.get(*name).map_or("not asked", String::as_str));
+        for finding in &examined.findings {
+            let word = if finding.weight == Weight::Refused { "refused" } else { "warning" };
+            let place = finding.place.strip_prefix("closed/Example/").unwrap_or(&finding.place);
+            let place = place.replace(&format!("results/{SYSTEM}/{BENCHMARK}/"), "…/");
+            let _ = writeln!(
+                told,
+                "  {word} {}: {place}: {}\n    why: {}\n    do: {}",
+                finding.check, finding.what, finding.why, finding.fix
+            );
+        }
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(GOLDEN, &told).unwrap();
+    }
+    assert_eq!(told, fs::read_to_string(GOLDEN).unwrap(), "UPDATE=1 writes it anew");
+}

@@ -1,0 +1,212 @@
+//! A submission that is right, from logs of real runs; and ways to break it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+pub(crate) const SYSTEM: &str = "box_h200x8";
+pub(crate) const BENCHMARK: &str = "llama2-70b-99.9";
+pub(crate) const SCENARIOS: [&str; 3] = ["Offline", "Server", "Interactive"];
+pub(crate) const SCORES: &str = "{'rouge1': 44.4542, 'rouge2': 22.0419, 'rougeL': 28.6112, 'rougeLsum': 42.0341, 'gen_len': 29579723, 'gen_num': 24576, 'gen_tok_len': 7225344, 'tokens_per_sample': 294.0}";
+pub(crate) const VERIFIED: &str = "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n";
+
+fn logs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs")
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
+}
+
+pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    let path = path.as_ref();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// One line of a detail log.
+pub(crate) fn line(key: &str, value: &Value, is_error: bool) -> String {
+    let metadata =
+        json!({"is_error": is_error, "is_warning": false, "file": "results.cc", "line_no": 1, "pid": 1, "tid": 1});
+    let line = json!({"key": key, "value": value, "time_ms": 0.5, "namespace": "mlperf::logging", "event_type": "POINT_IN_TIME", "metadata": metadata});
+    format!(":::MLLOG {line}\n")
+}
+
+/// The detail log of `offline_performance` and its like.
+pub(crate) fn detail(name: &str) -> String {
+    let keys = fs::read_to_string(logs().join(format!("{name}.keys"))).unwrap();
+    keys.lines()
+        .map(|text| {
+            let (key, value) = text.split_once(' ').unwrap();
+            line(key, &serde_json::from_str(value).unwrap(), false)
+        })
+        .collect()
+}
+
+pub(crate) fn summary(name: &str) -> String {
+    fs::read_to_string(logs().join(format!("{name}.summary"))).unwrap()
+}
+
+pub(crate) fn user_conf(scenario: &str) -> String {
+    let (model, scenario, qps) = match scenario {
+        "Offline" => ("llama2-70b", "Offline", 37.2),
+        "Server" => ("llama2-70b", "Server", 40.5),
+        _ => ("llama2-70b-interactive", "Server", 40.2),
+    };
+    format!("{model}.{scenario}.target_qps = {qps}\n{model}.{scenario}.min_duration = 600000\n")
+}
+
+/// The logs of one run in a folder.
+pub(crate) fn run(folder: &Path, scenario: &str, mode: &str) {
+    let name = format!("{}_{mode}", scenario.to_lowercase());
+    write(folder.join("mlperf_log_detail.txt"), detail(&name));
+    write(folder.join("mlperf_log_summary.txt"), summary(&name));
+}
+
+pub(crate) const SAMPLES: &str =
+    "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 1, \"data\" : \"0500000009000000\", \"token_count\" : 2 }\n]\n";
+
+pub(crate) fn system_json() -> Value {
+    let mut fields = json!({
+        "division": "closed", "submitter": "Example", "status": "available", "system_name": SYSTEM, "system_type": "datacenter",
+        "number_of_nodes": 1, "accelerators_per_node": 8, "host_processors_per_node": 2,
+    });
+    for field in &regatta::mlperf::FIELDS {
+        fields.as_object_mut().unwrap().entry(field.name).or_insert_with(|| field.example.into());
+    }
+    fields
+}
+
+pub(crate) fn measurements() -> Value {
+    json!({"input_data_types": "int32", "retraining": "No", "starting_weights_filename": "Llama-2-70b-chat-hf", "weight_data_types": "fp8", "weight_transformations": "quantization"})
+}
+
+/// A submission folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission(pub PathBuf);
+
+/// A closed submission to v6.1 with nothing wrong.
+pub(crate) fn good(root: &Path) -> Submission {
+    let submitter = root.join("closed/Example");
+    write(submitter.join("systems").join(format!("{SYSTEM}.json")), format!("{:#}", system_json()));
+    write(submitter.join("src/README.md"), "how it was made\n");
+    write(submitter.join("documentation/calibration.md"), "how it was calibrated\n");
+    for scenario in SCENARIOS {
+        let folder = submitter.join("results").join(SYSTEM).join(BENCHMARK).join(scenario);
+        run(&folder.join("performance/run_1"), scenario, "performance");
+        run(&folder.join("accuracy"), scenario, "accuracy");
+        write(folder.join("accuracy/mlperf_log_accuracy.json"), SAMPLES);
+        write(folder.join("accuracy/accuracy.txt"), format!("{SCORES}\n\nhash={}\n", sha256(SAMPLES.as_bytes())));
+        write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
+        write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), SAMPLES);
+        write(folder.join("measurements.json"), format!("{:#}", measurements()));
+        write(folder.join("user.conf"), user_conf(scenario));
+        write(folder.join("README.md"), "regatta run mlperf/llama2-70b\n");
+    }
+    Submission(root.to_owned())
+}
+
+impl Submission {
+    /// Below the submitter.
+    pub(crate) fn at(&self, below: &str) -> PathBuf {
+        self.0.join("closed/Example").join(below)
+    }
+
+    /// Below the benchmark.
+    pub(crate) fn of(&self, below: &str) -> PathBuf {
+        self.at("results").join(SYSTEM).join(BENCHMARK).join(below)
+    }
+
+    pub(crate) fn log(&self, run: &str) -> PathBuf {
+        self.of(run).join("mlperf_log_detail.txt")
+    }
+
+    /// Gives a key of a log another value; both must be there.
+    pub(crate) fn set(&self, run: &str, key: &str, value: &Value) {
+        let path = self.log(run);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut found = false;
+        let changed: String = text
+            .lines()
+            .map(|old| {
+                if old.contains(&format!("\"key\":\"{key}\"")) {
+                    found = true;
+                    line(key, value, false)
+                } else {
+                    format!("{old}\n")
+                }
+            })
+            .collect();
+        assert!(found, "{key} is not in {}", path.display());
+        write(path, changed);
+    }
+
+    /// Changes a text; what is replaced must be there.
+    pub(crate) fn replace(&self, path: &Path, from: &str, to: &str) {
+        assert!(path.starts_with(&self.0));
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.contains(from), "{from:?} is not in {}", path.display());
+        write(path, text.replace(from, to));
+    }
+
+    /// Changes a field of a JSON; None takes it out.
+    pub(crate) fn field(&self, path: &Path, name: &str, value: Option<Value>) {
+        assert!(path.starts_with(&self.0));
+        let mut fields: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        match value {
+            Some(value) => fields[name] = value,
+            None => drop(fields.as_object_mut().unwrap().remove(name).unwrap()),
+        }
+        write(path, format!("{fields:#}"));
+    }
+
+    pub(crate) fn system(&self) -> PathBuf {
+        self.at("systems").join(format!("{SYSTEM}.json"))
+    }
+}
+
+/// Outputs of stages, as `bench`, `score` and `verify` leave them.
+pub(crate) struct Runs(pub PathBuf);
+
+impl Runs {
+    /// Of all scenarios; `change` may spoil what a run says of itself.
+    pub(crate) fn new(root: &Path, change: impl Fn(&mut Value)) -> Self {
+        for scenario in SCENARIOS {
+            for (name, mode) in [("performance", "performance"), ("accuracy", "accuracy"), ("test06", "performance")] {
+                let folder = root.join(scenario.to_lowercase()).join(name);
+                run(&folder, scenario, mode);
+                write(folder.join("user.conf"), user_conf(scenario));
+                let samples = if name == "performance" { "[]\n".to_owned() } else { long_log() };
+                write(folder.join("mlperf_log_accuracy.json"), samples);
+                let mut test = json!({
+                    "round": "v6.1", "benchmark": BENCHMARK, "scenario": scenario.to_lowercase(), "mode": name, "division": "closed",
+                    "rehearsal": false, "loadgen_version": "6.0.17", "target_qps": 40.0, "sut_name": "PySUT", "result": "VALID", "errors": 0,
+                    "seeds": {"qsl": 2_085_463_073_848_966_840_u64, "sample_index": 2_747_215_439_041_700_203_u64, "schedule": 16_159_082_839_903_944_936_u64},
+                    "dataset": {"benchmark": BENCHMARK, "synthetic": false, "samples": 24576, "sha256": "00"},
+                });
+                change(&mut test);
+                write(folder.join("test.json"), format!("{test:#}"));
+            }
+            let folder = root.join(scenario.to_lowercase());
+            write(folder.join("score/accuracy.txt"), format!("{SCORES}\n\nhash={}\n", sha256(long_log().as_bytes())));
+            write(folder.join("verify/verify_accuracy.txt"), VERIFIED);
+        }
+        Self(root.to_owned())
+    }
+
+    pub(crate) fn of(&self, scenario: &str, name: &str) -> PathBuf {
+        self.0.join(scenario.to_lowercase()).join(name)
+    }
+}
+
+/// An accuracy log that has to be truncated.
+pub(crate) fn long_log() -> String {
+    let samples: Vec<String> = (0..400)
+        .map(|n| {
+            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {n}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}")
+        })
+        .collect();
+    format!("[\n{}\n]\n", samples.join(",\n"))
+}

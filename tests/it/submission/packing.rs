@@ -1,0 +1,227 @@
+//! From outputs of stages to the result directory.
+
+use std::fs;
+use std::path::Path;
+
+use pretty_assertions::assert_eq;
+use regatta::mlperf::{self, Division, Entry, Mode, Order, Round, Scenario, Unpacked};
+use serde_json::{Map, Value, json};
+
+use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};
+
+fn order(runs: &Runs) -> Order {
+    write(runs.0.join("documentation/calibration.md"), "how it was calibrated\n");
+    let scenarios = [Scenario::Offline, Scenario::Server, Scenario::Interactive];
+    let results = scenarios.map(|scenario| {
+        let of = |name: &str| runs.of(scenario.title(), name);
+        Entry {
+            benchmark: BENCHMARK.to_owned(),
+            scenario,
+            performance: of("performance"),
+            accuracy: of("accuracy"),
+            score: of("score"),
+            audits: [(Mode::Test06, of("test06"))].into_iter().collect(),
+            verified: [(Mode::Test06, of("verify"))].into_iter().collect(),
+        }
+    });
+    let object = |value: Value| value.as_object().unwrap().clone();
+    Order {
+        round: Round::named("v6.1").unwrap(),
+        division: Division::Closed,
+        submitter: "Example".to_owned(),
+        system: SYSTEM.to_owned(),
+        system_json: object(system_json()),
+        measurements: object(measurements()),
+        machine: runs.0.join("no machine"),
+        gpus: Vec::new(),
+        results: results.into(),
+        source: None,
+        documentation: Some(runs.0.join("documentation")),
+        rehearse: false,
+        version: "0.1.0".to_owned(),
+        command: "regatta run mlperf/llama2-70b system=box".to_owned(),
+        made: Vec::new(),
+    }
+}
+
+fn files(root: &Path) -> Vec<String> {
+    let walk = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
+    walk.filter(|item| item.file_type().is_file())
+        .map(|item| item.path().strip_prefix(root).unwrap().display().to_string())
+        .collect()
+}
+
+#[test]
+fn what_is_packed_passes_the_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |_| ());
+    let out = folder.path().join("out");
+    let order = order(&runs);
+    mlperf::pack(&order, &out).unwrap();
+    let examined = mlperf::examine(&out, &order.round);
+    assert_eq!(examined.findings, []);
+    assert_eq!(
+        files(&out.join("closed/Example/results").join(SYSTEM).join(BENCHMARK).join("Server")),
+        [
+            "README.md",
+            "TEST06/accuracy/mlperf_log_accuracy.json",
+            "TEST06/verify_accuracy.txt",
+            "accuracy/accuracy.txt",
+            "accuracy/mlperf_log_accuracy.json",
+            "accuracy/mlperf_log_detail.txt",
+            "accuracy/mlperf_log_summary.txt",
+            "measurements.json",
+            "performance/run_1/mlperf_log_accuracy.json",
+            "performance/run_1/mlperf_log_detail.txt",
+            "performance/run_1/mlperf_log_summary.txt",
+            "user.conf",
+        ]
+    );
+    let log = out
+        .join("closed/Example/results")
+        .join(SYSTEM)
+        .join(BENCHMARK)
+        .join("Server/accuracy/mlperf_log_accuracy.json");
+    let cut = fs::read_to_string(log).unwrap();
+    assert!(cut.len() < 10 * 1024 && cut.len() < long_log().len(), "{}", cut.len());
+    if let Some(said) = super::official::ask(&out, "v6.1") {
+        assert!(said.contains("SUMMARY: submission looks OK"), "{said}");
+    }
+}
+
+#[test]
+fn older_rounds_have_their_own_layout() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeds = Round::named("v5.1").unwrap().loadgen.seeds;
+    let runs = Runs::new(&folder.path().join("runs"), |test| test["round"] = json!("v5.1"));
+    for scenario in SCENARIOS {
+        for name in ["performance", "accuracy", "test06"] {
+            let path = runs.of(scenario, name).join("mlperf_log_detail.txt");
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text
+                .replace("6.0.17 @ d6147c7eb7", "5.1.2 @ d6147c7eb7")
+                .replace("2085463073848966840", &seeds.qsl.to_string())
+                .replace("2747215439041700203", &seeds.sample_index.to_string())
+                .replace("16159082839903944936", &seeds.schedule.to_string());
+            write(path, text);
+        }
+    }
+    let out = folder.path().join("out");
+    let order = Order { round: Round::named("v5.1").unwrap(), ..order(&runs) };
+    mlperf::pack(&order, &out).unwrap();
+    assert_eq!(mlperf::examine(&out, &order.round).findings, []);
+    let submitter = out.join("closed/Example");
+    let below = Path::new(SYSTEM).join(BENCHMARK).join("Server");
+    assert_eq!(
+        files(&submitter.join("measurements").join(&below)),
+        ["README.md", &format!("{SYSTEM}_Server.json"), "user.conf"]
+    );
+    assert_eq!(
+        files(&submitter.join("compliance").join(&below)),
+        ["TEST06/accuracy/mlperf_log_accuracy.json", "TEST06/verify_accuracy.txt"]
+    );
+    assert!(submitter.join("code/README.md").is_file() && !submitter.join("src").exists());
+    if let Some(said) = super::official::ask(&out, "v5.1") {
+        assert!(said.contains("SUMMARY: submission looks OK"), "{said}");
+    }
+    // For v6.1 it is another one's layout and another one's seeds.
+    let checks: Vec<String> = mlperf::examine(&out, &Round::named("v6.1").unwrap())
+        .findings
+        .into_iter()
+        .map(|finding| finding.check)
+        .collect();
+    for check in ["layout", "seeds", "lock", "missing file"] {
+        assert!(checks.iter().any(|found| found == check), "{check} is not among {checks:?}");
+    }
+}
+
+#[test]
+fn everything_that_only_a_person_knows_is_asked_for_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |_| ());
+    let order = Order { system_json: Map::new(), measurements: Map::new(), ..order(&runs) };
+    let Err(Unpacked::Incomplete { problems, snippet }) = mlperf::pack(&order, &folder.path().join("out")) else {
+        panic!("it was packed");
+    };
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    insta::assert_snapshot!(snippet.unwrap(), @r#"
+    mlperf:
+      package:
+        system_json:
+          status:   # whether one can buy it: available, preview or rdi, e.g. available
+          host_processor_model_name:   # the CPU, e.g. Intel(R) Xeon(R) Platinum 8480C
+          host_processors_per_node:   # sockets of a host, e.g. 2
+          host_processor_core_count:   # cores of one CPU, e.g. 56
+          host_memory_capacity:   # memory of a host, e.g. 2 TB
+          host_storage_capacity:   # disks of a host, e.g. 30 TB
+          host_storage_type:   # kind of those disks, e.g. NVMe SSD
+          accelerators_per_node:   # accelerators of a host, e.g. 8
+          accelerator_model_name:   # the accelerator, e.g. NVIDIA H200-SXM-141GB
+          accelerator_memory_capacity:   # memory of one accelerator, e.g. 141 GB
+          framework:   # what the model runs on, with versions, e.g. TensorRT-LLM 0.20, CUDA 12.9
+          operating_system:   # of the host, with its version, e.g. Ubuntu 24.04.2
+          system_type:   # datacenter, edge, or datacenter,edge, e.g. datacenter
+          other_software_stack:   # everything else that matters, with versions, e.g. Triton 25.05, driver 575.57
+          host_memory_configuration:   # modules and their speed, e.g. 32x 64GB DDR5-4800
+          host_networking:   # network cards between hosts, or to clients, e.g. 8x 400Gbps InfiniBand
+          host_networking_topology:   # how hosts are connected, e.g. single host
+          accelerator_host_interconnect:   # between accelerator and host, e.g. PCIe Gen5 x16
+          accelerator_interconnect:   # between accelerators, e.g. 18x 4th-gen NVLink, 900 GB/s
+          accelerator_memory_configuration:   # kind of that memory, e.g. HBM3e
+          cooling:   # air-cooled, liquid-cooled, passive, e.g. air-cooled
+          host_network_card_count:   # network cards of a host, e.g. 10
+        measurements:
+          input_data_types:   # type of the token ids that go in, e.g. int32
+          retraining:   # whether the model was trained further, e.g. No
+          starting_weights_filename:   # which weights were started from, and where they are from, e.g. meta-llama/Llama-2-70b-chat-hf
+          weight_data_types:   # types of the weights as they are served, e.g. fp8
+          weight_transformations:   # what was done to the weights, e.g. quantization
+    "#);
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn all_that_is_wrong_with_its_runs_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |test| {
+        if test["scenario"] == "server" {
+            test["rehearsal"] = json!(true);
+            test["dataset"]["synthetic"] = json!(test["mode"] == "accuracy");
+        }
+        if test["scenario"] == "interactive" {
+            test["scenario"] = json!("server");
+        }
+    });
+    fs::remove_file(runs.of("Offline", "performance").join("user.conf")).unwrap();
+    fs::remove_file(runs.of("Offline", "score").join("accuracy.txt")).unwrap();
+    let mut order = order(&runs);
+    order.submitter = "Example Inc.".to_owned();
+    order.results[0].verified.clear();
+    let Err(Unpacked::Incomplete { problems, .. }) = mlperf::pack(&order, &folder.path().join("out")) else {
+        panic!("it was packed");
+    };
+    let told = problems.join("\n").replace(&runs.0.display().to_string(), "RUNS");
+    insta::assert_snapshot!(told, @r#"
+    `submitter` becomes the name of a folder, with letters, digits, . _ - + only: "Example Inc."
+    llama2-70b-99.9 Offline: the performance run (RUNS/offline/performance) has no user.conf
+    llama2-70b-99.9 Offline: RUNS/offline/score has no accuracy.txt
+    llama2-70b-99.9 Offline: TEST06 was run and not verified; name its `verify` stage, too
+    llama2-70b-99.9 Server: the performance run (RUNS/server/performance) is a rehearsal with shortened durations; `rehearse: true` under `package` packs it for practice
+    llama2-70b-99.9 Server: the accuracy run (RUNS/server/accuracy) is a rehearsal with shortened durations; `rehearse: true` under `package` packs it for practice
+    llama2-70b-99.9 Server: the accuracy run (RUNS/server/accuracy) is on made-up data; `rehearse: true` under `package` packs it for practice
+    llama2-70b-99.9 Server: the TEST06 run (RUNS/server/test06) is a rehearsal with shortened durations; `rehearse: true` under `package` packs it for practice
+    llama2-70b-99.9 Interactive: the performance run (RUNS/interactive/performance) is of llama2-70b-99.9 Server, performance, in v6.1
+    llama2-70b-99.9 Interactive: the accuracy run (RUNS/interactive/accuracy) is of llama2-70b-99.9 Server, accuracy, in v6.1
+    llama2-70b-99.9 Interactive: the TEST06 run (RUNS/interactive/test06) is of llama2-70b-99.9 Server, TEST06, in v6.1
+    "#);
+
+    // A rehearsal is packed when it is asked for, and marked.
+    let runs = Runs::new(&folder.path().join("again"), |test| test["rehearsal"] = json!(true));
+    let order = Order { rehearse: true, ..self::order(&runs) };
+    let out = folder.path().join("out");
+    mlperf::pack(&order, &out).unwrap();
+    let checks: Vec<String> =
+        mlperf::examine(&out, &order.round).findings.into_iter().map(|finding| finding.check).collect();
+    assert!(checks.len() == 10 && checks.iter().all(|check| check == "rehearsal"), "{checks:?}");
+    assert!(out.join("closed/Example/documentation/REHEARSAL.md").is_file());
+}

@@ -1,0 +1,241 @@
+//! `regatta mlperf` and the `package` stage from a manifest.
+
+use std::fmt::Write as _;
+
+use super::fixture::{BENCHMARK, Runs, SCENARIOS, good, measurements, system_json};
+use crate::world::World;
+
+/// Stages that leave what LoadGen's runs would, and the package of them.
+fn manifest(rehearse: bool) -> String {
+    manifest_with(&format!("rehearse: {rehearse}"))
+}
+
+/// With one more line under `package`.
+fn manifest_with(more: &str) -> String {
+    let mut stages = String::new();
+    let mut results = String::new();
+    for scenario in SCENARIOS.map(str::to_lowercase) {
+        for name in ["performance", "accuracy", "test06", "score", "verify"] {
+            let _ = write!(
+                stages,
+                "  {scenario}_{name}:\n    inputs: {{ run: runs/{scenario}/{name} }}\n    shell: cp -r {{{{ inputs.run }}}}/. .\n"
+            );
+        }
+        let out = |name: &str| format!("\"{{{{ stages.{scenario}_{name}.out }}}}\"");
+        let _ = writeln!(
+            results,
+            "          - {{ benchmark: {BENCHMARK}, scenario: {scenario}, performance: {}, accuracy: {}, score: {}, audits: {{ test06: {} }}, verified: {{ test06: {} }} }}",
+            out("performance"),
+            out("accuracy"),
+            out("score"),
+            out("test06"),
+            out("verify")
+        );
+    }
+    format!(
+        "{stages}  package:\n    mlperf:\n      package:\n        round: v6.1\n        submitter: Example\n        system: box\n        {more}\n        system_json: {}\n        measurements: {}\n        results:\n{results}",
+        system_json(),
+        measurements()
+    )
+}
+
+#[test]
+fn a_manifest_packs_a_submission_that_the_gate_passes() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
+    world.good(&["run", "m"]).says("3 results in closed/Example, the gate passes it");
+    let lock: serde_json::Value =
+        serde_json::from_str(&world.read("latest/package/closed/Example/documentation/regatta.lock")).unwrap();
+    assert_eq!(lock["stages"].as_array().unwrap().len(), 15);
+    assert_eq!(lock["results"][0]["runs"]["performance"]["task"], "offline_performance");
+    let readme = world.read(format!("latest/package/closed/Example/results/box/{BENCHMARK}/Server/README.md"));
+    assert!(readme.contains("regatta run m --until server_performance"), "{readme}");
+    world.good(&["mlperf", "check", "latest/package"]).says("3 results for v6.1: passes, 1 warning");
+}
+
+#[test]
+fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
+    let none = world.regatta(&["mlperf", "status"]);
+    assert_eq!(none.code, 2);
+    none.says("nothing has run in this folder yet");
+    insta::assert_snapshot!(world.good(&["mlperf", "status", "m"]).stdout, @r#"
+    system  benchmark        scenario     performance  accuracy  audit    package
+    box     llama2-70b-99.9  Offline      missing      missing   missing  missing
+    box     llama2-70b-99.9  Server       missing      missing   missing  missing
+    box     llama2-70b-99.9  Interactive  missing      missing   missing  missing
+
+    forward:
+      llama2-70b-99.9 Offline performance      regatta run m --until offline_performance
+      llama2-70b-99.9 Offline accuracy         regatta run m --until offline_score
+      llama2-70b-99.9 Offline audit            regatta run m --until offline_verify
+      package                                  regatta run m --until package
+      llama2-70b-99.9 Server performance       regatta run m --until server_performance
+      llama2-70b-99.9 Server accuracy          regatta run m --until server_score
+      llama2-70b-99.9 Server audit             regatta run m --until server_verify
+      llama2-70b-99.9 Interactive performance  regatta run m --until interactive_performance
+      llama2-70b-99.9 Interactive accuracy     regatta run m --until interactive_score
+      llama2-70b-99.9 Interactive audit        regatta run m --until interactive_verify
+    "#);
+    world.good(&["run", "m"]);
+    insta::assert_snapshot!(world.good(&["mlperf", "status"]).stdout, @r#"
+    system  benchmark        scenario     performance             accuracy                                       audit  package
+    box     llama2-70b-99.9  Offline      done 11287 tok/s VALID  done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   done submittable
+    box     llama2-70b-99.9  Server       done 11940 tok/s VALID  done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   done submittable
+    box     llama2-70b-99.9  Interactive  done 11852 tok/s VALID  done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   done submittable
+    "#);
+    // A run of the server is made anew: what is made of it is stale, and the others are not.
+    world.file("runs/server/performance/note", "again");
+    insta::assert_snapshot!(world.good(&["mlperf", "status", "m"]).stdout, @r#"
+    system  benchmark        scenario     performance              accuracy                                       audit  package
+    box     llama2-70b-99.9  Offline      done 11287 tok/s VALID   done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   stale submittable
+    box     llama2-70b-99.9  Server       stale 11940 tok/s VALID  done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   stale submittable
+    box     llama2-70b-99.9  Interactive  done 11852 tok/s VALID   done {'rouge1': 44.4542, 'rouge2': 22.0419, …  done   stale submittable
+
+    forward:
+      package                             regatta run m --until package
+      llama2-70b-99.9 Server performance  regatta run m --until server_performance
+    "#);
+    let told: serde_json::Value =
+        serde_json::from_str(&world.good(&["mlperf", "status", "m", "--json"]).stdout).unwrap();
+    assert_eq!(told["results"][1]["performance"]["state"], "stale");
+    assert_eq!(told["results"][1]["performance"]["why"], "server_performance: input run changed");
+    let nothing = world.regatta(&["mlperf", "status", "quickstart"]);
+    assert_eq!(nothing.code, 2);
+    nothing.says("quickstart has nothing of MLPerf in it");
+}
+
+#[test]
+fn what_only_a_person_knows_is_asked_for_in_a_file_to_paste() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let manifest =
+        manifest(false).replace(", \"weight_data_types\":\"fp8\"", "").replace(",\"weight_data_types\":\"fp8\"", "");
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("values that are not known (1): weight_data_types").says("missing.yaml has them");
+    let kept = world.read(".regatta/failed/package/missing.yaml");
+    assert_eq!(
+        kept,
+        "mlperf:\n  package:\n    measurements:\n      weight_data_types:   # types of the weights as they are served, e.g. fp8\n"
+    );
+}
+
+/// The runner's records say that the accuracy run was of another engine than the performance run.
+#[test]
+fn runs_of_two_engines_are_no_result() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let engine = |name: &str, batch: u32| {
+        format!(
+            "  {name}:\n    engine:\n      backend: simulator\n      precision: fp8\n      model: {{ name: x, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }}\n      system: {{ name: x, gpus: 1, memory_gb: 80, bandwidth_gbs: 2000, tflops_16bit: 900 }}\n      build_flags: {{ max_batch_size: {batch} }}\n"
+        )
+    };
+    let with = |other: &str| {
+        let mut stages = engine("one", 8) + &engine("other", 16) + &manifest(false);
+        for (name, engine) in [("performance", "one"), ("accuracy", other), ("test06", "one")] {
+            let run = format!("run: runs/server/{name} }}\n    shell: cp -r {{{{ inputs.run }}}}/. .");
+            assert!(stages.contains(&run));
+            stages = stages.replace(&run, &format!("{run} && test -d {{{{ stages.{engine}.out }}}}"));
+        }
+        world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{stages}"));
+        world.regatta(&["run", "m"])
+    };
+    let refused = with("other");
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("1 of 2 findings keep it from being submitted").says("the accuracy run had another `engine`");
+    let same = with("one");
+    assert_eq!(same.code, 0, "{}{}", same.stdout, same.stderr);
+    let lock = world.read("latest/package/closed/Example/documentation/regatta.lock");
+    let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+    let server = &lock["results"][1]["runs"];
+    assert_eq!(server["performance"]["under_test"]["engine"].as_array().unwrap().len(), 1);
+    assert_eq!(server["performance"]["under_test"], server["accuracy"]["under_test"]);
+}
+
+#[test]
+fn a_rehearsal_is_packed_and_refused() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |test| test["rehearsal"] = serde_json::json!(true));
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(true)));
+    world.good(&["run", "m"]).says("REHEARSAL, not for submission: 3 results in closed/Example");
+    let checked = world.regatta(&["mlperf", "check", "latest/package"]);
+    assert_eq!(checked.code, 1, "{}", checked.stderr);
+    checked.says("refused rehearsal: this package is a rehearsal");
+
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("is a rehearsal with shortened durations");
+}
+
+/// A script in the place of the official checker, run by `sh` as if that were Python.
+#[test]
+fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let manifest = manifest_with("checker: inference\n        python: sh");
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{manifest}"));
+    let script = "inference/tools/submission/submission_checker/main.py";
+    world.file(script, "echo \"[now main.py:1 INFO] $*\"; echo 'INFO:main:SUMMARY: submission looks OK'");
+    world.good(&["run", "m"]).says("3 results in closed/Example, the gate passes it, the official checker passes it");
+    let told: serde_json::Value = serde_json::from_str(&world.read("latest/package/package.json")).unwrap();
+    assert_eq!(told["submittable"], true);
+    assert_eq!(told["official"]["last"][0], "[now main.py:1 INFO] --input . --version v6.1 --csv official.csv");
+
+    world.file(
+        script,
+        "echo '[now x.py:1 ERROR] closed/Example is odd'; echo 'ERROR:main:SUMMARY: submission has errors'; exit 1",
+    );
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("the official checker refuses it").says("official checker: closed/Example is odd");
+
+    world.file(script, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
+    let refused = world.regatta(&["run", "m"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    refused.says("the official checker did not come to its end").says("ModuleNotFoundError: numpy");
+}
+
+#[test]
+fn a_folder_is_checked_and_held_against_another() {
+    let world = World::new();
+    good(&world.path("a"));
+    let b = good(&world.path("b"));
+    world.good(&["mlperf", "check", "a"]).says("3 results for v6.1: passes");
+    b.set("Server/performance/run_1", "result_completed_tokens_per_second", &serde_json::json!(13_134.2));
+    b.field(&b.system(), "framework", Some("TensorRT-LLM 1.0".into()));
+    b.replace(&b.of("Server/user.conf"), "40.5", "44.5");
+    let refused = world.regatta(&["mlperf", "check", "b", "--json"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    let told: serde_json::Value = serde_json::from_str(&refused.stdout).unwrap();
+    assert_eq!(told["submittable"], false);
+    assert_eq!(told["examined"]["findings"][0]["check"], "user.conf");
+    let ended = world.good(&["mlperf", "diff", "a", "b"]);
+    insta::assert_snapshot!(ended.stdout, @r#"
+    A  a
+    B  b
+
+                                 A                  B                  B/A
+    llama2-70b-99.9 Interactive  11852 tok/s VALID  11852 tok/s VALID  1.000
+    llama2-70b-99.9 Offline      11287 tok/s VALID  11287 tok/s VALID  1.000
+    llama2-70b-99.9 Server       11940 tok/s VALID  13134 tok/s VALID  1.100
+
+    llama2-70b-99.9 Server
+      user.conf llama2-70b.Server.target_qps  40.5  44.5
+
+    system
+      framework  TensorRT-LLM 0.20, CUDA 12.9  TensorRT-LLM 1.0
+    "#);
+    let none = world.regatta(&["mlperf", "check", "nowhere"]);
+    assert_eq!(none.code, 2);
+    none.says("nowhere: no such folder");
+    world.file("empty/x", "");
+    let none = world.regatta(&["mlperf", "check", "empty"]);
+    assert_eq!(none.code, 2);
+    none.says("of which round it is cannot be told");
+}
