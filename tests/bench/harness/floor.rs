@@ -40,7 +40,7 @@ pub fn cost(server: &Server, users: u64, requests: u64, bytes: usize) -> Result<
         while let Some(ended) = all.join_next().await {
             ended??;
         }
-        Ok((thread_cpu() - before).as_secs_f64() * 1e6 / frames.get() as f64)
+        Ok(thread_cpu().saturating_sub(before).as_secs_f64() * 1e6 / frames.get() as f64)
     })
 }
 
