@@ -90,6 +90,15 @@ pub(super) struct Collector {
     pub has_usage: bool,
 }
 
+/// Gaps of one length before chunks of one size.
+#[derive(Default)]
+struct Gaps {
+    /// ns
+    gap: u64,
+    tokens: u32,
+    times: u64,
+}
+
 impl Collector {
     pub fn new() -> Self {
         Self {
@@ -133,19 +142,32 @@ impl Collector {
             self.tokens_by_second[second] += u64::from(chunk.tokens);
         }
         self.chunks += chunks.len() as u64;
+        // Chunks of one socket read follow each other without a gap: equal gaps are counted together.
+        let mut run = Gaps::default();
         for pair in chunks.windows(2) {
             let gap = pair[1].t_read.saturating_sub(pair[0].t_read);
             record.max_gap = record.max_gap.max(gap);
             self.coalesced += u64::from(gap == 0);
-            if record.ended == Ended::Ok {
-                self.icl.add(gap as f64, 1);
-                self.itl_token.add(gap as f64 / f64::from(pair[1].tokens), u64::from(pair[1].tokens));
+            if (gap, pair[1].tokens) == (run.gap, run.tokens) {
+                run.times += 1;
+            } else {
+                self.add(&run, &record.ended);
+                run = Gaps { gap, tokens: pair[1].tokens, times: 1 };
             }
         }
+        self.add(&run, &record.ended);
         if self.keeps_timelines {
             record.timeline = chunks.iter().map(|chunk| (chunk.t_read, chunk.tokens)).collect();
         }
         self.records.push(record);
+    }
+
+    fn add(&mut self, gaps: &Gaps, ended: &Ended) {
+        let Gaps { gap, tokens, times } = *gaps;
+        if times > 0 && *ended == Ended::Ok {
+            self.icl.add(gap as f64, times);
+            self.itl_token.add(gap as f64 / f64::from(tokens), times * u64::from(tokens));
+        }
     }
 
     pub fn merge(&mut self, other: Self) {

@@ -37,7 +37,8 @@ pub(super) struct Answer {
 pub(super) enum Part {
     /// What one DATA frame held.
     Data(Bytes),
-    Trailers(HeaderMap),
+    /// Once, where the other is moved about for every token.
+    Trailers(Box<HeaderMap>),
 }
 
 impl Answer {
@@ -69,7 +70,7 @@ impl Answer {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(context));
-        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(Part::Trailers)))
+        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| Part::Trailers(Box::new(trailers)))))
     }
 }
 

@@ -254,6 +254,17 @@ fn each_field<'a>(
 ) -> Result<(), Malformed> {
     let broken = |_| Malformed("a field is cut short");
     while message.has_remaining() {
+        // A key and a length of one byte each: most of a response is made of these.
+        if let [key @ 0x08..=0x7f, len @ 0..=0x7f, rest @ ..] = message
+            && key & 0x07 == WireType::LengthDelimited as u8
+        {
+            let Some((value, rest)) = rest.split_at_checked(usize::from(*len)) else {
+                return Err(Malformed("a field is longer than its message"));
+            };
+            message = rest;
+            visit(u32::from(key >> 3), Value::Bytes(value))?;
+            continue;
+        }
         let (field, wire_type) = decode_key(&mut message).map_err(broken)?;
         match wire_type {
             WireType::LengthDelimited => {

@@ -4,11 +4,14 @@
 use regatta::harness::{Arrivals, Scenario};
 
 use crate::Outcome;
+use crate::floor;
 use crate::race::Race;
 use crate::server::Server;
 use crate::spread::Spread;
 
 const REPEATS: usize = 5;
+/// About as long as a request of 32 prompt tokens.
+const BYTES: usize = 512;
 
 struct Case {
     told: &'static str,
@@ -48,6 +51,13 @@ pub fn print(share: f64) -> Outcome {
         }
         let (cpu, rate) = (Spread::of(cpu), Spread::of(rate));
         println!("  {:<42} {:<24} goal ≤ {:<4} at {:>9.0} tokens/s", case.told, cpu.told(3), case.goal, rate.median());
+    }
+    println!("The same for h2 alone, 8 users on 1 connection, answers dropped unread: the floor of any client on it");
+    for (told, tokens, requests) in [("128 tokens", 128, 10_000.0), ("1 token", 1, 20_000.0)] {
+        let server = Server::at_once(tokens)?;
+        let requests = (requests * share).ceil() as u64;
+        let costs = (0..REPEATS).map(|_| floor::cost(&server, 8, requests, BYTES)).collect::<Result<Vec<_>, _>>()?;
+        println!("  {told:<42} {}", Spread::of(costs).told(3));
     }
     Ok(())
 }

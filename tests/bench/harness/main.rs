@@ -15,6 +15,7 @@
 
 mod capacity;
 mod cost;
+mod floor;
 mod lateness;
 mod race;
 mod seed;
