@@ -98,8 +98,8 @@ pub fn expected(spec: &Spec) -> Option<Duration> {
             by_time.max(by_count)
         }
         Scenario::Concurrency { .. } => by_time,
-        // All at once: as long as the server takes. A trace: as long as its file says.
-        Scenario::Offline | Scenario::Trace { .. } => None,
+        // All at once: as long as the server takes. A trace: as long as its file says. LoadGen: as long as its rules say.
+        Scenario::Offline | Scenario::Trace { .. } | Scenario::Outside(_) => None,
     }
 }
 
@@ -112,7 +112,7 @@ impl Trial {
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
         let (scenario, rate) = match &spec.scenario {
-            Scenario::Offline => return None,
+            Scenario::Offline | Scenario::Outside(_) => return None,
             Scenario::Server { rate } => (Scenario::Server { rate: rate.highest().into() }, Some(rate.highest())),
             Scenario::Trace { .. } => {
                 let rate = busiest(schedule);
