@@ -74,7 +74,7 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
         Some(most) if test.mode == Mode::Accuracy => most,
         _ => benchmark.max_output_tokens,
     };
-    let samples = samples::read(&test.samples, most).map_err(Trouble::System)?;
+    let samples = samples::read(&test.samples, most, test.dataset.synthetic).map_err(Trouble::System)?;
     let library = Arc::new(Library::open(&test.library)?);
     let is_accuracy = test.mode == Mode::Accuracy;
     let model = conf::model(benchmark, test.scenario);
