@@ -143,9 +143,6 @@ pub(super) struct Subject {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<Setting>,
-    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
-    #[arg(help_heading = HOW, long)]
-    pub rehearse: bool,
 }
 
 #[derive(Debug, Args)]
@@ -170,6 +167,9 @@ pub(super) struct RunArgs {
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
     /// How many tasks may run at once [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
@@ -195,6 +195,9 @@ pub(super) struct PlanArgs {
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
     /// Print JSON.
     #[arg(long, conflicts_with = "graph", help_heading = HOW)]
     pub json: bool,

@@ -127,6 +127,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
     Ok(match command {
         Command::Run(args) => {
             let (manifest, mut settings) = subject(args.subject);
+            settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
             Job::Run(Run {
@@ -146,6 +147,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
+            settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
             let show = match (args.json, args.graph) {
@@ -237,12 +239,13 @@ fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
     })
 }
 
+/// `--rehearse`
+fn rehearsal(is_asked: bool) -> Option<Setting> {
+    is_asked.then(|| Setting { key: "rehearse".to_owned(), value: "true".to_owned() })
+}
+
 fn subject(subject: Subject) -> (String, Vec<Setting>) {
-    let mut settings = subject.settings;
-    if subject.rehearse {
-        settings.push(Setting { key: "rehearse".to_owned(), value: "true".to_owned() });
-    }
-    (subject.manifest, settings)
+    (subject.manifest, subject.settings)
 }
 
 /// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.

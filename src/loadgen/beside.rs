@@ -12,6 +12,8 @@ use crate::harness::{Beside, Ended, Measured, Record};
 use crate::mlperf::Scenario;
 
 const NS: f64 = 1e9;
+/// Of a nanosecond.
+const MS: f64 = 1e-6;
 
 /// Every number that the scenario is judged by, and those beside it.
 pub fn numbers(said: &Said, scenario: Scenario, measured: &Measured, reported: &Reported) -> Vec<Beside> {
@@ -38,7 +40,6 @@ pub fn numbers(said: &Said, scenario: Scenario, measured: &Measured, reported: &
         }
         Scenario::SingleStream => {}
     }
-    const MS: f64 = 1e-6;
     if scenario != Scenario::Offline {
         for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
             put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));

@@ -70,7 +70,8 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
     let benchmark =
         benchmark.ok_or_else(|| Trouble::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
     say(&Line::Phase("reading the data set".to_owned()));
-    let samples = samples::read(&test.samples, benchmark.max_output_tokens(test.mode)).map_err(Trouble::System)?;
+    let most = benchmark.max_output_tokens(test.mode);
+    let samples = samples::read(&test.samples, most, test.dataset.synthetic).map_err(Trouble::System)?;
     let library = Arc::new(Library::open(&test.library)?);
     let is_accuracy = test.mode == Mode::Accuracy;
     let model = benchmark.loadgen_model(test.scenario);

@@ -195,7 +195,7 @@ pub async fn run(
     let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
     let mut failed = None;
     let mut hand_on = |lines: &mut Lines| {
-        for line in lines.new() {
+        for line in lines.come() {
             if let Line::Failed { why, is_refused } = &line {
                 failed = Some((why.clone(), *is_refused));
             }
@@ -221,7 +221,7 @@ pub async fn run(
         (Ok(_), _) => Ok(()),
         // What it said of itself says more than how it ended.
         (Err(failure), Some((why, is_refused))) => {
-            let kind = if is_refused { FailureKind::Refused } else { failure.kind.clone() };
+            let kind = if is_refused { FailureKind::Refused } else { failure.kind };
             Err(Failure { kind, what: why, ..failure })
         }
         (Err(failure), None) => Err(failure),
@@ -236,7 +236,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(&mut self) -> Vec<Line> {
+    fn come(&mut self) -> Vec<Line> {
         let mut more = Vec::new();
         let read = fs::File::open(&self.path).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.read))?;

@@ -106,6 +106,11 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
         let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
         assert!(summary.contains("Result is : VALID"), "{summary}");
         assert!(summary.contains("okens per second"), "the rules of the model are in force: {summary}");
+        // Its own mlperf.conf was read, and not only our user.conf.
+        let logged = |key: &str| logged(&out, key).unwrap_or_else(|| panic!("no {key}"));
+        assert_eq!(logged("effective_qsl_rng_seed"), json!(1_780_908_523_862_526_354_u64));
+        assert_eq!(logged("effective_sample_index_rng_seed"), json!(14_771_362_308_971_278_857_u64));
+        assert_eq!(logged("effective_schedule_rng_seed"), json!(18_209_322_760_996_052_031_u64));
         let test = json_of(out.join("test.json"));
         assert_eq!((&test["result"], &test["errors"], &test["rehearsal"]), (&json!("VALID"), &json!(0), &json!(true)));
         let result = json_of(out.join("result.json"));
@@ -129,12 +134,7 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
 
 /// `result_query_count`; of Offline the one query has all samples, so what its logs count is their rate × time.
 fn said_count(out: &Path) -> u64 {
-    let detail = fs::read_to_string(out.join("mlperf_log_detail.txt")).unwrap();
-    let value = |key: &str| {
-        let line = detail.lines().rev().find(|line| line.contains(&format!("\"{key}\"")))?;
-        let record: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ")?).ok()?;
-        record["value"].as_u64()
-    };
+    let value = |key: &str| logged(out, key)?.as_u64();
     match value("result_query_count") {
         Some(count) if count > 1 => count,
         _ => value("generated_samples_per_query").unwrap(),
@@ -198,4 +198,12 @@ fn a_library_that_is_none_is_told_with_its_path() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
     ended.says("nowhere/libloadgen.so cannot be loaded");
+}
+
+/// The last value of a key in LoadGen's detail log.
+fn logged(out: &Path, key: &str) -> Option<Value> {
+    let detail = fs::read_to_string(out.join("mlperf_log_detail.txt")).unwrap();
+    let line = detail.lines().rev().find(|line| line.contains(&format!("\"{key}\"")))?;
+    let record: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ")?).ok()?;
+    record.get("value").cloned()
 }

@@ -63,9 +63,8 @@ impl Contract {
     /// A server that does not tell is taken by scenario: Server streams, Offline does not.
     pub fn call(&self, scenario: &Scenario) -> Call {
         match (self.is_decoupled, scenario) {
-            (Some(true), _) => Call::Stream,
             (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(Asking::AllAtOnce)) => Call::Unary,
-            (None, _) => Call::Stream,
+            (Some(true) | None, _) => Call::Stream,
         }
     }
 
