@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use regatta::harness::{Arrivals, Asking, Length, Limits, Scenario, Slo, Spec, Until, read_result};
 use regatta::loadgen::{Job, Test};
-use regatta::mlperf::{self, DatasetTold, Division, Mode, Round, conf};
+use regatta::mlperf::{self, Ask, DatasetTold, Division, Mode, Round, conf};
 use regatta::sim::{Manner, Proof};
 
 const TOKENS: u32 = 8;
@@ -67,12 +67,22 @@ fn measure(
     out: &Path,
 ) -> Result<regatta::harness::RunResult, Box<dyn std::error::Error>> {
     let round = Round::named("v5.1").ok_or("round")?;
-    let benchmark = &round.benchmarks["llama2-70b-99.9"];
     let line = format!("{{\"input_ids\":{:?}}}\n", (3..35).collect::<Vec<i32>>());
     std::fs::write(out.join("dataset.jsonl"), line.repeat(SAMPLES as usize))?;
-    let more = [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
-    let text = conf::text(benchmark, mlperf::Scenario::Server, Some(rate), &more, Some(SAMPLES));
-    std::fs::write(out.join("user.conf"), text)?;
+    let more: indexmap::IndexMap<String, serde_json::Value> = [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
+    let asked = Ask {
+        round: "v5.1",
+        benchmark: "llama2-70b-99.9",
+        scenario: mlperf::Scenario::Server,
+        mode: Mode::Performance,
+        division: Division::Open,
+        rehearsal: true,
+        target_qps: Some(rate),
+        user_conf: &more,
+        dataset_samples: Some(SAMPLES),
+    };
+    let conf = conf::conf(&asked).map_err(|wrong| format!("{wrong:?}"))?;
+    std::fs::write(out.join("user.conf"), conf.text)?;
     let test = Test {
         library: std::path::absolute(library)?,
         samples: out.join("dataset.jsonl"),
