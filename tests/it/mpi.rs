@@ -4,9 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use crate::campaign::nobody_left;
-use crate::services::{LONG_USER, USER, long_bench, world};
+use crate::services::{LONG_USER, long_bench, world};
 use crate::supervision::{kept_as_invalid, measuring, send, the_one, told};
-use crate::world::{World, alive_with};
+use crate::world::{World, alive_with, until};
 
 /// Two ranks. What the second does is up to the test.
 fn ranks(second: &str) -> String {
@@ -29,12 +29,23 @@ fn installed() {
 }
 
 /// A rank that waits, and says who it is.
-const WAITS: &str = "echo rank $OMPI_COMM_WORLD_RANK waits; exec sleep 1000";
+const WAITS: &str = "echo rank $OMPI_COMM_WORLD_RANK waits; touch \"$W/second\"; exec sleep 1000";
 
-/// The ranks that wait: `mpirun` has their words among its own.
-fn waiting(world: &World) -> Vec<i32> {
+/// Needs the server until the second rank is up too: rank 0, which answers, may be first.
+const USER_OF_BOTH: &str =
+    "  user: { shell: 'echo {{ stages.server }} > out; while [ ! -e \"$W/second\" ]; do sleep 0.02; done' }\n";
+
+/// The rank that waits, once it does: `mpirun` has its words among its own.
+fn waiting(world: &World) -> i32 {
     let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
-    alive_with(&mark).into_iter().filter(|(_, line)| line.trim_end() == "sleep 1000").map(|(pid, _)| pid).collect()
+    let mut found = Vec::new();
+    until("the second rank", || {
+        found = alive_with(&mark);
+        found.retain(|(_, line)| line.trim_end() == "sleep 1000");
+        !found.is_empty()
+    });
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].0
 }
 
 /// The logs of the last run.
@@ -45,7 +56,7 @@ fn log(world: &World, name: &str) -> String {
 
 #[test]
 fn a_world_comes_up_and_is_stopped_whole_and_each_rank_has_its_log() {
-    let world = world(&[&ranks(WAITS), USER]);
+    let world = world(&[&ranks(WAITS), USER_OF_BOTH]);
     let ended = world.good(&["run", "m"]);
     ended.says("▲ server").says("▼ server");
     assert!(log(&world, "server.rank0.log").starts_with("ready grpc="), "{}", log(&world, "server.log"));
@@ -58,9 +69,9 @@ fn rank_0_drains_before_the_others_are_ended() {
     // Rank 0 is a script around the server, which tells when the server has left; rank 1 tells if it is asked before that.
     let script = r#"trap : TERM; "$S" "$@" & while ! wait $!; do :; done; touch "$W/gone"; exit 0"#;
     let first = format!("sh, -c, {}, rank0, sim,", serde_json::Value::String(script.to_owned()));
-    let second = "trap 'echo asked too early' TERM; echo waits; while [ ! -e \"$W/gone\" ]; do sleep 0.05; done; echo rank 0 has left; exit 0";
+    let second = "trap 'echo asked too early' TERM; echo waits; touch \"$W/second\"; while [ ! -e \"$W/gone\" ]; do sleep 0.05; done; echo rank 0 has left; exit 0";
     let server = ranks(second).replace(&format!("{}, sim,", env!("CARGO_BIN_EXE_regatta")), &first);
-    let world = world(&[&server, USER]);
+    let world = world(&[&server, USER_OF_BOTH]);
     world.good(&["run", "m"]);
     assert_eq!(log(&world, "server.rank1.log"), "waits\nrank 0 has left\n");
     nobody_left(&world);
@@ -70,7 +81,7 @@ fn rank_0_drains_before_the_others_are_ended() {
 fn a_rank_that_is_killed_mid_run_is_named_as_the_first_to_fail() {
     let world = world(&[&ranks("echo rank 1 was here; exec sleep 1000"), &long_bench()]);
     let run = measuring(&world);
-    send(waiting(&world)[0], "KILL");
+    send(waiting(&world), "KILL");
     let told = told(&world, run);
     told.code(1).says("rank 1 failed first").says("rank 1 was here");
     kept_as_invalid(&world, "the server ended with exit code 137 while it was needed");
@@ -118,7 +129,7 @@ fn kill9_of_the_run_leaves_no_mpirun_and_no_rank() {
     let world = world(&[&ranks(WAITS), LONG_USER]);
     let mut run = world.start(&["run", "m"]);
     world.await_file("using");
-    assert_eq!(waiting(&world).len(), 1);
+    waiting(&world);
     run.kill().unwrap();
     run.wait().unwrap();
     nobody_left(&world);

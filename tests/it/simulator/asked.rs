@@ -1,7 +1,7 @@
 //! What a request may ask the simulated engine for, tensor by tensor.
 
 use pretty_assertions::assert_eq;
-use regatta::sim::token;
+use regatta::sim::{SimOptions, token};
 use regatta::triton::proto::inference::*;
 use serde_json::json;
 
@@ -101,8 +101,8 @@ async fn rows_and_sequences_say_which_they_are_and_the_last_of_them_all_is_final
 #[tokio::test]
 async fn a_stop_request_ends_the_request_of_its_id_and_no_other() {
     let files = Files::new(true, &json!({"max_batch_size": 1}));
-    let server = Running::start(files.options());
-    // One place: `a` has it for ever, `b` waits behind it.
+    // One place: `a` has it for many seconds at this speed, `b` waits behind it.
+    let server = Running::start(SimOptions { speed: 1.0, ..files.options() });
     let (to_server, outgoing) = tokio::sync::mpsc::unbounded_channel();
     let outgoing = tokio_stream::wrappers::UnboundedReceiverStream::new(outgoing);
     to_server.send(request("a", 100, 1900, true)).unwrap();
