@@ -60,6 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "a bench starts the program that it measures")]
 fn measure(
     server: &Proof,
     library: &Path,

@@ -84,13 +84,13 @@ stages:
     world
 }
 
-fn json_of(path: PathBuf) -> Value {
-    serde_json::from_slice(&fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).unwrap()
+fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).unwrap()
 }
 
 #[test]
 fn the_library_says_what_it_was_built_from() {
-    let told = json_of(library().join("loadgen.json"));
+    let told = json_of(&library().join("loadgen.json"));
     assert_eq!(told["version"], "5.1.2");
     assert_eq!(told["seeds"]["qsl"].as_u64(), Some(1_780_908_523_862_526_354));
     assert_eq!(told["sdist_sha256"].as_str().map(str::len), Some(64));
@@ -111,9 +111,9 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
         assert_eq!(logged("effective_qsl_rng_seed"), json!(1_780_908_523_862_526_354_u64));
         assert_eq!(logged("effective_sample_index_rng_seed"), json!(14_771_362_308_971_278_857_u64));
         assert_eq!(logged("effective_schedule_rng_seed"), json!(18_209_322_760_996_052_031_u64));
-        let test = json_of(out.join("test.json"));
+        let test = json_of(&out.join("test.json"));
         assert_eq!((&test["result"], &test["errors"], &test["rehearsal"]), (&json!("VALID"), &json!(0), &json!(true)));
-        let result = json_of(out.join("result.json"));
+        let result = json_of(&out.join("result.json"));
         let said = &result["loadgen"];
         assert_eq!((&said["version"], &said["errors"]), (&json!("5.1.2"), &json!(0)));
         let metric = |name: &str| {
