@@ -90,7 +90,8 @@ fn missing(package: &model::MlperfPackage) -> Vec<String> {
         return Vec::new();
     };
     let mut packed: BTreeMap<&str, Vec<Scenario>> = BTreeMap::new();
-    for entry in &package.results {
+    let entries = package.entries();
+    for entry in &entries {
         packed.entry(&entry.benchmark).or_default().extend(scenario(entry.scenario));
     }
     let mut notes = Vec::new();

@@ -70,7 +70,8 @@ fn measure(
     let round = Round::named("v5.1").ok_or("round")?;
     let line = format!("{{\"input_ids\":{:?}}}\n", (3..35).collect::<Vec<i32>>());
     std::fs::write(out.join("dataset.jsonl"), line.repeat(SAMPLES as usize))?;
-    let more: indexmap::IndexMap<String, serde_json::Value> = [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
+    let more: indexmap::IndexMap<String, serde_json::Value> =
+        [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
     let asked = Ask {
         round: "v5.1",
         benchmark: "llama2-70b-99.9",

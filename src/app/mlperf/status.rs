@@ -108,7 +108,7 @@ impl Look<'_> {
         let mut rows = Vec::new();
         for (task, action) in &actions {
             let Action::Mlperf(Mlperf::Package(package)) = action else { continue };
-            rows.extend(package.results.iter().filter_map(|entry| self.packed(task, package, entry)));
+            rows.extend(package.entries().iter().filter_map(|entry| self.packed(task, package, entry)));
         }
         let tests: Vec<Test> = actions.iter().filter_map(|(task, action)| test(task, action)).collect();
         for one in &tests {

@@ -174,7 +174,7 @@ pub struct MlperfPackage {
     /// Fields of every `measurements.json`.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub measurements: serde_json::Map<String, serde_json::Value>,
-    pub results: Vec<MlperfEntry>,
+    pub results: Vec<MlperfResults>,
     /// What goes into `src/`: a folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -195,22 +195,107 @@ pub struct MlperfPackage {
     pub rehearse: bool,
 }
 
-/// One benchmark in one scenario: outputs of its stages.
+/// Results of one benchmark: outputs of its stages. A list has one value for each scenario, in their order:
+/// `{{ stages.performance.outs }}`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct MlperfResults {
+    pub benchmark: String,
+    /// `offline`, `server`, `interactive`, `single_stream`, or a list of them.
+    pub scenario: MlperfScenarios,
+    pub performance: MlperfOutputs,
+    pub accuracy: MlperfOutputs,
+    pub score: MlperfOutputs,
+    /// Of each audit test the outputs of its runs.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub audits: IndexMap<String, MlperfOutputs>,
+    /// Of each audit test the outputs of its `verify` stages.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub verified: IndexMap<String, MlperfOutputs>,
+}
+
+/// One scenario, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MlperfScenarios {
+    One(super::Scenario),
+    Many(Vec<super::Scenario>),
+}
+
+/// The output of one stage, or of several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MlperfOutputs {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl MlperfOutputs {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// One benchmark in one scenario: outputs of its stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MlperfEntry {
     pub benchmark: String,
-    /// `offline`, `server`, `interactive`, `single_stream`.
     pub scenario: super::Scenario,
     pub performance: String,
     pub accuracy: String,
     pub score: String,
-    /// Of each audit test the output of its run.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    /// By audit test.
     pub audits: IndexMap<String, String>,
-    /// Of each audit test the output of its `verify` stage.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    /// By audit test.
     pub verified: IndexMap<String, String>,
+}
+
+impl MlperfResults {
+    /// One entry for each scenario. On error: the key that has not one value for each, and what it has.
+    pub fn entries(&self) -> Result<Vec<MlperfEntry>, (Vec<String>, String)> {
+        let scenarios = match &self.scenario {
+            MlperfScenarios::One(one) => std::slice::from_ref(one),
+            MlperfScenarios::Many(many) => many,
+        };
+        let single = [("performance", &self.performance), ("accuracy", &self.accuracy), ("score", &self.score)];
+        let tests = [("audits", &self.audits), ("verified", &self.verified)];
+        let single = single.into_iter().map(|(key, outputs)| (vec![key.to_owned()], outputs));
+        let of_tests = tests.into_iter().flat_map(|(key, by_test)| {
+            by_test.iter().map(move |(test, outputs)| (vec![key.to_owned(), test.clone()], outputs))
+        });
+        for (key, outputs) in single.chain(of_tests) {
+            let (has, needs) = (outputs.all().len(), scenarios.len());
+            if has != needs {
+                return Err((key, format!("has {has} outputs for {needs} scenarios")));
+            }
+        }
+        let entry = |(index, scenario): (usize, &super::Scenario)| {
+            let of = |outputs: &MlperfOutputs| outputs.all()[index].clone();
+            let by_test = |all: &IndexMap<String, MlperfOutputs>| {
+                all.iter().map(|(test, outputs)| (test.clone(), of(outputs))).collect()
+            };
+            MlperfEntry {
+                benchmark: self.benchmark.clone(),
+                scenario: *scenario,
+                performance: of(&self.performance),
+                accuracy: of(&self.accuracy),
+                score: of(&self.score),
+                audits: by_test(&self.audits),
+                verified: by_test(&self.verified),
+            }
+        };
+        Ok(scenarios.iter().enumerate().map(entry).collect())
+    }
+}
+
+impl MlperfPackage {
+    /// One for each benchmark and scenario, as far as the lists fit each other; whether they do is checked before.
+    pub fn entries(&self) -> Vec<MlperfEntry> {
+        self.results.iter().filter_map(|results| results.entries().ok()).flatten().collect()
+    }
 }
 
 impl Mlperf {
@@ -238,12 +323,11 @@ impl Mlperf {
                 reads.push(("mlperf.package.documentation", package.documentation.as_deref()));
                 reads.push(("mlperf.package.checker", package.checker.as_deref()));
                 reads.push(("mlperf.package.nvidia_smi", package.nvidia_smi.as_deref()));
-                for entry in &package.results {
-                    let outputs = [&entry.performance, &entry.accuracy, &entry.score];
-                    let more = entry.audits.values().chain(entry.verified.values());
-                    reads.extend(
-                        outputs.into_iter().chain(more).map(|path| ("mlperf.package.results", Some(path.as_str()))),
-                    );
+                for results in &package.results {
+                    let outputs = [&results.performance, &results.accuracy, &results.score];
+                    let outputs = outputs.into_iter().chain(results.audits.values()).chain(results.verified.values());
+                    let paths = outputs.flat_map(MlperfOutputs::all);
+                    reads.extend(paths.map(|path| ("mlperf.package.results", Some(path.as_str()))));
                 }
             }
         }

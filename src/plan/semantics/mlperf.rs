@@ -129,6 +129,16 @@ impl Look<'_> {
                 ("package", &step.round, step.results.iter().map(|entry| entry.benchmark.as_str()).collect())
             }
         };
+        if let Mlperf::Package(step) = step {
+            for (index, results) in step.results.iter().enumerate() {
+                let Err((key, what)) = results.entries() else { continue };
+                let index = index.to_string();
+                let mut path = vec!["mlperf", "package", "results", &index];
+                path.extend(key.iter().map(String::as_str));
+                let hint = Some("`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`".to_owned());
+                self.say(&path, &what, "one for each scenario, in their order", hint);
+            }
+        }
         let Some(table) = Round::named(round) else {
             let hint = did_you_mean(round, Round::NAMES);
             self.say(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "there is no table of it", hint);

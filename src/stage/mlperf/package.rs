@@ -61,7 +61,7 @@ fn order(errand: &Errand, step: &MlperfPackage) -> Result<Order, Failure> {
         None => Vec::new(),
     };
     let origins = (errand.lease.origins)();
-    let results = step.results.iter().map(|entry| result(errand, entry)).collect::<Result<_, _>>()?;
+    let results = step.entries().iter().map(|entry| result(errand, entry)).collect::<Result<_, _>>()?;
     Ok(Order {
         round,
         division: match step.division {
