@@ -47,6 +47,10 @@ impl Measured {
     /// What LoadGen said, and what speaks against the run because of it.
     pub fn loadgen_said(&mut self, said: Loadgen, reasons: Vec<Reason>) {
         let all = &mut self.result.reasons;
+        for reason in all.iter_mut().filter(|reason| matches!(reason.check.as_str(), "lag" | "cpu")) {
+            // To LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
+            reason.severity = Severity::Warning;
+        }
         all.extend(reasons);
         all.sort_by_key(|reason| reason.severity);
         self.result.verdict = super::judge::verdict(all);

@@ -114,7 +114,14 @@ fn conf(to: &mut Findings, at: &Path, text: &str, ask: &Ask, performance: Option
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
         let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
-        to.refuse("user.conf", at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
+        // What a rehearsal shortens goes by the names that its log's findings have.
+        let check = match wrong.at.last().map(String::as_str) {
+            Some("min_duration") => "duration",
+            Some("min_query_count" | "performance_sample_count_override") => "sample count",
+            Some("accuracy_sample_count_override") => "accuracy samples",
+            _ => "user.conf",
+        };
+        to.refuse(check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let Some(detail) = performance else { return };
     let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();

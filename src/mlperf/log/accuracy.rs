@@ -11,7 +11,7 @@ pub struct Answer {
     pub seq_id: u64,
     /// Which sample of the data set.
     pub qsl_idx: u64,
-    /// What the system answered, as hex: token ids, four bytes each, the lowest first.
+    /// What the system answered, as hex: token ids of four or of eight bytes, the lowest first.
     pub data: String,
     /// What was told as first token, likewise. Not in Offline.
     #[serde(default)]
@@ -35,33 +35,52 @@ pub enum LogError {
 impl Answer {
     /// The tokens of the answer.
     pub fn tokens(&self) -> Result<Vec<i32>, String> {
-        tokens(&self.data)
+        tokens(&self.data, self.width())
     }
 
     /// The token that was told first. Offline tells none.
     pub fn first_tokens(&self) -> Result<Option<Vec<i32>>, String> {
-        self.token_data.as_deref().map(tokens).transpose()
+        self.token_data.as_deref().map(|data| tokens(data, self.width())).transpose()
+    }
+
+    /// Bytes of an id: what the count of tokens says, else eight where every upper half is zero. The reference
+    /// implementations read eight for some models and four for others, and the log does not say which.
+    fn width(&self) -> usize {
+        let digits = self.data.len();
+        match self.token_count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0) {
+            Some(count) if digits == 16 * count => 8,
+            Some(count) if digits == 8 * count => 4,
+            _ => {
+                let ids = self.data.as_bytes().chunks(16);
+                let is_wide = digits > 0 && digits.is_multiple_of(16) && ids.into_iter().all(|id| id[8..] == [b'0'; 8]);
+                if is_wide { 8 } else { 4 }
+            }
+        }
     }
 }
 
-/// Hex, two digits a byte, to token ids.
-fn tokens(hex: &str) -> Result<Vec<i32>, String> {
+/// Hex, two digits a byte, to token ids of so many bytes.
+fn tokens(hex: &str, width: usize) -> Result<Vec<i32>, String> {
     let digits = hex.as_bytes();
-    if !digits.len().is_multiple_of(8) {
-        return Err(format!("{} hex digits are no whole number of tokens (8 digits each)", digits.len()));
+    if !digits.len().is_multiple_of(2 * width) {
+        return Err(format!("{} hex digits are no whole number of tokens ({} digits each)", digits.len(), 2 * width));
     }
     let digit = |at: u8| (at as char).to_digit(16).map(|digit| digit as u8);
     digits
-        .chunks_exact(8)
+        .chunks_exact(2 * width)
         .map(|token| {
-            let mut bytes = [0; 4];
+            let mut bytes = [0; 8];
             for (byte, pair) in bytes.iter_mut().zip(token.chunks_exact(2)) {
                 *byte = digit(pair[0])
                     .zip(digit(pair[1]))
                     .map(|(high, low)| high << 4 | low)
                     .ok_or_else(|| format!("`{}` is not hex", String::from_utf8_lossy(pair)))?;
             }
-            Ok(i32::from_le_bytes(bytes))
+            if width == 8 {
+                let id = i64::from_le_bytes(bytes);
+                return i32::try_from(id).map_err(|_| format!("{id} is no token id"));
+            }
+            Ok(i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
         })
         .collect()
 }

@@ -100,6 +100,15 @@ fn what_is_wrong_with_a_log_is_told_with_its_place() {
         |data: &str| Answer { seq_id: 0, qsl_idx: 0, data: data.to_owned(), token_data: None, token_count: None };
     assert_eq!(answer("FFFFFFFF").tokens(), Ok(vec![-1]));
     assert_eq!(answer("").tokens(), Ok(vec![]));
+    // Eight bytes an id: by the count, and without one by its upper halves.
+    let wide = "6C2F000000000000D400000000000000";
+    assert_eq!(answer(wide).tokens(), Ok(vec![12140, 212]));
+    let counted = |count| Answer { token_count: Some(count), token_data: Some(wide[..16].to_owned()), ..answer(wide) };
+    assert_eq!(counted(2).tokens(), Ok(vec![12140, 212]));
+    assert_eq!(counted(2).first_tokens(), Ok(Some(vec![12140])));
+    assert_eq!(counted(4).tokens(), Ok(vec![12140, 0, 212, 0]));
+    // A wrong count is found by who compares it, not hidden here.
+    assert_eq!(counted(3).tokens().map(|tokens| tokens.len()), Ok(2));
     assert!(answer("6C2F00").tokens().unwrap_err().contains("no whole number"));
     assert!(answer("6C2F00zz").tokens().unwrap_err().contains("not hex"));
 }
