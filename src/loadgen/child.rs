@@ -289,7 +289,10 @@ fn reasons(told: &Loadgen, mode: Mode) -> Vec<Reason> {
         // An audit is about answers: TEST06 sends 100 queries, too few for LoadGen to call any Server run valid.
         Some(result) if mode != Mode::Performance => {
             let why = told.why.join(" ");
-            add(Severity::Warning, format!("LoadGen says {result} of an audit, which is not judged by its speed: {why}"));
+            add(
+                Severity::Warning,
+                format!("LoadGen says {result} of an audit, which is not judged by its speed: {why}"),
+            );
         }
         Some(result) => add(Severity::InvalidLoad, format!("LoadGen says {result}: {}", told.why.join(" "))),
         None if mode == Mode::Accuracy => {}
