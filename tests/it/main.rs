@@ -32,6 +32,7 @@ mod openai;
 mod preflight;
 mod processes;
 mod real;
+mod rehearsal;
 mod report;
 mod repository;
 mod requests;
