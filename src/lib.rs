@@ -5,7 +5,7 @@
 //! ```text
 //!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ Story ─→ terminal · JSON · HTML
 //!                                       │            └─ journal first, then everybody else
-//!                             runner ─→ Stages ─→ process │ triton │ harness │ sim
+//!                             runner ─→ Stages ─→ process │ triton │ harness │ loadgen │ mlperf │ sim
 //!                             (key, look on the shelf, take it or make it)
 //!  regatta bench TARGET: writes a manifest, and then the same line
 //!  resume:   the store's records ─→ what is already done ─→ the same run()
