@@ -70,7 +70,7 @@ pub struct Speller {
 }
 
 impl Speller {
-    /// For data that are made up, where there is no tokenizer: [`words::word`].
+    /// For data that are made up, where there is no tokenizer: `words::word`.
     pub fn stand_in() -> Self {
         Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
     }

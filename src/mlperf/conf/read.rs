@@ -49,7 +49,7 @@ pub fn read(text: &str) -> (Vec<Line>, Vec<(usize, String)>) {
 }
 
 /// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would pass over, and all that
-/// [`super::check`] says. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
+/// [`super::check()`] says. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
 /// taken from the file.
 pub fn review(text: &str, ask: &Ask<'_>) -> Vec<(usize, Wrong)> {
     let (lines, unread) = read(text);

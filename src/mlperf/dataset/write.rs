@@ -42,7 +42,7 @@ pub enum DatasetError {
     Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with [`npy::FILES`].
+/// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `npy::FILES`.
 pub fn read(wanted: &Wanted<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
     let columns = Columns::of(recipe);
