@@ -29,6 +29,7 @@ mod metrics;
 mod mlperf_score;
 mod mpi;
 mod openai;
+mod place;
 mod preflight;
 mod processes;
 mod real;
