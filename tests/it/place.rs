@@ -185,7 +185,7 @@ fn what_goes_wrong_inside_is_told_apart_from_what_goes_wrong_around_it() {
     told("exit 3").says("exit code 3");
     told("[no-such-program]").says("the program is not in the container (exit code 127)");
     // Process 1 of a container cannot be killed from inside.
-    told("echo last words; sh -c 'kill -9 $$'").says("last words").says("exit code 137");
+    told("echo last words; sh -c 'kill -9 $$'; exit $?").says("last words").says("exit code 137");
     Podman::here().nothing_left(&world);
 }
 

@@ -78,11 +78,6 @@ impl Place {
             // From here on by its id: nobody can put another image under the name meanwhile.
             container.image = found.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
         }
-        let wrong = container::contradictions(&container);
-        if !wrong.is_empty() {
-            let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
-            return Err(Failure::new(FailureKind::Refused, what));
-        }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
         Ok(Some(Self { container, is_named: written.name.is_some(), state, count: AtomicU32::new(0) }))
     }
@@ -99,8 +94,13 @@ impl Place {
     /// A command of the lease, to be run inside.
     ///
     /// # Errors
-    /// A path that cannot be mounted.
+    /// What the engine cannot do, a path that cannot be mounted.
     pub fn wrap(&self, lease: &Lease, command: &Command) -> Result<Wrapped, Failure> {
+        let wrong = container::contradictions(&self.container);
+        if !wrong.is_empty() {
+            let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
+            return Err(Failure::new(FailureKind::Refused, what));
+        }
         let mut container = self.container.clone();
         let before = self.count.fetch_add(1, Ordering::Relaxed);
         if before > 0 {
