@@ -34,13 +34,14 @@
 //! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
 //! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf |
+//! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, doctor, triton, harness, mlperf |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
 //! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `report::compare`, `report::compat`,
-//! `report::decisions`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
+//! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
 //! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word
 //! comes from.
@@ -49,6 +50,7 @@ pub mod app;
 pub mod cli;
 pub mod container;
 pub mod diag;
+pub mod doctor;
 pub mod event;
 pub mod harness;
 pub mod loadgen;

@@ -3,6 +3,7 @@
 mod bench;
 mod cleaning;
 mod comparing;
+mod doctor;
 mod exchange;
 mod history;
 mod manifests;
@@ -58,6 +59,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Run(request) => run::run(&global, &request),
         Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
+        Job::Doctor(request) => doctor::doctor(&global, &request),
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),
         Job::List(request) => manifests::list(&global, request),

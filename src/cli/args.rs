@@ -64,6 +64,9 @@ pub(super) enum Command {
     /// Say what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
+    /// Say what this machine has, what a manifest needs of it, and the command that fixes the difference.
+    #[command(after_long_help = help::DOCTOR)]
+    Doctor(DoctorArgs),
     /// Find the mistakes in manifests, all at once.
     #[command(after_long_help = help::CHECK)]
     Check(CheckArgs),
@@ -213,6 +216,19 @@ pub(super) struct PlanArgs {
 pub(super) enum GraphWord {
     Dot,
     Mermaid,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// A manifest's name or a path to its file [default: none, facts only].
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<String>,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

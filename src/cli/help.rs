@@ -70,6 +70,20 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
 ]);
 
+pub(super) const DOCTOR: &str = concat!(
+    examples![
+        "regatta doctor                           GPUs, containers, tools, disk, limits of this machine",
+        "regatta doctor quickstart                what is missing for it",
+        "regatta doctor quickstart --json | jq '.findings[] | select(.standing == \"missing\")'",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    everything that is needed is there\n",
+    "  1    something that is needed is missing\n",
+    "  2    the manifest or the command line is wrong\n",
+    "  130  interrupted\n",
+);
+
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
 
 pub(super) const SHOW: &str =

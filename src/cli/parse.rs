@@ -16,9 +16,9 @@ use super::bench;
 use super::exit::Exit;
 use super::mlperf;
 use super::request::{
-    Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate,
-    Status,
+    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
+    Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show,
+    Simulate, Status,
 };
 use super::setting::Setting;
 use super::triton;
@@ -158,6 +158,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 (false, Some(GraphWord::Mermaid)) => PlanAs::Mermaid,
             };
             Job::Plan(PlanRequest { manifest, settings, select, show })
+        }
+        Command::Doctor(args) => {
+            each_once(&args.settings)?;
+            Job::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
         Command::Check(args) => Job::Check(Check { manifests: args.manifests }),
         Command::Show(args) => {

@@ -57,6 +57,7 @@ pub enum Job {
     Run(Run),
     Bench(Box<Bench>),
     Plan(PlanRequest),
+    Doctor(Doctor),
     Check(Check),
     Show(Show),
     List(List),
@@ -297,6 +298,14 @@ pub struct Import {
     /// At least one.
     pub paths: Vec<PathBuf>,
     pub out: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doctor {
+    /// `None`: facts only.
+    pub manifest: Option<String>,
+    pub settings: Vec<Setting>,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

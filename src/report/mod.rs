@@ -9,6 +9,7 @@
 pub mod compare;
 pub mod compat;
 pub mod decisions;
+pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod graph;

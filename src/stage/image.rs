@@ -80,13 +80,22 @@ pub fn gone(task: &Task, folder: &Path) -> Option<String> {
 
 fn program(image: &Image) -> (ContainerEngine, String) {
     let engine = engine(image.engine, "");
-    let word = match engine {
+    (engine, image.program.clone().unwrap_or_else(|| word(engine).to_owned()))
+}
+
+const fn word(engine: ContainerEngine) -> &'static str {
+    match engine {
         ContainerEngine::Docker => "docker",
         ContainerEngine::Podman => "podman",
         ContainerEngine::Enroot => "enroot",
         ContainerEngine::Apptainer => "apptainer",
-    };
-    (engine, image.program.clone().unwrap_or_else(|| word.to_owned()))
+    }
+}
+
+/// The engine that makes an image, and its program.
+pub fn image_program(image: &Image) -> (String, String) {
+    let (engine, program) = program(image);
+    (word(engine).to_owned(), program)
 }
 
 fn build_words(errand: &Errand, image: &Image, build: &ImageBuild, program: &str, ids: &Path) -> Vec<OsString> {

@@ -33,8 +33,10 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
+pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;
+pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 
 /// Performs every kind of task on this machine.

@@ -6,11 +6,12 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 37] = [
+const COMMANDS: [&str; 38] = [
     "",
     "run",
     "bench",
     "plan",
+    "doctor",
     "check",
     "show",
     "list",

@@ -80,18 +80,29 @@ fn read(out: &str) -> Option<Seen> {
     is_id.then(|| Seen { id: format!("sha256:{id}"), digests: digests.unwrap_or_default() })
 }
 
+/// The id of an image, if it is on this machine. Blocks.
+pub fn look_for_image(program: &str, image: &str) -> Option<String> {
+    look(program, image).ok().map(|seen| seen.id)
+}
+
+/// What keeps docker or podman from answering, by what they say: what, and what to do about it.
+pub fn engine_trouble(program: &str, said: &str) -> Option<(String, &'static str)> {
+    if said.contains("permission denied") {
+        let hint = "`sudo usermod -aG docker $USER` and a new login; or `engine: podman`, which needs no daemon";
+        Some((format!("{program} may not be used by this user"), hint))
+    } else if said.contains("Cannot connect to the Docker daemon") || said.contains("Is the docker daemon running") {
+        let hint = "`sudo systemctl start docker`; or `engine: podman`, which needs no daemon";
+        Some((format!("the daemon of {program} does not answer"), hint))
+    } else {
+        None
+    }
+}
+
 fn absent(program: &str, image: &str, said: &str) -> Failure {
     let said = said.trim();
     let last = said.lines().last().unwrap_or_default();
-    let system = |what: String, hint: String| Failure::new(FailureKind::System, what).cause(last).hint(hint);
-    if said.contains("permission denied") {
-        system(
-            format!("{program} may not be used by this user"),
-            "`sudo usermod -aG docker $USER` and a new login; or `engine: podman`, which needs no daemon".to_owned(),
-        )
-    } else if said.contains("Cannot connect to the Docker daemon") || said.contains("Is the docker daemon running") {
-        let hint = "`sudo systemctl start docker`; or `engine: podman`, which needs no daemon";
-        system(format!("the daemon of {program} does not answer"), hint.to_owned())
+    if let Some((what, hint)) = engine_trouble(program, said) {
+        Failure::new(FailureKind::System, what).cause(last).hint(hint)
     } else if image.starts_with("sha256:") {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))
             .cause(last)

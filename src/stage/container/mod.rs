@@ -22,7 +22,7 @@ use crate::plan::Task;
 use crate::process::Command;
 use crate::runner::Lease;
 pub use ended::{inside, meaning};
-pub use images::{Images, Seen, engine, look, no_program};
+pub use images::{Images, Seen, engine, engine_trouble, look, look_for_image, no_program};
 pub use run::{NotRun, obey, run};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
@@ -183,14 +183,19 @@ pub fn of_model(written: &model::Container, name: &str) -> Container {
     }
 }
 
+/// Where a planned task's programs will run; references are still symbolic.
+pub fn place_of(task: &Task) -> Option<Container> {
+    let written = written(task.container.as_deref()).ok()??;
+    Some(of_model(&written, ""))
+}
+
 /// The id of the image that a task names by words, if it is one of docker's or podman's: part of its key.
 pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
-    let written = written(task.container.as_deref()).ok()??;
+    let container = place_of(task)?;
     // An image that a stage made is in the key by that stage's output.
-    if written.image.contains('⟦') {
+    if container.image.contains('⟦') {
         return None;
     }
-    let container = of_model(&written, "");
     let id = container.engine.is_detached().then(|| images.first_seen(container.program(), &container.image))?;
     Some(("image".to_owned(), id.unwrap_or_else(|| "not on this machine".to_owned())))
 }
