@@ -45,7 +45,7 @@ fn one(program: &str, contained: &Contained, os: &str) -> Vec<Finding> {
     let mut all = vec![first.fix(fix.unwrap_or_default())];
     if works {
         all.extend(hook(contained));
-        all.extend(contained.images.iter().map(|image| image_of(program, image, &contained.by)));
+        all.extend(contained.images.iter().map(|(image, by)| image_of(program, image, by)));
     }
     all
 }

@@ -1,6 +1,6 @@
 //! What the planned tasks will start and read. Pure, except that it looks at the model repositories that are there already.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::shell;
@@ -45,7 +45,7 @@ pub struct Contained {
     /// Tasks in it that lease GPUs.
     pub gpus_by: By,
     /// Images that must be there; those that a stage makes are not among them.
-    pub images: BTreeSet<String>,
+    pub images: BTreeMap<String, By>,
 }
 
 /// Reads a plan. `project` is the folder that relative paths are relative to.
@@ -107,11 +107,11 @@ impl Needs {
                 let contained = self.containers.entry(program).or_default();
                 container.engine.word().clone_into(&mut contained.engine);
                 contained.by.push(id.clone());
+                if container.engine.is_detached() && !container.image.contains('⟦') {
+                    contained.images.entry(container.image).or_default().push(id.clone());
+                }
                 if task.gpus > 0 {
                     contained.gpus_by.push(id);
-                }
-                if container.engine.is_detached() && !container.image.contains('⟦') {
-                    contained.images.insert(container.image);
                 }
             }
             None if task.gpus > 1 => {

@@ -15,6 +15,7 @@ mod containers;
 mod crash;
 mod data;
 mod diagnostics;
+mod doctor;
 mod faults;
 mod files;
 mod genai_perf;
