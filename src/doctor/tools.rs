@@ -24,7 +24,8 @@ struct Tool {
 }
 
 const VERSION: &[&str] = &["--version"];
-const TRITON: &str = "run the stage in an image that has it: `container: { image: nvcr.io/nvidia/tritonserver:<release>-trtllm-python-py3 }`";
+const TRITON: &str =
+    "run the stage in an image that has it: `container: { image: …/tritonserver:<release>-trtllm-python-py3 }`";
 
 const TOOLS: [Tool; 30] = [
     Tool { name: "git", version: VERSION, from: From::Package("git", "git") },

@@ -142,7 +142,7 @@ fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str,
     argv
 }
 
-/// `nvcr.io/nvidia/x:1` → `docker://nvcr.io#nvidia/x:1` for enroot, `docker://nvcr.io/nvidia/x:1` for apptainer.
+/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1` for apptainer.
 fn address(engine: ContainerEngine, name: &str) -> String {
     if name.contains("://") {
         return name.to_owned();
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn a_registry_is_set_apart_as_each_program_wants_it() {
-        let name = "nvcr.io/nvidia/tritonserver:24.12";
-        assert_eq!(address(ContainerEngine::Enroot, name), "docker://nvcr.io#nvidia/tritonserver:24.12");
-        assert_eq!(address(ContainerEngine::Apptainer, name), "docker://nvcr.io/nvidia/tritonserver:24.12");
+        let name = "registry.example/nvidia/tritonserver:24.12";
+        assert_eq!(address(ContainerEngine::Enroot, name), "docker://registry.example#nvidia/tritonserver:24.12");
+        assert_eq!(address(ContainerEngine::Apptainer, name), "docker://registry.example/nvidia/tritonserver:24.12");
         assert_eq!(address(ContainerEngine::Enroot, "ubuntu:22.04"), "docker://ubuntu:22.04");
         assert_eq!(address(ContainerEngine::Enroot, "dockerd://mine:1"), "dockerd://mine:1");
     }

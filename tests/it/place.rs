@@ -246,7 +246,7 @@ fn what_docker_is_told() {
       platform: linux/amd64
       args: [--network=host]
   fetch:
-    image: { pull: "nvcr.io/nvidia/tritonserver:24.12-trtllm-python-py3" }
+    image: { pull: "registry.example/nvidia/tritonserver:24.12-trtllm-python-py3" }
   build:
     container:
       image: "{{ stages.prebuild.image }}"

@@ -19,7 +19,7 @@ pub struct Image {
     /// Build it from a Dockerfile. docker, podman.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<ImageBuild>,
-    /// Fetch it: `nvcr.io/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same one.
+    /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<String>,
     /// `linux/arm64`. [default: this machine's]

@@ -1,6 +1,6 @@
 //! Which image a name means on this machine: asked of docker or podman once, and remembered for the run.
 //!
-//! A name such as `nvcr.io/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the id, and the
+//! A name such as `registry.example/nvidia/tritonserver:24.12` can mean another image tomorrow, so the key of a task holds the id, and the
 //! task runs by the id. An image that is not there is never fetched on the way: that would make a key before it is known
 //! what it stands for.
 
