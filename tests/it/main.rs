@@ -30,6 +30,7 @@ mod metrics;
 mod mlperf_score;
 mod mpi;
 mod openai;
+mod pipelines;
 mod place;
 mod preflight;
 mod processes;

@@ -30,10 +30,14 @@ impl Action {
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Template(template) => vec![("template.from", template.from.as_str())],
-            Self::Engine(engine) => [("engine.checkpoint", &engine.checkpoint), ("engine.trtllm", &engine.trtllm)]
-                .into_iter()
-                .filter_map(|(key, path)| Some((key, path.as_deref()?)))
-                .collect(),
+            Self::Engine(engine) => [
+                ("engine.checkpoint", &engine.checkpoint),
+                ("engine.trtllm", &engine.trtllm),
+                ("engine.trtllm_checkpoint", &engine.trtllm_checkpoint),
+            ]
+            .into_iter()
+            .filter_map(|(key, path)| Some((key, path.as_deref()?)))
+            .collect(),
             Self::Repository(repository) => std::iter::once(("repository.engine", repository.engine.as_str()))
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
                 .chain(repository.files.as_deref().map(|path| ("repository.files", path)))
@@ -41,6 +45,12 @@ impl Action {
             Self::Serve(Serve::Simulator(server)) => vec![("serve.repository", server.repository.as_str())],
             Self::Serve(Serve::Triton(server)) => {
                 server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
+            }
+            Self::Serve(Serve::TrtllmServe(server)) => {
+                // A name at Hugging Face is no folder.
+                let folders =
+                    std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
+                folders.map(|path| ("serve.model", path.as_str())).collect()
             }
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));

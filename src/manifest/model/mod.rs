@@ -17,6 +17,7 @@ mod serve;
 mod stage;
 mod triton;
 mod tritonserver;
+mod trtllm;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
@@ -35,10 +36,11 @@ pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};
-pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
+pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
     LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
 };
+pub use trtllm::TrtllmServe;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -96,6 +96,14 @@ impl Place {
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
     pub fn wrap(&self, lease: &Lease, command: &Command) -> Result<Wrapped, Failure> {
+        self.wrap_with(lease, command, &lease.gpus)
+    }
+
+    /// The same with some of the lease's GPUs only.
+    ///
+    /// # Errors
+    /// What the engine cannot do, a path that cannot be mounted.
+    pub fn wrap_with(&self, lease: &Lease, command: &Command, gpus: &[u32]) -> Result<Wrapped, Failure> {
         let wrong = container::contradictions(&self.container);
         if !wrong.is_empty() {
             let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
@@ -111,7 +119,7 @@ impl Place {
         }
         let mut sees = Sees {
             mounts: mounts(lease, &self.state)?,
-            gpus: lease.gpus.clone(),
+            gpus: gpus.to_vec(),
             dir: Some(command.dir.display().to_string()),
             stop_after: STOP_AFTER,
             ..Sees::default()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
-use super::{log_of, words};
+use super::{log_of, trtllm, words};
 use crate::event::{Endpoint, Failure, FailureKind, Outliving};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
@@ -17,7 +17,7 @@ use crate::triton::Problem;
 use crate::triton::launch as launched;
 use crate::triton::launch::{Port, Ports, Server, ServerSpec};
 
-const HOST: &str = "127.0.0.1";
+pub(super) const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
 #[derive(Clone)]
@@ -79,6 +79,8 @@ pub enum By {
     Kserve,
     /// A TCP connection.
     Port,
+    /// `GET /health`.
+    Health,
 }
 
 impl Planned {
@@ -102,6 +104,7 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
     match serve {
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
+        Serve::TrtllmServe(server) => trtllm::plan(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
         // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),
@@ -316,18 +319,11 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     let (port_text, name) = (port.to_string(), container::name(&errand.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
     let argv: Vec<OsString> = server.words.iter().map(|word| fill(word).into()).collect();
-    let (mut wrapped, mut world) = (None, World::of(&server.words, name));
-    if let Some(place) = &errand.place {
-        let inside = place.wrap(&errand.lease, &errand.command(argv.clone()))?;
-        world = match inside.outliving {
-            Some(Outliving::Container { program, name }) => World::Container { program, name },
-            _ => World::Process,
-        };
-        wrapped = Some(inside.command);
-    }
+    let (argv, wrapped, inside) = placed(errand, argv, &errand.lease.gpus)?;
+    let world = inside.unwrap_or_else(|| World::of(&server.words, name));
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: wrapped.as_ref().map_or(argv, |command| command.argv.clone()),
+        argv,
         log: errand.lease.log.clone(),
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
@@ -339,15 +335,31 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     })
 }
 
+/// A server's words as they are started: in the stage's container, if it has one, with these GPUs. Then also its command, and
+/// what there is to stop.
+pub(super) fn placed(
+    errand: &Errand,
+    argv: Vec<OsString>,
+    gpus: &[u32],
+) -> Result<(Vec<OsString>, Option<Command>, Option<World>), Failure> {
+    let Some(place) = &errand.place else { return Ok((argv, None, None)) };
+    let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
+    let world = match inside.outliving {
+        Some(Outliving::Container { program, name }) => World::Container { program, name },
+        _ => World::Process,
+    };
+    Ok((inside.command.argv.clone(), Some(inside.command), Some(world)))
+}
+
 /// Ports that nobody listens on now, all different.
-fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
     taken
         .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
         .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
 }
 
-fn check_free(port: u16, key: &str) -> Result<(), Failure> {
+pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
