@@ -34,6 +34,7 @@
 //! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf |
+//! | `translate` | other tools' command lines and configs, read as text: what each word means here, and what has no place; pure | diag, triton |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
@@ -59,4 +60,5 @@ pub mod runner;
 pub mod sim;
 pub mod stage;
 pub mod store;
+pub mod translate;
 pub mod triton;

@@ -50,6 +50,7 @@ mod submission;
 mod supervision;
 mod telemetry;
 mod tls;
+mod translate;
 mod triton;
 mod triton_cpu;
 mod vectors;

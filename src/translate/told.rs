@@ -1,0 +1,96 @@
+//! What a line or a file of another tool comes to here.
+
+use serde_json::{Map, Value};
+
+/// A translation: what runs here, what is not quite the same, and what has no place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Whose words they were: `genai-perf profile`.
+    pub tool: &'static str,
+    pub means: Means,
+    /// Carried over, and not quite the same here; sentences.
+    pub notes: Vec<String>,
+    /// Not carried over.
+    pub left: Vec<Left>,
+}
+
+/// A word that has no place here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// As it was written, without what is secret.
+    pub word: String,
+    pub why: String,
+}
+
+/// What is to be done here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Means {
+    Bench(BenchLine),
+    /// A manifest, key by key.
+    Manifest(Map<String, Value>),
+    /// A manifest that is there, and what to change in it.
+    Run(RunLine),
+    /// Command lines, each a list of words.
+    Commands(Vec<Vec<String>>),
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BenchLine {
+    /// Behind `regatta bench`.
+    pub words: Vec<String>,
+    /// Keys of the manifest's `bench:` for which the line has no option.
+    pub keys: Map<String, Value>,
+    pub sweep: Option<Sweep>,
+}
+
+/// A key of `bench:` that takes one value after the other, each a measurement of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    pub key: &'static str,
+    pub values: Vec<Value>,
+    /// What stands at the key; `{{ key }}` is one of the values.
+    pub at_key: Value,
+}
+
+/// `regatta run`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunLine {
+    /// Names of manifests; the first that is there.
+    pub manifests: Vec<String>,
+    /// Parameter, value, and the word that it comes from.
+    pub settings: Vec<(String, String, String)>,
+    /// Environment variables, which parameters may declare.
+    pub env: Vec<(String, String)>,
+    /// Stages to end with, where the manifest has them.
+    pub until: Vec<String>,
+}
+
+/// Collects while words are read.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    pub notes: Vec<String>,
+    pub left: Vec<Left>,
+    /// What keeps the line from being understood.
+    pub faults: Vec<String>,
+}
+
+impl Sheet {
+    pub fn leave(&mut self, word: impl Into<String>, why: impl Into<String>) {
+        self.left.push(Left { word: word.into(), why: why.into() });
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    pub fn fault(&mut self, text: impl Into<String>) {
+        self.faults.push(text.into());
+    }
+
+    /// The translation, or everything that keeps it from being one.
+    pub fn told(self, tool: &'static str, means: Means) -> Result<Told, Vec<String>> {
+        let Self { notes, left, faults } = self;
+        if faults.is_empty() { Ok(Told { tool, means, notes, left }) } else { Err(faults) }
+    }
+}
