@@ -93,7 +93,8 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
-        let name = Path::new(&argv[usize::from(argv.len() > 1 && argv[0] == "python3")]).file_name();
+        let named = argv.iter().find(|word| word.ends_with(".py") || word.contains("build"));
+        let name = Path::new(named.unwrap_or(&argv[0])).file_name();
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         errand.lease.say(name, index as u64, Some(total));
         outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
@@ -132,11 +133,16 @@ pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result
     words.insert(1, pair("output_dir", &checkpoint.display().to_string()));
     words.push(pair("tp_size", &engine.tensor_parallelism.to_string()));
     words.push(pair("pp_size", &engine.pipeline_parallelism.to_string()));
-    let mut first = vec!["python3".to_owned(), script];
+    let python = engine.python.clone();
+    let mut first = vec![python.clone().unwrap_or_else(|| "python3".to_owned()), script];
     first.extend(words.into_iter().flatten());
     first.extend(flags(&engine.checkpoint_flags)?);
 
-    let mut second = vec!["trtllm-build".to_owned()];
+    let mut second = match python {
+        // What `trtllm-build` is, without a script that knows where its Python lay when it was installed.
+        Some(python) => vec![python, "-m".to_owned(), "tensorrt_llm.commands.build".to_owned()],
+        None => vec!["trtllm-build".to_owned()],
+    };
     second.extend(pair("checkpoint_dir", &checkpoint.display().to_string()));
     second.extend(pair("output_dir", &out.display().to_string()));
     let world = engine.tensor_parallelism * engine.pipeline_parallelism;

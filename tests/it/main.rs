@@ -29,6 +29,7 @@ mod metrics;
 mod mlperf_score;
 mod mpi;
 mod openai;
+mod pipelines;
 mod preflight;
 mod processes;
 mod real;

@@ -41,6 +41,11 @@ impl Action {
             Self::Serve(Serve::Triton(server)) => {
                 server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
             }
+            Self::Serve(Serve::TrtllmServe(server)) => {
+                // A name at Hugging Face is no folder.
+                let folders = std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
+                folders.map(|path| ("serve.model", path.as_str())).collect()
+            }
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
                 let loadgen = bench.loadgen.iter().flat_map(|loadgen| loadgen.reads());

@@ -15,6 +15,7 @@ mod serve;
 mod stage;
 mod triton;
 mod tritonserver;
+mod trtllm;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
@@ -36,6 +37,7 @@ pub use tritonserver::{
     Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
     TraceLevel, TraceMode, TritonServer,
 };
+pub use trtllm::TrtllmServe;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -27,6 +27,9 @@ pub struct Engine {
     /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm: Option<String>,
+    /// The Python that has TensorRT-LLM. Not given: `python3` and `trtllm-build` of PATH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
     pub checkpoint_flags: IndexMap<String, Value>,
@@ -96,6 +99,10 @@ pub struct Repository {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub triton_num_servers: u32,
+    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. Not given: those that the stage leases, or one copy in each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub gpus: Option<u32>,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,

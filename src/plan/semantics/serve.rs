@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Look;
 use crate::diag::{Diagnostic, did_you_mean, nearest};
 use crate::manifest::model::{
-    AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer,
+    AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
 const READY_BY: [&str; 2] = ["kserve", "port"];
@@ -37,6 +37,10 @@ impl Look<'_> {
             Serve::Triton(server) => {
                 self.ready("triton", &server.ready);
                 self.triton(server);
+            }
+            Serve::TrtllmServe(server) => {
+                self.ready("trtllm_serve", &server.ready);
+                self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
             }
             Serve::Command(server) => {
                 self.ready("command", &server.ready);

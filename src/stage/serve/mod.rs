@@ -11,6 +11,7 @@ mod plan;
 mod preview;
 mod ready;
 mod stop;
+mod trtllm;
 mod watch;
 
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
+        Serve::TrtllmServe(server) => &server.ready,
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };

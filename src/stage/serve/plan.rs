@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
-use super::{log_of, words};
+use super::{log_of, trtllm, words};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
@@ -16,7 +16,7 @@ use crate::triton::Problem;
 use crate::triton::launch as launched;
 use crate::triton::launch::{Port, Ports, Server, ServerSpec};
 
-const HOST: &str = "127.0.0.1";
+pub(super) const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
 #[derive(Clone)]
@@ -82,6 +82,8 @@ pub enum By {
     Kserve,
     /// A TCP connection.
     Port,
+    /// `GET /health`.
+    Health,
 }
 
 impl Planned {
@@ -102,6 +104,7 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
     match serve {
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
+        Serve::TrtllmServe(server) => trtllm::plan(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
         // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),
@@ -324,14 +327,14 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
 }
 
 /// Ports that nobody listens on now, all different.
-fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
     taken
         .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
         .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
 }
 
-fn check_free(port: u16, key: &str) -> Result<(), Failure> {
+pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
