@@ -74,7 +74,7 @@ fn server(env: &Env, gpus: u64, command: &[String], port: Option<&str>, sheet: &
         Some(Err(_)) => sheet.fault(format!("`--port {}` is no port", port.unwrap_or_default())),
         None => {}
     }
-    server.insert("ready".to_owned(), json!({"by": "port", "timeout": "30m"}));
+    server.insert("ready".to_owned(), json!({"by": "health", "timeout": "30m"}));
     stage.insert("serve".to_owned(), json!({"command": server}));
     Value::Object(stage)
 }

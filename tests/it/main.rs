@@ -19,6 +19,7 @@ mod faults;
 mod files;
 mod genai_perf;
 mod git;
+mod gpt2;
 mod harness;
 mod language;
 mod launch;

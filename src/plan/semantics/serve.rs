@@ -9,7 +9,7 @@ use crate::manifest::model::{
     AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
-const READY_BY: [&str; 2] = ["kserve", "port"];
+const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 /// What docker and podman call the limits of getrlimit(2).
 const LIMITS: [&str; 15] = [
     "core",

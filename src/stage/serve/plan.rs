@@ -307,8 +307,9 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     let by = match server.ready.by.as_str() {
         "kserve" => By::Kserve,
         "port" => By::Port,
+        "health" => By::Health,
         other => {
-            return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port")));
+            return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port, health")));
         }
     };
     let (port_text, name) = (port.to_string(), container_name(&errand.mark));
@@ -317,7 +318,13 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         name: "the server".to_owned(),
         argv: server.words.iter().map(|word| fill(word).into()).collect(),
         log: errand.lease.log.clone(),
-        endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
+        // Who has `/health` is asked over HTTP.
+        endpoint: Some(Endpoint {
+            host: HOST.to_owned(),
+            grpc: port,
+            http: (by == By::Health).then_some(port),
+            metrics: None,
+        }),
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
