@@ -16,7 +16,7 @@ use super::{Trouble, bench, say, say_error};
 use crate::cli::{self, Exit, Global, Job};
 use crate::diag::Diagnostics;
 use crate::manifest::{Given, Manifest, load, shipped};
-use crate::translate::{BenchLine, Left, Means, RunLine, Told, read_config, read_line};
+use crate::translate::{BenchLine, Left, Means, RunLine, RunSetting, Told, read_config, read_line};
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<Exit, Trouble> {
@@ -119,7 +119,8 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
         )));
     };
     let given = |params: Vec<(String, String)>, more: &[(String, String)]| {
-        let here = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let here =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
         load(&project.manifests, name, &Given { params, env })
     };
@@ -133,12 +134,13 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
         told.notes.push(format!("`{name}=…` must be given, too: no word of the line says it"));
     }
     let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
-    for (key, value, word) in &line.settings {
-        if manifest.params.contains_key(key) {
+    for RunSetting { names, value, word } in &line.settings {
+        if let Some(key) = names.iter().find(|key| manifest.params.contains_key(*key)) {
             words.push(format!("{key}={value}"));
             params.retain(|(other, _)| other != key);
             params.push((key.clone(), value.clone()));
         } else {
+            let key = names.join("` or `");
             let why = format!("the manifest `{name}` has no parameter `{key}`: change it in the file of the system");
             told.left.push(Left { word: word.clone(), why });
         }
@@ -208,7 +210,11 @@ fn shell(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A NUL cannot stand in a command line anyway.
+/// As a shell takes it. A NUL cannot stand in a command line anyway.
 fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
     shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
 }

@@ -56,14 +56,17 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
         sheet.fault(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = Load::default();
-    load.put("--protocol", match line.value("--endpoint-type").unwrap_or("chat") {
-        "chat" => "openai-chat",
-        "completions" => "openai-completions",
-        other => {
-            sheet.fault(format!("`--endpoint-type {other}` is not spoken here: there are chat and completions"));
-            "openai-chat"
-        }
-    });
+    load.put(
+        "--protocol",
+        match line.value("--endpoint-type").unwrap_or("chat") {
+            "chat" => "openai-chat",
+            "completions" => "openai-completions",
+            other => {
+                sheet.fault(format!("`--endpoint-type {other}` is not spoken here: there are chat and completions"));
+                "openai-chat"
+            }
+        },
+    );
     load.target(line.value("--url").unwrap_or("localhost:8000"));
     for given in &line.given {
         if !length(&mut load, given) {
@@ -111,11 +114,15 @@ fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
         "--request-cancellation-rate" | "--request-cancellation-delay" => {
             sheet.leave(given.words(), "requests are ended after tokens, not after a time: `bench.request.cancel`");
         }
-        "--num-dataset-entries" if line.has("--input-file") => sheet.leave(given.words(), "each record of the data is sent once"),
+        "--num-dataset-entries" if line.has("--input-file") => {
+            sheet.leave(given.words(), "each record of the data is sent once")
+        }
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
         "--tokenizer" => {
             load.put("--tokenizer", value);
-            sheet.note(format!("--tokenizer {value} is used where it is a folder or a tokenizer.json here; nothing is downloaded"));
+            sheet.note(format!(
+                "--tokenizer {value} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+            ));
         }
         "--batch-size-text" if value == "1" => {}
         "--input-file" => {
@@ -123,12 +130,15 @@ fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
             match line.value("--custom-dataset-type") {
                 None | Some("single_turn") => load.put("--data-kind", "jsonl"),
                 Some("mooncake_trace") => load.put("--data-kind", "mooncake"),
-                Some(other) => sheet.leave(format!("--custom-dataset-type {other}"), "read are single_turn and mooncake_trace"),
+                Some(other) => {
+                    sheet.leave(format!("--custom-dataset-type {other}"), "read are single_turn and mooncake_trace")
+                }
             }
         }
         "--custom-dataset-type" if line.has("--input-file") => {}
         name => {
-            let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why =
+                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
             sheet.leave(given.words(), why);
         }
     }
@@ -150,7 +160,8 @@ fn pool(given: &Given, line: &Line, load: &mut Load) {
         if let Some(entries) = number("--num-dataset-entries") {
             load.keys.insert("distinct_prompts".to_owned(), json!(entries));
         }
-    } else if let (Some(count), Some(tokens)) = (number("--prefix-prompt-pool-size"), number("--prefix-prompt-length")) {
+    } else if let (Some(count), Some(tokens)) = (number("--prefix-prompt-pool-size"), number("--prefix-prompt-length"))
+    {
         load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
     }
 }

@@ -28,7 +28,10 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
             "`token-from-histogram` has its lengths in the script; write them as `input_tokens: { empirical: … }`",
         ),
         [] => sheet.fault(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
-        words => sheet.fault(format!("`{}`: {TOOL} takes one of dataset, token-norm-dist, token-from-histogram", words.join(" "))),
+        words => sheet.fault(format!(
+            "`{}`: {TOOL} takes one of dataset, token-norm-dist, token-from-histogram",
+            words.join(" ")
+        )),
     }
     load.target(line.value("--url").unwrap_or("localhost:8001"));
     load.put("--model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
@@ -67,10 +70,17 @@ fn option(given: &Given, load: &mut Load, sheet: &mut Sheet) {
             sheet.note("its data sets are one JSON list of `input` and `output`; read are JSONL with `prompt` and `output_length`, and ShareGPT");
         }
         "--tokenizer-dir" => load.put("--tokenizer", value),
-        "--exclude-input-in-output" => sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case"),
-        "--concurrency" => sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time"),
+        "--exclude-input-in-output" => {
+            sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case")
+        }
+        "--concurrency" => {
+            sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time")
+        }
         "--check-perf-json" | "--check-perf-key" | "--check-perf-atol" | "--check-perf-rtol" => {
-            sheet.leave(given.words(), "a limit against an older result is `regatta compare OLD NEW --fail-if 'e2e_p99>5%'`");
+            sheet.leave(
+                given.words(),
+                "a limit against an older result is `regatta compare OLD NEW --fail-if 'e2e_p99>5%'`",
+            );
         }
         "--op-stats-csv" | "--dump-perfetto-trace" => sheet.leave(given.words(), "requests.jsonl has every request"),
         "--tokenizer-type" => sheet.leave(given.words(), "a tokenizer.json says what it is"),

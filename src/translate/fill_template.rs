@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::manifest;
 use super::options::{Opt, flag, read};
 use super::told::{Means, Sheet, Told};
-use super::manifest;
 use crate::diag::did_you_mean;
 use crate::triton::repository::{PARAMETERS, pairs};
 
@@ -35,11 +35,15 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
         return sheet.told(TOOL, manifest("repository", TOOL, stages));
     }
     let mut command: Vec<String> =
-        ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"].map(str::to_owned).to_vec();
+        ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
+            .map(str::to_owned)
+            .to_vec();
     for (name, value) in &filled.values {
         command.extend(["--model".to_owned(), filled.model.clone(), format!("{name}={value}")]);
     }
-    sheet.note("files are filled from pristine templates into a new folder, never in place: a second run gives the same");
+    sheet.note(
+        "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
+    );
     sheet.told(TOOL, Means::Commands(vec![command]))
 }
 

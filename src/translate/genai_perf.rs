@@ -30,14 +30,23 @@ static TABLE: &[Opt] = &[
 
 /// Options that only say where and how it tells of the run.
 const TELLING: [(&str, &str); 9] = [
-    ("--artifact-dir", "results are kept with the run; `regatta export TASK --as genai-perf --out DIR` writes its files"),
+    (
+        "--artifact-dir",
+        "results are kept with the run; `regatta export TASK --as genai-perf --out DIR` writes its files",
+    ),
     ("--profile-export-file", "results are kept with the run; `regatta export TASK --as genai-perf` writes that file"),
     ("--checkpoint-dir", "what is measured already is kept with the run"),
     ("--enable-checkpointing", "what is measured already is kept with the run"),
     ("--generate-plots", "the report of a run has its plots"),
     ("--verbose", "`regatta -v` says more"),
-    ("--server-metrics-urls", "the GPUs are asked with nvidia-smi or through the servers' own metrics, not through a DCGM exporter"),
-    ("--stability-percentage", "the run ends with its requests or its duration, and the result says whether it was steady"),
+    (
+        "--server-metrics-urls",
+        "the GPUs are asked with nvidia-smi or through the servers' own metrics, not through a DCGM exporter",
+    ),
+    (
+        "--stability-percentage",
+        "the run ends with its requests or its duration, and the result says whether it was steady",
+    ),
     ("--prompt-source", "made-up prompts are what there is without data"),
 ];
 
@@ -98,9 +107,14 @@ fn option(given: &Given, is_http: bool, line: &Line, load: &mut Load, sheet: &mu
             load.put("--model", value);
             if given.values.len() > 1 {
                 let rest = given.values[1..].join(" ");
-                sheet.leave(format!("{} … {rest}", given.written), "one measurement drives one model; add a `bench` for each");
+                sheet.leave(
+                    format!("{} … {rest}", given.written),
+                    "one measurement drives one model; add a `bench` for each",
+                );
             }
         }
+        // Read together, above.
+        "--service-kind" | "--endpoint-type" | "--url" => {}
         "--endpoint" => load.put("--endpoint", value),
         "--streaming" => load.flag("--streaming"),
         // What the server says of the model tells it.
@@ -200,14 +214,17 @@ fn data(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
 fn sweep(line: &Line, load: &mut Load, sheet: &mut Sheet) {
     let kind = line.value("--sweep-type").unwrap_or("concurrency");
     let values = match (line.value("--sweep-list"), line.value("--sweep-range")) {
-        (Some(list), _) => list.split(',').map(|one| range(one.trim()).filter(|one| one.len() == 1)).collect::<Option<Vec<_>>>(),
+        (Some(list), _) => {
+            list.split(',').map(|one| range(one.trim()).filter(|one| one.len() == 1)).collect::<Option<Vec<_>>>()
+        }
         // Its concurrencies are powers of two, whatever it is told as a step.
         (None, range) if kind == "concurrency" => powers(range.unwrap_or("1:1024")).map(|all| vec![all]),
         (None, Some(text)) => range(text).map(|all| vec![all]),
         (None, None) => None,
     };
     let Some(values) = values.map(|values| values.into_iter().flatten().collect::<Vec<_>>()) else {
-        return sheet.fault("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
+        return sheet
+            .fault("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
     };
     match kind {
         "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values),
@@ -251,6 +268,8 @@ fn defaults(line: &Line, load: &mut Load, sheet: &mut Sheet) {
     if let Some(name) = load.get("--tokenizer").map(str::to_owned)
         && !std::path::Path::new(&name).exists()
     {
-        sheet.note(format!("--tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"));
+        sheet.note(format!(
+            "--tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
+        ));
     }
 }

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::told::{Sheet, Told};
-use super::{aiperf, core_model, fill_template, genai_perf, llmb, perf_analyzer, run_args, triton_cli, triton_server, trtllm};
+use super::{
+    aiperf, core_model, fill_template, genai_perf, llmb, perf_analyzer, run_args, triton_cli, triton_server, trtllm,
+};
 use crate::diag::did_you_mean;
 
 /// Variables that were set in front of the command.
@@ -19,7 +21,9 @@ impl Env {
     pub fn gpus(&self, sheet: &mut Sheet) -> Option<u64> {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
-        sheet.note(format!("CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` says which may be"));
+        sheet.note(format!(
+            "CUDA_VISIBLE_DEVICES={list}: {count} GPUs are leased; `regatta run … --gpus {list}` says which may be"
+        ));
         Some(count)
     }
 
@@ -99,10 +103,13 @@ pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
         ("launch_triton_server.py", _) => triton_server::tell(&env, rest),
         ("trtllm-serve", _) => trtllm::serve(&env, rest),
         ("trtllm-bench", _) => trtllm::bench(&env, rest),
-        ("genai-perf" | "genai_perf", Some("analyze")) => without_env(&env, genai_perf::tell("genai-perf analyze", true, &rest[1..])),
-        ("genai-perf" | "genai_perf", Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process"))) => {
-            Err(vec![format!("`genai-perf {other}` measures nothing by its words; a `profile` line does")])
+        ("genai-perf" | "genai_perf", Some("analyze")) => {
+            without_env(&env, genai_perf::tell("genai-perf analyze", true, &rest[1..]))
         }
+        (
+            "genai-perf" | "genai_perf",
+            Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
+        ) => Err(vec![format!("`genai-perf {other}` measures nothing by its words; a `profile` line does")]),
         ("genai-perf" | "genai_perf", _) => {
             without_env(&env, genai_perf::tell("genai-perf profile", false, strip(rest, "profile")))
         }

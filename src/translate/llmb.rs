@@ -1,7 +1,7 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use super::options::{Opt, flag, many, one, read};
-use super::told::{Means, RunLine, Sheet, Told};
+use super::told::{Means, RunLine, RunSetting, Sheet, Told};
 
 const TOOL: &str = "llmb-run";
 
@@ -34,7 +34,10 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
     if !["submit", "single", "bulk"].contains(&command) {
         sheet.fault(format!("`llmb-run {command}` starts no benchmark: there are submit, single and bulk"));
     }
-    let file = line.value("--file").map(str::to_owned).or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
+    let file = line
+        .value("--file")
+        .map(str::to_owned)
+        .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
         for given in line.given.iter().filter(|given| given.name != "--file") {
             sheet.leave(given.words(), "the file says what is run");
@@ -60,7 +63,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
         let value = given.value();
         match given.name {
             "--workload" | "--model-size" | "--file" => {}
-            "--dtype" => run.settings.push(("dtype".to_owned(), value.to_owned(), given.words())),
+            "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.words())),
             "--scale" => sheet.leave(
                 given.words(),
                 "how many GPUs, of the kind that cluster_config.yaml names, is one word here: `system=gb200-x1`",
@@ -75,7 +78,10 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
             }
             "--dry-run" => sheet.note("--dry-run is `regatta plan` in place of `regatta run`"),
             name => {
-                let why = LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+                let why = LEFT
+                    .iter()
+                    .find(|(names, _)| names.contains(&name))
+                    .map_or("there is nothing like it here", |it| it.1);
                 sheet.leave(given.words(), why);
             }
         }

@@ -26,7 +26,7 @@ mod trtllm;
 
 pub use line::{TOOLS, read_line};
 pub use mlperf::read_config;
-pub use told::{BenchLine, Left, Means, RunLine, Sweep, Told};
+pub use told::{BenchLine, Left, Means, RunLine, RunSetting, Sweep, Told};
 
 use line::Env;
 use serde_json::{Map, Value, json};

@@ -150,8 +150,7 @@ fn find(table: &'static [Opt], word: &str) -> Option<(&'static Opt, String, Opti
         return Some((option, name.to_owned(), value));
     }
     if wanted.starts_with("--") {
-        let mut begun =
-            table.iter().filter(|option| option.names.iter().any(|name| plain(name).starts_with(&wanted)));
+        let mut begun = table.iter().filter(|option| option.names.iter().any(|name| plain(name).starts_with(&wanted)));
         return match (begun.next(), begun.next()) {
             (Some(option), None) => Some((option, name.to_owned(), value)),
             _ => None,

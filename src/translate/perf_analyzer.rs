@@ -62,11 +62,14 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
         }
     };
     let is_chat = line.value("--endpoint").is_none_or(|endpoint| endpoint.contains("chat"));
-    load.put("--protocol", match (is_openai, is_chat) {
-        (false, _) => "kserve",
-        (true, true) => "openai-chat",
-        (true, false) => "openai-completions",
-    });
+    load.put(
+        "--protocol",
+        match (is_openai, is_chat) {
+            (false, _) => "kserve",
+            (true, true) => "openai-chat",
+            (true, false) => "openai-completions",
+        },
+    );
     let is_grpc = line.value("-i").is_some_and(|word| word.eq_ignore_ascii_case("grpc"));
     if !is_openai && !is_grpc {
         sheet.note("over HTTP it asks KServe v2 (its default); here KServe is asked over gRPC: mind the port");

@@ -3,7 +3,7 @@
 //! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
 //! same name where the manifest declares it; whoever uses this looks.
 
-use super::told::{Means, RunLine, Sheet, Told};
+use super::told::{Means, RunLine, RunSetting, Sheet, Told};
 use crate::diag::did_you_mean;
 
 const TOOL: &str = "RUN_ARGS";
@@ -99,7 +99,7 @@ pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
             }
             Some(("SYSTEM_NAME", value)) => system(value, word, &mut run),
             Some((name @ ("TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS"), value)) => {
-                run.settings.push((name.to_lowercase(), value.to_owned(), word.clone()));
+                run.settings.push(RunSetting::new(&name.to_lowercase(), value, word));
             }
             Some(("BENCHMARKS", value)) => benchmarks(value, &mut run, &mut sheet),
             Some(_) => sheet.leave(word, "the variable is not used for language models here"),
@@ -111,7 +111,16 @@ pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
             None if word == "build" => {
                 run.until.extend(["build_trt_llm", "build_triton"].map(str::to_owned));
             }
-            None if ["download_model", "download_data", "preprocess_data", "calibrate", "generate_conf_files", "build_loadgen"].contains(&word.as_str()) => {
+            None if [
+                "download_model",
+                "download_data",
+                "preprocess_data",
+                "calibrate",
+                "generate_conf_files",
+                "build_loadgen",
+            ]
+            .contains(&word.as_str()) =>
+            {
                 sheet.leave(word, "it is done when a stage needs it");
             }
             None => {
@@ -167,7 +176,7 @@ fn fields(text: &str, run: &mut RunLine, sheet: &mut Sheet) {
 
 fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
     let word = format!("--{name}={value}");
-    let mut set = |key: &str, value: String| run.settings.push((key.to_owned(), value, word.clone()));
+    let mut set = |key: &str, value: String| run.settings.push(RunSetting::new(key, value, &word));
     match name {
         "benchmarks" => benchmarks(value, run, sheet),
         "scenarios" => {
@@ -178,7 +187,8 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
                     "singlestream" => all.push("single_stream".to_owned()),
                     "multistream" => sheet.leave("--scenarios=MultiStream", "language models have no MultiStream"),
                     _ => {
-                        let hint = did_you_mean(one, ["Offline", "Server", "Interactive", "SingleStream"]).unwrap_or_default();
+                        let hint =
+                            did_you_mean(one, ["Offline", "Server", "Interactive", "SingleStream"]).unwrap_or_default();
                         sheet.fault(format!("`{one}` is no scenario; {hint}"));
                     }
                 }
@@ -212,11 +222,27 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
             _ => sheet.leave(word, "performance and accuracy are stages of the manifest"),
         },
         "test_run" => set("rehearse", "true".to_owned()),
+        "min_duration" => set("duration", format!("{value}ms")),
+        // The pipelines of the catalogue have names of their own for two.
+        "server_target_qps" | "min_query_count" => {
+            let ours = if name == "min_query_count" { "samples" } else { "target_qps" };
+            let names = [name, ours].map(str::to_owned).to_vec();
+            run.settings.push(RunSetting { names, value: value.to_owned(), word });
+        }
         _ if TUNING.contains(&name) => set(name, value.to_owned()),
         _ => match LEFT.iter().find(|(names, _)| names.contains(&name)) {
             Some((_, why)) => sheet.leave(word, *why),
             None => {
-                let ours = ["benchmarks", "scenarios", "accuracy_target", "system_name", "harness_type", "core_type", "test_mode", "test_run"];
+                let ours = [
+                    "benchmarks",
+                    "scenarios",
+                    "accuracy_target",
+                    "system_name",
+                    "harness_type",
+                    "core_type",
+                    "test_mode",
+                    "test_run",
+                ];
                 let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
                 let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
                 sheet.fault(format!("`--{name}` is no field of RUN_ARGS that is known here; {hint}"));
@@ -242,14 +268,17 @@ fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut Sheet) {
 
 /// `H200-SXM-141GBx8` is `h200-x8` here.
 fn system(value: &str, word: &str, run: &mut RunLine) {
-    run.settings.push(("system".to_owned(), system_name(value), word.to_owned()));
+    run.settings.push(RunSetting::new("system", system_name(value), word));
 }
 
 /// Our word for a system of NVIDIA's list: the GPU and how many.
 pub(super) fn system_name(id: &str) -> String {
     let lower = id.to_lowercase().replace('_', "-");
-    let count = lower.rsplit('x').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())).unwrap_or("1");
-    let gpu = ["gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"].into_iter().find(|gpu| lower.contains(gpu));
+    let count =
+        lower.rsplit('x').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())).unwrap_or("1");
+    let gpu = ["gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"]
+        .into_iter()
+        .find(|gpu| lower.contains(gpu));
     gpu.map_or_else(|| lower.clone(), |gpu| format!("{gpu}-x{count}"))
 }
 

@@ -58,12 +58,27 @@ pub struct Sweep {
 pub struct RunLine {
     /// Names of manifests; the first that is there.
     pub manifests: Vec<String>,
-    /// Parameter, value, and the word that it comes from.
-    pub settings: Vec<(String, String, String)>,
+    pub settings: Vec<RunSetting>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,
     /// Stages to end with, where the manifest has them.
     pub until: Vec<String>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSetting {
+    /// What it may be called; the first that the manifest declares.
+    pub names: Vec<String>,
+    pub value: String,
+    /// What it comes from.
+    pub word: String,
+}
+
+impl RunSetting {
+    pub(super) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
+        Self { names: vec![name.to_owned()], value: value.into(), word: word.into() }
+    }
 }
 
 /// Collects while words are read.

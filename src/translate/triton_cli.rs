@@ -2,7 +2,7 @@
 
 use super::genai_perf;
 use super::options::{Opt, flag, one, read};
-use super::told::{Means, RunLine, Sheet, Told};
+use super::told::{Means, RunLine, RunSetting, Sheet, Told};
 
 const TOOL: &str = "triton";
 
@@ -45,7 +45,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
                 (Some("tensorrtllm"), _) => "triton-trtllm",
                 _ => "triton-vllm",
             };
-            run.settings.push(("service".to_owned(), service.to_owned(), format!("triton {command}")));
+            run.settings.push(RunSetting::new("service", service, format!("triton {command}")));
             if command == "import" {
                 run.until.push("generate_triton_config".to_owned());
             } else {

@@ -92,7 +92,10 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
         server.insert("log_verbose".to_owned(), json!(3));
         server.insert("log_file".to_owned(), json!(file.unwrap_or("triton_log.txt")));
     } else if let Some(file) = file {
-        sheet.leave(format!("--log-file {file}"), "without --log the script does not use it; the log is that of the task");
+        sheet.leave(
+            format!("--log-file {file}"),
+            "without --log the script does not use it; the log is that of the task",
+        );
     }
     let gpus = if is_multi && line.has("--disable-spawn-processes") { world.saturating_sub(1) } else { world };
     let mut stage = Map::new();

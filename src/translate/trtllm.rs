@@ -36,47 +36,110 @@ pub(super) fn serve(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = read(SERVE, SERVES, words, &mut sheet);
     let model = match line.plain.as_slice() {
-        [model] if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"].contains(&model.as_str()) => model.clone(),
+        [model]
+            if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"]
+                .contains(&model.as_str()) =>
+        {
+            model.clone()
+        }
         [] => {
             sheet.fault("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
             String::new()
         }
         words => {
-            sheet.fault(format!("`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over", words.join(" ")));
+            sheet.fault(format!(
+                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over",
+                words.join(" ")
+            ));
             String::new()
         }
     };
-    let port = line.value("--port").unwrap_or("8000").to_owned();
-    let mut command = vec![SERVE.to_owned(), model];
+    visible(env, &mut sheet);
+    let mut server = Server::of(model);
+    server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
     for given in line.given.iter().filter(|given| given.name != "--port") {
-        command.push(given.written.clone());
-        command.extend(given.values.clone());
+        server.put(given.name, &given.values, &mut sheet);
     }
-    command.extend(["--port".to_owned(), "{port}".to_owned()]);
-    let gpus = product(&line, &["--tp_size", "--pp_size"]);
-    let stage = server(env, gpus, &command, Some(&port), &mut sheet);
     sheet.note("a server is started when a stage needs it: add a `bench` with `protocol: openai-completions` and the target `{{ stages.server }}`");
-    let stages = Map::from_iter([("server".to_owned(), stage)]);
+    let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
     sheet.told(SERVE, manifest("trtllm-serve", SERVE, stages))
 }
 
-fn server(env: &Env, gpus: u64, command: &[String], port: Option<&str>, sheet: &mut Sheet) -> Value {
-    let mut stage = Map::from_iter([("gpus".to_owned(), json!(env.gpus(sheet).unwrap_or(gpus)))]);
-    let rest = env.rest();
-    if !rest.is_empty() {
-        stage.insert("env".to_owned(), Value::Object(rest));
+/// A `serve: { trtllm_serve: … }` stage in the making.
+struct Server {
+    keys: Map<String, Value>,
+    args: Vec<String>,
+    inputs: Map<String, Value>,
+}
+
+impl Server {
+    fn of(model: String) -> Self {
+        Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
     }
-    let mut server = Map::from_iter([("words".to_owned(), json!(command))]);
-    match port.map(str::parse::<u16>) {
-        Some(Ok(port)) => {
-            server.insert("port".to_owned(), json!(port));
+
+    /// An option of trtllm-serve: a key where there is one, else as it stands.
+    fn put(&mut self, option: &'static str, values: &[String], sheet: &mut Sheet) {
+        let key = match option {
+            "--tp_size" => "tensor_parallelism",
+            "--pp_size" => "pipeline_parallelism",
+            "--ep_size" => "moe_expert_parallelism",
+            "--port"
+            | "--max_batch_size"
+            | "--max_num_tokens"
+            | "--max_seq_len"
+            | "--max_beam_width"
+            | "--num_postprocess_workers"
+            | "--tokenizer"
+            | "--host"
+            | "--backend" => &option[2..],
+            // A relative path means nothing where the server is started.
+            "--extra_llm_api_options" | "--chat_template" | "--metadata_server_config_file" => {
+                let name = option[2..].to_owned();
+                self.args.extend([option.to_owned(), format!("{{{{ inputs.{name} }}}}")]);
+                self.inputs.insert(name, json!(values.first()));
+                return;
+            }
+            _ => {
+                self.args.push(option.to_owned());
+                return self.args.extend(values.iter().cloned());
+            }
+        };
+        let text = values.first().map_or("", String::as_str);
+        let value = match (key, text.parse::<u32>()) {
+            ("tokenizer" | "host" | "backend", _) => json!(text),
+            (_, Ok(number)) => json!(number),
+            _ => return sheet.fault(format!("`{option} {text}` is no whole number")),
+        };
+        self.keys.insert(key.to_owned(), value);
+    }
+
+    fn stage(mut self, env: &Env) -> Value {
+        let ranks = |key: &str| self.keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
+        let gpus = ranks("tensor_parallelism").saturating_mul(ranks("pipeline_parallelism"));
+        if !self.args.is_empty() {
+            self.keys.insert("args".to_owned(), json!(self.args));
         }
-        Some(Err(_)) => sheet.fault(format!("`--port {}` is no port", port.unwrap_or_default())),
-        None => {}
+        let mut stage = Map::from_iter([("gpus".to_owned(), json!(gpus))]);
+        if !self.inputs.is_empty() {
+            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        }
+        let rest = env.rest();
+        if !rest.is_empty() {
+            stage.insert("env".to_owned(), Value::Object(rest));
+        }
+        stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
+        Value::Object(stage)
     }
-    server.insert("ready".to_owned(), json!({"by": "health", "timeout": "30m"}));
-    stage.insert("serve".to_owned(), json!({"command": server}));
-    Value::Object(stage)
+}
+
+/// Which GPUs is said where they are leased.
+fn visible(env: &Env, sheet: &mut Sheet) {
+    if env.has("CUDA_VISIBLE_DEVICES") {
+        sheet.leave(
+            "CUDA_VISIBLE_DEVICES=…",
+            "as many as the model needs are leased; `regatta run … --gpus` says which may be",
+        );
+    }
 }
 
 fn product(line: &Line, names: &[&str]) -> u64 {
@@ -102,22 +165,22 @@ pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
         return build(words, &line, sheet);
     }
     sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
-    let mut command = vec![SERVE.to_owned(), line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model).to_owned()];
+    visible(env, &mut sheet);
+    let mut server = Server::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model).to_owned());
     let mut bench = Map::from_iter([
         ("target".to_owned(), json!("{{ stages.server }}")),
         ("protocol".to_owned(), json!("openai-completions")),
         ("model".to_owned(), json!("")),
     ]);
     if line.has("--engine_dir") || line.has("--model_path") {
-        command.extend(["--tokenizer".to_owned(), line.value("--model_path").unwrap_or(model).to_owned()]);
+        server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut sheet);
     }
     load(&line, kind, &mut bench, &mut sheet);
     for given in &line.given {
-        option(given, &line, &mut command, &mut bench, &mut sheet);
+        option(given, &line, &mut server, &mut bench, &mut sheet);
     }
-    command.extend(["--port".to_owned(), "{port}".to_owned()]);
-    let server = server(env, product(&line, &["--tp", "--pp"]), &command, None, &mut sheet);
-    let stages = Map::from_iter([("server".to_owned(), server), ("run_harness".to_owned(), json!({"bench": bench}))]);
+    let stages =
+        Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
     sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
@@ -149,14 +212,22 @@ fn load(line: &Line, kind: &str, bench: &mut Map<String, Value>, sheet: &mut She
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 
-fn option(given: &Given, line: &Line, command: &mut Vec<String>, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+fn option(given: &Given, line: &Line, server: &mut Server, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
     let renamed = match given.name {
         "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
         "--tp" => "--tp_size",
         "--pp" => "--pp_size",
         "--ep" => "--ep_size",
-        "--backend" | "--extra_llm_api_options" | "--max_batch_size" | "--max_num_tokens" | "--max_seq_len"
-        | "--cluster_size" | "--log_level" | "--revision" | "--trust_remote_code" | "--gpus_per_node" => given.name,
+        "--backend"
+        | "--extra_llm_api_options"
+        | "--max_batch_size"
+        | "--max_num_tokens"
+        | "--max_seq_len"
+        | "--cluster_size"
+        | "--log_level"
+        | "--revision"
+        | "--trust_remote_code"
+        | "--gpus_per_node" => given.name,
         "--beam_width" => "--max_beam_width",
         "--model" | "--model_path" | "--engine_dir" | "--dataset" | "--num_requests" | "--warmup" | "--concurrency"
         | "--streaming" => return,
@@ -169,16 +240,24 @@ fn option(given: &Given, line: &Line, command: &mut Vec<String>, bench: &mut Map
             return sheet.leave(given.words(), "results are kept with the run: result.json, requests.jsonl");
         }
         "--scheduler_policy" | "--enable_chunked_context" => {
-            return sheet.leave(given.words(), "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options");
+            return sheet.leave(
+                given.words(),
+                "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
+            );
         }
         "--max_input_len" | "--target_input_len" | "--target_output_len" => {
-            return sheet.leave(given.words(), "it tunes trtllm-bench's choice of limits; say --max_batch_size and --max_num_tokens");
+            return sheet.leave(
+                given.words(),
+                "it tunes trtllm-bench's choice of limits; say --max_batch_size and --max_num_tokens",
+            );
         }
         "--workspace" => return sheet.leave(given.words(), "every stage has an output folder of its own"),
-        _ => return sheet.leave(given.words(), format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" "))),
+        _ => {
+            return sheet
+                .leave(given.words(), format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")));
+        }
     };
-    command.push(renamed.to_owned());
-    command.extend(given.values.clone());
+    server.put(renamed, &given.values, sheet);
 }
 
 /// The build as it stands, into the stage's own folder.

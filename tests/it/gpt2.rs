@@ -40,7 +40,11 @@ fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
         measured(&world.regatta(&["run", "gpt2", &format!("service={service}"), "requests=6"]));
         let result = result(&world, "run_harness");
         assert_eq!(answered(&result), (6, 600), "{service}: {result:#}");
-        assert!(result["tokens"]["source"].as_str().expect("a source").starts_with(source), "{service}: {}", result["tokens"]);
+        assert!(
+            result["tokens"]["source"].as_str().expect("a source").starts_with(source),
+            "{service}: {}",
+            result["tokens"]
+        );
         let asked = &result["asked"];
         assert_eq!((&asked["warmup"], &asked["seed"]), (&json!(10), &json!(0)), "{service}");
         // The tutorial's completions come in one piece.
@@ -71,7 +75,9 @@ fn the_quick_start_of_the_backend_runs_on_four_simulated_gpus() {
     assert_eq!(dataset["counts"]["ok"], json!(64), "every prompt once");
     assert_eq!(dataset["tokens"]["output"], dataset["tokens"]["output_asked"]);
     let config = world.read("latest/generate_triton_config/triton_model_repo_0/tensorrt_llm/config.pbtxt");
-    for line in ["max_batch_size: 4", "max_queue_delay_microseconds: 10000", "string_value: \"inflight_fused_batching\""] {
+    for line in
+        ["max_batch_size: 4", "max_queue_delay_microseconds: 10000", "string_value: \"inflight_fused_batching\""]
+    {
         assert!(config.contains(line), "{line} is not in\n{config}");
     }
     nobody_left(&world);
@@ -92,6 +98,9 @@ const TRITONSERVER: &str = r#"for word in "$@"; do
 done
 exec "$REGATTA" sim serve --repository "$repository" --grpc-port "$grpc" --http-port "$http" --metrics-port "$metrics"
 "#;
+const CONVERT: &str = r#"while [ "$1" != --output_dir ]; do shift; done
+mkdir -p "$2"
+"#;
 const TRTLLM_BUILD: &str = r#"while [ "$1" != --output_dir ]; do shift; done
 cp "$ENGINE"/* "$2"
 "#;
@@ -109,7 +118,9 @@ for name in "$@"; do [ ! -e "$W/$name.pid" ] || kill "$(cat "$W/$name.pid")"; do
 /// A project with programs on its PATH that stand for those of a GPU machine, and what they need of the twin.
 fn project(twin: &World) -> World {
     let mut world = World::new();
-    for (name, body) in [("python3", ""), ("trtllm-build", TRTLLM_BUILD), ("tritonserver", TRITONSERVER), ("docker", DOCKER)] {
+    for (name, body) in
+        [("python3", CONVERT), ("trtllm-build", TRTLLM_BUILD), ("tritonserver", TRITONSERVER), ("docker", DOCKER)]
+    {
         world.file(&format!("bin/{name}"), &format!("{RECORD}{body}"));
         fs::set_permissions(world.path(format!("bin/{name}")), fs::Permissions::from_mode(0o755)).expect("a mode");
     }
@@ -122,7 +133,12 @@ fn project(twin: &World) -> World {
     world.file(".openmpi/mca-params.conf", "rmaps_base_oversubscribe = 1\n");
     let (home, calls, w) = (world.path(""), world.path("calls"), world.path(""));
     let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").expect("PATH"));
-    world.env("PATH", path).env("HOME", home).env("CALLS", calls).env("W", w).env("REGATTA", env!("CARGO_BIN_EXE_regatta"));
+    world
+        .env("PATH", path)
+        .env("HOME", home)
+        .env("CALLS", calls)
+        .env("W", w)
+        .env("REGATTA", env!("CARGO_BIN_EXE_regatta"));
     world.env("ENGINE", twin.path("latest/generate_engines"));
     world.env("REPOSITORY", twin.path("latest/generate_triton_config/triton_model_repo_0"));
     world
@@ -199,15 +215,22 @@ fn vllms_own_server_is_started_by_the_tutorials_command() {
     for (service, model) in [("openai-completions", "gpt2"), ("openai-chat", "HuggingFaceH4/zephyr-7b-beta")] {
         let mut world = project(&twin);
         world.env("REPOSITORY", twin.path("latest/generate_vllm_config/triton_model_repo_0"));
-        let run = world.regatta(&["run", "gpt2", "system=gpu", &format!("service={service}"), "requests=2", "--gpus", "0"]);
+        let run =
+            world.regatta(&["run", "gpt2", "system=gpu", &format!("service={service}"), "requests=2", "--gpus", "1"]);
         if model == "gpt2" {
             measured(&run);
             assert_eq!(answered(&result(&world, "run_harness")), (2, 200));
         }
         let calls = world.read("calls");
         let first = calls.lines().next().expect("a call");
-        assert!(first.contains("--net=host --gpus=all vllm/vllm-openai:latest --model ") && first.contains(model), "{first}");
-        assert!(first.contains("--dtype float16") && calls.lines().any(|line| line.starts_with("docker stop")), "{calls}");
+        assert!(
+            first.contains("--net=host --gpus=all vllm/vllm-openai:latest --model ") && first.contains(model),
+            "{first}"
+        );
+        assert!(
+            first.contains("--dtype float16") && calls.lines().any(|line| line.starts_with("docker stop")),
+            "{calls}"
+        );
         nobody_left(&world);
     }
 }

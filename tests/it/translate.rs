@@ -91,7 +91,10 @@ fn the_usual_command_lines_are_told_as_they_were_read_and_approved() {
 fn words_of_a_shell_and_one_quoted_line_are_the_same() {
     let world = World::new();
     let words = ["import", "--", "genai-perf", "profile", "-m", "gpt2", "--streaming"];
-    assert_eq!(world.good(&words).stdout, world.good(&["import", "--", "genai-perf profile -m gpt2 --streaming"]).stdout);
+    assert_eq!(
+        world.good(&words).stdout,
+        world.good(&["import", "--", "genai-perf profile -m gpt2 --streaming"]).stdout
+    );
 }
 
 #[test]
@@ -102,7 +105,16 @@ fn both_forms_of_configs_become_a_manifest_that_is_good() {
     let path = |rel: &str| format!("tests/golden/translate/configs/{rel}");
     for (name, words) in [
         ("config-v5.1", vec![path("H200-SXM-141GBx8/Server/llama2-70b.py")]),
-        ("config-v5.0", vec![path("llama2-70b/Server/__init__.py"), "--pick".into(), "H200_SXM_141GBx8_Triton".into(), "--pick".into(), "H100_SXM_80GB_TP2x4".into()]),
+        (
+            "config-v5.0",
+            vec![
+                path("llama2-70b/Server/__init__.py"),
+                "--pick".into(),
+                "H200_SXM_141GBx8_Triton".into(),
+                "--pick".into(),
+                "H100_SXM_80GB_TP2x4".into(),
+            ],
+        ),
     ] {
         let words: Vec<&str> = std::iter::once("import").chain(words.iter().map(String::as_str)).collect();
         let ended = world.good(&words);
@@ -169,13 +181,15 @@ fn a_key_is_never_printed() {
 #[test]
 fn every_word_of_a_line_ends_somewhere() {
     // An option, and what tells that it was seen.
-    let told = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose")).expect("understood");
+    let told = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose"))
+        .expect("understood");
     let left: Vec<&str> = told.left.iter().map(|one| one.word.as_str()).collect();
     assert_eq!(left, ["--grpc-method a.b", "--num-sessions 3", "--verbose"]);
     let told = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
     let Means::Manifest(manifest) = told.means else { panic!("{told:?}") };
-    let server = &manifest["stages"]["server"]["serve"]["command"]["words"];
-    assert_eq!(server, &serde_json::json!(["trtllm-serve", "m", "--tp_size", "2", "--reasoning_parser", "x", "--port", "{port}"]));
+    let server = &manifest["stages"]["server"]["serve"]["trtllm_serve"];
+    let args = ["--reasoning_parser", "x"];
+    assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -183,9 +197,22 @@ fn words(line: &str) -> Vec<String> {
 }
 
 const TOOLS: [&str; 16] = [
-    "genai-perf profile", "genai-perf analyze", "aiperf profile", "perf_analyzer", "python3 benchmark_core_model.py", "launch_triton_server.py",
-    "fill_template.py -i m/config.pbtxt", "trtllm-bench -m x throughput", "trtllm-serve", "llmb-run submit", "triton import", "make", "RUN_ARGS=--benchmarks=llama2",
-    "--benchmarks=llama2", "A=b python3 -m code.main", "",
+    "genai-perf profile",
+    "genai-perf analyze",
+    "aiperf profile",
+    "perf_analyzer",
+    "python3 benchmark_core_model.py",
+    "launch_triton_server.py",
+    "fill_template.py -i m/config.pbtxt",
+    "trtllm-bench -m x throughput",
+    "trtllm-serve",
+    "llmb-run submit",
+    "triton import",
+    "make",
+    "RUN_ARGS=--benchmarks=llama2",
+    "--benchmarks=llama2",
+    "A=b python3 -m code.main",
+    "",
 ];
 
 proptest! {

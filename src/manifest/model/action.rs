@@ -43,7 +43,8 @@ impl Action {
             }
             Self::Serve(Serve::TrtllmServe(server)) => {
                 // A name at Hugging Face is no folder.
-                let folders = std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
+                let folders =
+                    std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
                 folders.map(|path| ("serve.model", path.as_str())).collect()
             }
             Self::Bench(bench) => {

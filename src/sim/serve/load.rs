@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::sim::core::{Chunking, Limits, Policy};
 use super::vllm;
+use crate::sim::core::{Chunking, Limits, Policy};
 use crate::sim::engine;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};

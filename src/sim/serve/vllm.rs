@@ -61,7 +61,9 @@ pub(super) fn engine(version: &Path) -> Result<Engine, String> {
     let tokens_per_block = config.tokens_per_block();
     let blocks = rank.memory.blocks(fraction, tokens_per_block);
     if blocks == 0 {
-        return Err(wrong("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`".to_owned()));
+        return Err(wrong(
+            "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`".to_owned(),
+        ));
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     let limits = Limits {

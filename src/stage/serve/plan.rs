@@ -309,7 +309,10 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         "port" => By::Port,
         "health" => By::Health,
         other => {
-            return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port, health")));
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("`ready.by: {other}` is none of kserve, port, health"),
+            ));
         }
     };
     let (port_text, name) = (port.to_string(), container_name(&errand.mark));

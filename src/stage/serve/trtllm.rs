@@ -100,7 +100,8 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
 
 fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
     let Some(first) = server.port else { return free_ports(count) };
-    let too_high = || Failure::new(FailureKind::Refused, format!("`port` {first}: {count} servers do not fit above it"));
+    let too_high =
+        || Failure::new(FailureKind::Refused, format!("`port` {first}: {count} servers do not fit above it"));
     (0..count)
         .map(|index| {
             let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index)).ok_or_else(too_high)?;

@@ -8,12 +8,18 @@ use super::super::told::Sheet;
 use super::file::Setting;
 use super::gpus::machine;
 use super::value::Val;
-use crate::diag::did_you_mean;
+use crate::diag::nearest;
 use crate::triton::repository::RUNTIME_FLAGS;
 
 /// LoadGen's settings that go to user.conf as they stand.
-const USER_CONF: [&str; 6] =
-    ["min_duration", "max_duration", "min_query_count", "max_query_count", "performance_sample_count_override", "single_stream_expected_latency_ns"];
+const USER_CONF: [&str; 6] = [
+    "min_duration",
+    "max_duration",
+    "min_query_count",
+    "max_query_count",
+    "performance_sample_count_override",
+    "single_stream_expected_latency_ns",
+];
 
 /// Fields that have no place, and why.
 #[rustfmt::skip]
@@ -44,8 +50,34 @@ const LEFT: &[(&str, &str)] = &[
     ("workspace_size", "trtllm-build has no such option"),
 ];
 /// Always so, or said elsewhere in the manifest.
-const SAID: [&str; 8] =
-    ["use_token_latencies", "use_triton", "system", "scenario", "benchmark", "test_run", "gpu_indices", "coalesced_tensor"];
+const SAID: [&str; 8] = [
+    "use_token_latencies",
+    "use_triton",
+    "system",
+    "scenario",
+    "benchmark",
+    "test_run",
+    "gpu_indices",
+    "coalesced_tensor",
+];
+
+/// Read one by one, below.
+const READ: [&str; 14] = [
+    "precision",
+    "use_fp8",
+    "gpu_batch_size",
+    "tensor_parallelism",
+    "pipeline_parallelism",
+    "trtllm_build_flags",
+    "trtllm_runtime_flags",
+    "trtllm_checkpoint_flags",
+    "triton_num_servers",
+    "triton_num_frontends_per_model",
+    "triton_num_clients_per_frontend",
+    "triton_num_models_per_server",
+    "server_target_qps",
+    "offline_expected_qps",
+];
 
 /// What a manifest's stages take from one setting.
 pub(super) struct Entry {
@@ -104,9 +136,9 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
         if RUNTIME_FLAGS.contains(&flag.as_str()) {
             runtime.insert(flag, given);
         } else {
-            let why = match did_you_mean(&flag, RUNTIME_FLAGS.iter().copied()) {
-                Some(hint) if hint.starts_with("did") => format!("no config.pbtxt has a place for it; {hint}"),
-                _ => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
+            let why = match nearest(&flag, RUNTIME_FLAGS.iter().copied()) {
+                Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
+                None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
             };
             leave(format!("trtllm_runtime_flags.{flag}"), why, sheet);
         }
@@ -125,32 +157,40 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
         match field.as_str() {
             "server_target_qps" | "offline_expected_qps" => {
                 rates.push(field.as_str());
-                value.insert(if field.starts_with("server") { "server_qps" } else { "offline_qps" }.to_owned(), given.json());
+                value.insert(
+                    if field.starts_with("server") { "server_qps" } else { "offline_qps" }.to_owned(),
+                    given.json(),
+                );
             }
             name if USER_CONF.contains(&name) => {
                 conf.insert(name.to_owned(), given.json());
             }
-            "precision" | "use_fp8" | "gpu_batch_size" | "tensor_parallelism" | "pipeline_parallelism" | "trtllm_build_flags"
-            | "trtllm_runtime_flags" | "trtllm_checkpoint_flags" | "triton_num_servers" | "triton_num_frontends_per_model"
-            | "triton_num_clients_per_frontend" => {}
-            name if SAID.contains(&name) => {}
             "triton_num_models_per_server" | "triton_num_clients_per_server" => {
-                leave(field.clone(), "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(), sheet);
+                leave(
+                    field.clone(),
+                    "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
+                    sheet,
+                );
             }
+            name if READ.contains(&name) || SAID.contains(&name) => {}
             name => match LEFT.iter().find(|(known, _)| *known == name) {
                 Some((_, why)) => leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), sheet),
                 None => {
-                    let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF);
-                    let hint = did_you_mean(name, known.collect::<Vec<_>>()).filter(|hint| hint.starts_with("did"));
-                    let why = hint.unwrap_or_else(|| "it is for another kind of benchmark".to_owned());
-                    leave(field.clone(), format!("no field of language models that is known here; {why}"), sheet);
+                    let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
+                    let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?"));
+                    let near = near.unwrap_or_default();
+                    leave(field.clone(), format!("no field of language models that is known here{near}"), sheet);
                 }
             },
         }
     }
     value.insert("user_conf".to_owned(), Value::Object(conf));
     if setting.is_max_q {
-        leave("PowerSetting.MaxQ".to_owned(), "a run with power measurement is not made here; the settings are".to_owned(), sheet);
+        leave(
+            "PowerSetting.MaxQ".to_owned(),
+            "a run with power measurement is not made here; the settings are".to_owned(),
+            sheet,
+        );
     }
     let scenario = match setting.fields.get("scenario").and_then(Val::last) {
         Some("Offline") => Some("offline"),

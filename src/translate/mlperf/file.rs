@@ -47,7 +47,10 @@ impl Read {
                     self.class(&name, &bases, &decorators, body, &place, sheet);
                 }
                 What::Other(word) => {
-                    sheet.leave(place, format!("`{word}` …: only running the file would tell what comes of it, and it is not run"));
+                    sheet.leave(
+                        place,
+                        format!("`{word}` …: only running the file would tell what comes of it, and it is not run"),
+                    );
                 }
             }
         }
@@ -69,7 +72,10 @@ impl Read {
         self.unknown_bases.sort();
         self.unknown_bases.dedup();
         for base in &self.unknown_bases {
-            sheet.leave(base, "the class is in another file; what it sets is missing here: name that file, too, and first");
+            sheet.leave(
+                base,
+                "the class is in another file; what it sets is missing here: name that file, too, and first",
+            );
         }
         for other in ["ATOMIC_EXPORTS", "ACCURACY_OVERRIDES", "COMPLIANCE_OVERRIDES"] {
             if self.names.values.contains_key(other) {
@@ -91,7 +97,9 @@ impl Read {
             Expr::Index(base, key) => {
                 let key = self.names.value(key, &BTreeMap::new());
                 match (&**base, key) {
-                    (Expr::Field(os, environ), Ok(key)) if matches!(&**os, Expr::Name(os) if os == "os") && environ == "environ" => {
+                    (Expr::Field(os, environ), Ok(key))
+                        if matches!(&**os, Expr::Name(os) if os == "os") && environ == "environ" =>
+                    {
                         self.env.push((key.last().unwrap_or_default().to_owned(), value));
                     }
                     (Expr::Name(name), Ok(key)) if self.names.values.contains_key(name) => {
@@ -125,7 +133,15 @@ impl Read {
         }
     }
 
-    fn class(&mut self, name: &str, bases: &[Expr], decorators: &[Expr], body: Vec<Statement>, place: &str, sheet: &mut Sheet) {
+    fn class(
+        &mut self,
+        name: &str,
+        bases: &[Expr],
+        decorators: &[Expr],
+        body: Vec<Statement>,
+        place: &str,
+        sheet: &mut Sheet,
+    ) {
         let mut own: BTreeMap<String, Val> = BTreeMap::new();
         for base in bases {
             let base = match base {
@@ -144,7 +160,9 @@ impl Read {
                 What::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
                         // Along the chain, mappings are put over each other.
-                        Some(before @ Val::Dict(_)) if matches!(value, Val::Dict(_)) && field.starts_with("trtllm_") => {
+                        Some(before @ Val::Dict(_))
+                            if matches!(value, Val::Dict(_)) && field.starts_with("trtllm_") =>
+                        {
                             before.update(&value);
                         }
                         _ => {

@@ -34,7 +34,9 @@ mod tests {
 
     #[test]
     fn systems_are_known_by_their_names() {
-        let gpus = |system: &str| machine(system).map(|found| (found["gpus"].as_u64().unwrap(), found["memory_gb"].as_f64().unwrap()));
+        let gpus = |system: &str| {
+            machine(system).map(|found| (found["gpus"].as_u64().unwrap(), found["memory_gb"].as_f64().unwrap()))
+        };
         assert_eq!(gpus("H200-SXM-141GBx8"), Some((8, 141.0)));
         assert_eq!(gpus("GB200-NVL72_GB200-186GB_aarch64x4"), Some((4, 186.0)));
         assert_eq!(gpus("GH200_144GB_ARMx2"), Some((2, 144.0)));

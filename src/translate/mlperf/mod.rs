@@ -58,7 +58,9 @@ pub fn read_config(
         sheet.leave(format!("os.environ[{name}]"), "an environment variable of the harness; a stage has `env`");
     }
     if sheet.faults.is_empty() && entries.is_empty() {
-        sheet.fault(format!("{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"));
+        sheet.fault(format!(
+            "{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"
+        ));
     }
     let bench = bench.unwrap_or_else(|| {
         sheet.fault(format!("{place}: neither its path nor its fields say which benchmark"));
@@ -144,7 +146,13 @@ impl Place {
     }
 }
 
-fn manifest(bench: &str, scenario: &str, round: &str, entries: &Map<String, Value>, shape: &Value) -> Map<String, Value> {
+fn manifest(
+    bench: &str,
+    scenario: &str,
+    round: &str,
+    entries: &Map<String, Value>,
+    shape: &Value,
+) -> Map<String, Value> {
     let names: Vec<&String> = entries.keys().collect();
     // The one that is a Triton's, where there is one.
     let usual = names.iter().find(|name| name.starts_with('t') || name.contains("Triton")).or(names.first());

@@ -40,10 +40,18 @@ impl Val {
             Self::Plain(value) => value.clone(),
             Self::List(items) => items.iter().map(Self::json).collect(),
             Self::Dict(items) => Value::Object(
-                items.iter().map(|(key, value)| (key.last().map_or_else(|| key.json().to_string(), str::to_owned), value.json())).collect(),
+                items
+                    .iter()
+                    .map(|(key, value)| {
+                        (key.last().map_or_else(|| key.json().to_string(), str::to_owned), value.json())
+                    })
+                    .collect(),
             ),
             Self::Symbol(_) => json!(self.last()),
-            Self::Call(name, args) => json!(format!("{name}({})", args.iter().map(|arg| arg.json().to_string()).collect::<Vec<_>>().join(", "))),
+            Self::Call(name, args) => json!(format!(
+                "{name}({})",
+                args.iter().map(|arg| arg.json().to_string()).collect::<Vec<_>>().join(", ")
+            )),
         }
     }
 
@@ -76,11 +84,15 @@ impl Names {
     pub fn value(&self, expr: &Expr, own: &BTreeMap<String, Val>) -> Result<Val, String> {
         let plain = |value| Ok(Val::Plain(value));
         match expr {
-            Expr::Number(value, is_whole) => number(*value, *is_whole).map(Val::Plain).ok_or_else(|| "a number without an end".to_owned()),
+            Expr::Number(value, is_whole) => {
+                number(*value, *is_whole).map(Val::Plain).ok_or_else(|| "a number without an end".to_owned())
+            }
             Expr::Text(text) => plain(json!(text)),
             Expr::Bool(is) => plain(json!(is)),
             Expr::None => plain(Value::Null),
-            Expr::List(items) => Ok(Val::List(items.iter().map(|item| self.value(item, own)).collect::<Result<_, _>>()?)),
+            Expr::List(items) => {
+                Ok(Val::List(items.iter().map(|item| self.value(item, own)).collect::<Result<_, _>>()?))
+            }
             Expr::Dict(items) => self.dict(items, own),
             Expr::Name(name) => {
                 let found = own.get(name).or_else(|| self.values.get(name));
@@ -88,9 +100,13 @@ impl Names {
             }
             Expr::Field(base, field) => match self.value(base, own)? {
                 Val::Symbol(name) => match self.classes.get(&name) {
-                    Some(class) => class.get(field).cloned().ok_or_else(|| format!("{name}.{field} is not set in this file")),
+                    Some(class) => {
+                        class.get(field).cloned().ok_or_else(|| format!("{name}.{field} is not set in this file"))
+                    }
                     None => Ok(Val::Symbol(format!("{name}.{field}"))),
                 },
+                // Of a module that is imported by its name.
+                Val::Call(..) => Ok(Val::Symbol(field.clone())),
                 _ => Err(format!("`.{field}` of a value")),
             },
             Expr::Index(base, key) => {

@@ -27,8 +27,8 @@ pub(super) struct Spot {
 
 /// Longer ones first.
 const MARKS: [&str; 38] = [
-    "**=", "//=", "...", "**", "//", "==", "!=", "<=", ">=", "->", "+=", "-=", "*=", "/=", ":=", "<<", ">>", "(", ")", "[", "]", "{",
-    "}", ",", ":", ".", "=", "+", "-", "*", "/", "%", "@", "<", ">", "|", "&", ";",
+    "**=", "//=", "...", "**", "//", "==", "!=", "<=", ">=", "->", "+=", "-=", "*=", "/=", ":=", "<<", ">>", "(", ")",
+    "[", "]", "{", "}", ",", ":", ".", "=", "+", "-", "*", "/", "%", "@", "<", ">", "|", "&", ";",
 ];
 
 pub(super) fn tokens(text: &str) -> Vec<Spot> {
@@ -70,7 +70,9 @@ impl<'a> Lexer<'a> {
                     }
                 }
                 '\'' | '"' => self.text(""),
-                _ if c.is_ascii_digit() || c == '.' && self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number(),
+                _ if c.is_ascii_digit() || c == '.' && self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                    self.number()
+                }
                 _ if c.is_alphabetic() || c == '_' => self.name(),
                 _ => self.mark(c),
             }

@@ -38,14 +38,25 @@ mod tests {
 
     #[test]
     fn what_would_have_to_be_run_is_named() {
-        for (text, word) in [("x = f'{a}'\n", "x"), ("for a in b:\n  c\n", "for"), ("x = a if b else c\n", "x"), ("x += 1\n", "x")] {
+        for (text, word) in
+            [("x = f'{a}'\n", "x"), ("for a in b:\n  c\n", "for"), ("x = a if b else c\n", "x"), ("x += 1\n", "x")]
+        {
             assert!(matches!(&parse(text)[0].what, What::Other(found) if found == word), "{text}: {:?}", parse(text));
         }
     }
 
     #[test]
     fn a_deep_nest_is_no_overflow() {
-        for text in ["(".repeat(100_000), "[".repeat(100_000), "-".repeat(100_000), "a=".repeat(100_000), "{1:".repeat(50_000), "1+".repeat(100_000), "a.".repeat(100_000), "a**".repeat(100_000)] {
+        for text in [
+            "(".repeat(100_000),
+            "[".repeat(100_000),
+            "-".repeat(100_000),
+            "a=".repeat(100_000),
+            "{1:".repeat(50_000),
+            "1+".repeat(100_000),
+            "a.".repeat(100_000),
+            "a**".repeat(100_000),
+        ] {
             parse(&text);
         }
         let steps: String = (0..2000).map(|n| format!("{}class A:\n", " ".repeat(n))).collect();

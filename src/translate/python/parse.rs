@@ -42,7 +42,12 @@ pub enum What {
     Assign(Expr, Expr),
     /// An expression alone, which may change something: `base.update({…})`.
     Alone(Expr),
-    Class { name: String, bases: Vec<Expr>, decorators: Vec<Expr>, body: Vec<Statement> },
+    Class {
+        name: String,
+        bases: Vec<Expr>,
+        decorators: Vec<Expr>,
+        body: Vec<Statement>,
+    },
     /// A condition, a loop, a function: what only running it would tell.
     Other(String),
 }
@@ -146,8 +151,8 @@ impl<'a> Parser<'a> {
                     return What::Nothing;
                 }
                 "class" => return self.class(decorators),
-                "if" | "for" | "while" | "with" | "try" | "def" | "async" | "elif" | "else" | "except" | "finally" | "assert"
-                | "del" | "raise" | "return" | "global" | "lambda" | "match" => {
+                "if" | "for" | "while" | "with" | "try" | "def" | "async" | "elif" | "else" | "except" | "finally"
+                | "assert" | "del" | "raise" | "return" | "global" | "lambda" | "match" => {
                     let word = word.clone();
                     self.skip_line();
                     if matches!(self.peek(), Some(Token::Indent)) {

@@ -24,11 +24,8 @@ struct Origin {
     files: &'static [(&'static str, &'static str)],
 }
 
-const TRT_LLM: &[(&str, &str)] = &[
-    ("requirements.txt", "torch\n"),
-    ("scripts/build_wheel.py", ""),
-    ("examples/quantization/quantize.py", ""),
-];
+const TRT_LLM: &[(&str, &str)] =
+    &[("requirements.txt", "torch\n"), ("scripts/build_wheel.py", ""), ("examples/quantization/quantize.py", "")];
 const SERVER: &[(&str, &str)] = &[("build.py", "#!/bin/sh\nexec \"$BUILD_PY\" \"$@\"\n")];
 const BACKEND: &[(&str, &str)] = &[("inflight_batcher_llm/CMakeLists.txt", ""), ("tensorrt_llm/.keep", "")];
 
@@ -198,7 +195,9 @@ fn files(world: &World) -> String {
     let plain = Plain::of(world);
     let mut out = String::new();
     let mut found: Vec<PathBuf> = Vec::new();
-    for entry in walkdir::WalkDir::new(world.path("latest/generate_triton_config")).follow_links(true).into_iter().flatten() {
+    for entry in
+        walkdir::WalkDir::new(world.path("latest/generate_triton_config")).follow_links(true).into_iter().flatten()
+    {
         let path = entry.path();
         // Repositories of one scenario are alike.
         if path.ends_with("config.pbtxt") && path.to_string_lossy().contains("triton_model_repo_0") {
@@ -211,7 +210,12 @@ fn files(world: &World) -> String {
         let _ = writeln!(out, "\n== {shown}\n");
         // Tensors are the same everywhere: what is tuned comes after them.
         let text = fs::read_to_string(&path).expect("a config");
-        let head = text.lines().filter(|line| line.starts_with("name:") || line.contains("backend:") || line.contains("max_batch_size") || line.contains("decoupled"));
+        let head = text.lines().filter(|line| {
+            line.starts_with("name:")
+                || line.contains("backend:")
+                || line.contains("max_batch_size")
+                || line.contains("decoupled")
+        });
         let tail = text.lines().skip_while(|line| !line.starts_with("instance_group"));
         for line in head.chain(tail) {
             let _ = writeln!(out, "{}", plain.text(line));
@@ -227,8 +231,19 @@ fn run(workload: &str, system: &str, origins: &[Origin], more: &[&str]) {
     let world = project(origins, &twin);
     let system_word = format!("system={system}");
     let mut words = vec![
-        "run", workload, &system_word, "--gpus", "8", "-j", "1", "container=none", "image=none", "model_path=model", "samples=6",
-        "duration=1s", "target_qps=6",
+        "run",
+        workload,
+        &system_word,
+        "--gpus",
+        "8",
+        "-j",
+        "1",
+        "container=none",
+        "image=none",
+        "model_path=model",
+        "samples=6",
+        "duration=1s",
+        "target_qps=6",
     ];
     words.extend(more);
     let ended = world.regatta(&words);

@@ -71,7 +71,8 @@ fn launched(plan: &Plan, out: &mut String) {
 fn text(workload: &str, system: &str) -> String {
     let planned = plan(workload, system, &[("scenarios", &scenarios(workload, system).join(","))]);
     let mut out = format!("== {system}\n\n");
-    let software = ["prebuild", "clone_trt_llm", "build_trt_llm", "clone_triton", "clone_tensorrtllm_backend", "build_triton"];
+    let software =
+        ["prebuild", "clone_trt_llm", "build_trt_llm", "clone_triton", "clone_tensorrtllm_backend", "build_triton"];
     for task in planned.tasks.iter().filter(|task| task.skipped.is_none()) {
         // The software is that of the round, and stands with its first system; servers are told below.
         if !software.contains(&task.stage.as_str()) && !matches!(task.stage.as_str(), "triton" | "trtllm_serve") {
@@ -108,7 +109,9 @@ fn the_software_is_that_of_the_round() {
         let _ = writeln!(text, "== {title}\n");
         let planned = plan(workload, system, &[("patches", "/usr/share")]);
         let software = planned.tasks.iter().filter(|task| task.skipped.is_none());
-        for task in software.filter(|task| TARGETS[..5].contains(&task.stage.as_str()) || task.stage.starts_with("clone")) {
+        for task in
+            software.filter(|task| TARGETS[..5].contains(&task.stage.as_str()) || task.stage.starts_with("clone"))
+        {
             told(task, &mut text);
         }
         text.push('\n');
@@ -136,7 +139,8 @@ fn rates(workload: &str) -> BTreeMap<String, Vec<(String, f64)>> {
         let tuning = var("tuning");
         for scenario in scenarios(workload, &system) {
             let one: &Value = &tuning[&scenario];
-            let each = one["tensor_parallelism"].as_u64().expect("tp") * one["pipeline_parallelism"].as_u64().expect("pp");
+            let each =
+                one["tensor_parallelism"].as_u64().expect("tp") * one["pipeline_parallelism"].as_u64().expect("pp");
             let family = system.rsplit_once("-x").map_or(system.as_str(), |(family, _)| family);
             let name = format!("{family} {} {scenario} {each}", var("round").as_str().expect("a round"));
             let qps = one["target_qps"].as_f64().unwrap_or_else(|| panic!("{system} {scenario}: {one}"));
@@ -174,7 +178,9 @@ fn every_system_of_the_catalogue_is_whole() {
         for system in &all {
             let planned = plan(workload, system, &[]);
             let is_simulated = system.starts_with("sim-");
-            let skipped = |stage: &str| planned.tasks.iter().find(|task| task.stage == stage).is_none_or(|task| task.skipped.is_some());
+            let skipped = |stage: &str| {
+                planned.tasks.iter().find(|task| task.stage == stage).is_none_or(|task| task.skipped.is_some())
+            };
             for stage in ["prebuild", "clone_trt_llm", "build_trt_llm"] {
                 assert_eq!(skipped(stage), is_simulated, "{workload} {system} {stage}");
             }
@@ -199,9 +205,11 @@ fn every_system_of_the_catalogue_is_whole() {
 #[test]
 fn what_is_not_known_must_be_said() {
     use regatta::manifest::{Given, Library, load};
-    let params = [("system", "b200-x1"), ("model_path", "/usr")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let params =
+        [("system", "b200-x1"), ("model_path", "/usr")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let given = Given { params: params.to_vec(), ..Given::default() };
-    let found = load(&Library::new(super::root()), "llama2-70b", &given).expect_err("v6.0 names no commit").render(false);
+    let found =
+        load(&Library::new(super::root()), "llama2-70b", &given).expect_err("v6.0 names no commit").render(false);
     assert!(found.contains("the parameter `trt_llm_rev` has no value"), "{found}");
     assert!(found.contains("the parameter `image` has no value"), "{found}");
 }

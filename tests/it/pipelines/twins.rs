@@ -13,7 +13,8 @@ fn run(workload: &str, system: &str, servers: [usize; 2], more: &[&str]) {
     words.extend(more);
     let ended = world.good(&words);
     for (scenario, servers) in ["offline", "server"].into_iter().zip(servers) {
-        let result: Value = serde_json::from_str(&world.read(format!("latest/run_harness/{scenario}/result.json"))).unwrap();
+        let result: Value =
+            serde_json::from_str(&world.read(format!("latest/run_harness/{scenario}/result.json"))).unwrap();
         assert_eq!(result["counts"]["succeeded"], result["counts"]["scheduled"], "{workload} {scenario}: {result:#}");
         let endpoints = result["spec"]["endpoints"].as_array().map(Vec::len);
         assert_eq!(endpoints, Some(servers), "{workload} {scenario}: {:#}", result["spec"]);
