@@ -26,9 +26,10 @@
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, loadgen, mlperf, sim, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, container, triton, harness, loadgen, mlperf, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
-//! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event |
+//! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
+//! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |
 //! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
 //! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
 //! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
@@ -47,6 +48,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod container;
 pub mod diag;
 pub mod event;
 pub mod harness;

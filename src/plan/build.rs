@@ -12,7 +12,7 @@ use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
 use super::task::{ActionKind, Lifetime, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
-use crate::manifest::model::{Action, InputPaths, Stage};
+use crate::manifest::model::{Action, Container, InputPaths, Serve, Stage};
 use crate::manifest::{
     Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
 };
@@ -245,6 +245,7 @@ fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
         skipped: one.skipped.clone(),
         kind: stage.kind,
         action: String::new(),
+        container: None,
         needs: Vec::new(),
         inputs: BTreeMap::new(),
         outputs: Vec::new(),
@@ -263,7 +264,8 @@ const fn lifetime(kind: ActionKind) -> Lifetime {
     if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
 }
 
-fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
+fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
+    let container = container(&mut typed);
     let action = action(&typed)?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
@@ -271,7 +273,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
     };
     let mut inputs: BTreeMap<String, Vec<String>> =
         typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
-    for (name, path) in action.reads() {
+    let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));
+    for (name, path) in action.reads().into_iter().chain(image) {
         if Reference::all_in(path).is_empty() {
             inputs.entry(name.to_owned()).or_insert_with(|| vec![path.to_owned()]);
         }
@@ -285,6 +288,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         skipped: None,
         kind: stage.kind,
         action: canonical(&action)?,
+        container: container.as_ref().map(canonical).unwrap_or_default(),
         needs: Vec::new(),
         inputs,
         outputs: typed.outputs,
@@ -303,11 +307,21 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
     })
 }
 
+/// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.
+fn container(typed: &mut Stage) -> Option<Container> {
+    if let Some(Serve::Triton(server)) = &mut typed.serve {
+        server.container = server.container.take().or_else(|| typed.container.clone());
+        return server.container.clone();
+    }
+    typed.container.clone()
+}
+
 fn action(typed: &Stage) -> Option<Action> {
-    let Stage { shell, git, template, engine, repository, serve, bench, mlperf, .. } = typed.clone();
+    let Stage { shell, git, image, template, engine, repository, serve, bench, mlperf, .. } = typed.clone();
     shell
         .map(Action::Shell)
         .or(git.map(Action::Git))
+        .or(image.map(Action::Image))
         .or(template.map(Action::Template))
         .or(engine.map(Action::Engine))
         .or(repository.map(Action::Repository))
@@ -317,8 +331,8 @@ fn action(typed: &Stage) -> Option<Action> {
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
-fn canonical(action: &Action) -> Option<String> {
-    let mut value = serde_json::to_value(action).ok()?;
+fn canonical(value: &impl serde::Serialize) -> Option<String> {
+    let mut value = serde_json::to_value(value).ok()?;
     value.sort_all_objects();
     serde_json::to_string(&value).ok()
 }

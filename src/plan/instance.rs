@@ -69,6 +69,7 @@ fn kind_of(entry: &Entry) -> ActionKind {
     let key = Action::KEYS.into_iter().find(|key| entry.node.get(key).is_some());
     match key.unwrap_or_default() {
         "git" => ActionKind::Git,
+        "image" => ActionKind::Image,
         "template" => ActionKind::Template,
         "engine" => ActionKind::Engine,
         "repository" => ActionKind::Repository,

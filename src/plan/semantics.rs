@@ -1,5 +1,6 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod container;
 mod mlperf;
 mod serve;
 
@@ -21,6 +22,7 @@ const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postpro
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     let mut look = Look { node, name, found };
     look.common(stage);
+    look.containers(stage);
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
     }

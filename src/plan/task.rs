@@ -31,6 +31,8 @@ pub struct Task {
     pub kind: ActionKind,
     /// Canonical JSON of `manifest::model::Action` with [`super::Reference`] tokens in it.
     pub action: String,
+    /// Canonical JSON of `manifest::model::Container`, with tokens: where its programs run.
+    pub container: Option<String>,
     pub needs: Vec<Need>,
     /// Name → paths or globs, as written: relative ones are relative to the project folder. May hold `⟦out:…⟧` tokens.
     pub inputs: BTreeMap<String, Vec<String>>,
@@ -76,6 +78,7 @@ pub enum ActionKind {
     Serve,
     Bench,
     Mlperf,
+    Image,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

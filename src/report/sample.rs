@@ -15,6 +15,7 @@ pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
         skipped: None,
         kind,
         action: "{}".to_owned(),
+        container: None,
         needs: needs.iter().map(|&(task, data)| Need { task, data }).collect(),
         inputs: BTreeMap::new(),
         outputs: vec![],

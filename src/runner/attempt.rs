@@ -134,6 +134,10 @@ impl Try {
             inputs.insert(name.clone(), paths);
         }
         let action = resolve(&self.task.action, true, &self.shelf, &inputs, &made)?;
+        let container = match &self.task.container {
+            Some(container) => Some(resolve(container, true, &self.shelf, &inputs, &made)?),
+            None => None,
+        };
         let env = self
             .task
             .env
@@ -147,7 +151,7 @@ impl Try {
                 gpus.extend(leased);
             }
         }
-        Ok(Assignment { action, inputs, env, endpoints, gpus })
+        Ok(Assignment { action, container, inputs, env, endpoints, gpus })
     }
 
     /// What it was made from, worked out when somebody asks.

@@ -1,9 +1,11 @@
 //! A task's key, and whether the shelf has its output.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::work::Work;
 use crate::event::{Digest, Endpoint, Failure, FailureKind};
 use crate::plan::{Lifetime, Plan, Reference, Task};
 use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
@@ -72,7 +74,7 @@ pub(super) fn key_of(
     }
     let key = Key {
         version: KEY_VERSION,
-        action: task.action.clone(),
+        action: with_container(task),
         env: task.env.clone(),
         secrets: task.secrets.clone(),
         outputs: task.outputs.clone(),
@@ -86,6 +88,28 @@ pub(super) fn key_of(
             .collect(),
     };
     Ok(Keyed { digest: key.digest(), key, inputs })
+}
+
+/// The action, and where it is done, as one JSON object: so that a change of either is told by its path.
+fn with_container(task: &Task) -> String {
+    match (&task.container, task.action.strip_prefix('{')) {
+        // A Triton server's action says it itself.
+        (Some(container), Some(rest)) if !rest.starts_with("\"serve\":{\"triton\"") => {
+            format!("{{\"container\":{container},{rest}")
+        }
+        _ => task.action.clone(),
+    }
+}
+
+/// Looks a task's output up. One that names what has gone from the machine is spoiled.
+pub(super) fn look(work: &impl Work, task: &Task, key: &Digest, shelf: &Shelf) -> Look {
+    match shelf.look(key) {
+        Look::Hit(record) => match work.is_void(task, &shelf.folder(&record)) {
+            Some(what) => Look::Spoiled(what),
+            None => Look::Hit(record),
+        },
+        other => other,
+    }
 }
 
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
@@ -154,6 +178,10 @@ pub(super) fn resolve<'a>(
                 Made::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
                 _ => return None,
             },
+            Reference::Image(id) => match made(id.as_str())? {
+                Made::Output(record) => image_in(&shelf.folder(record))?,
+                _ => return None,
+            },
             Reference::Service(id) => match made(id.as_str())? {
                 Made::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
                 _ => return None,
@@ -167,6 +195,16 @@ pub(super) fn resolve<'a>(
     })
     .map_err(|what| {
         Failure::new(FailureKind::System, format!("nothing is known of {what} although it should have run"))
+    })
+}
+
+/// What the file `image` in the output of an `image` stage says: an id, or `./file` beside it.
+fn image_in(folder: &Path) -> Option<String> {
+    let said = fs::read_to_string(folder.join("image")).ok()?;
+    let said = said.trim();
+    Some(match said.strip_prefix("./") {
+        Some(file) => folder.join(file).to_string_lossy().into_owned(),
+        None => said.to_owned(),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::plan::{Lifetime, Plan};
 use crate::store::{Digests, Look, Shelf};
 
 use super::Work;
-use super::keying::{key_of, reasons};
+use super::keying::{key_of, look, reasons};
 use super::options::{Options, Part};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
             (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Verdict::Run, Vec::new())),
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look = if open.is_empty() { shelf.look(&keyed.digest) } else { Look::Absent };
+                let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Look::Absent };
                 match look {
                     Look::Hit(record) if !forced && task.cache => {
                         (Known::Digest(record.digest), decide(Verdict::Cached, Vec::new()))

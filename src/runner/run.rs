@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::attempt::{Tried, Try, accept, system};
-use super::keying::{Keyed, Made, key_of, own_patterns, reasons};
+use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
 use crate::event::{Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
-use crate::plan::{Lifetime, Plan, Task};
+use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
 
 enum Msg {
@@ -188,13 +188,15 @@ impl<W: Work> Runner<W> {
             .iter()
             .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
             .collect();
-        let facts = self.work.facts(&task);
         let project = self.shelf.home().project();
-        let slow = task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
+        let slow = task.container.is_some()
+            || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
+        let work = Arc::clone(&self.work);
         let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));
-        let key = move || key_of(&plan, &task, facts, |need| upstream.get(&need).copied(), &shelf, &digests);
+        let key =
+            move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
         if slow {
-            // Reading a large input is not the loop's work.
+            // Reading a large input is not the loop's work, nor is waiting for a container program.
             let send = self.send.clone();
             tokio::task::spawn_blocking(move || {
                 let _ = send.send(Msg::Keyed(ix, key()));
@@ -222,7 +224,7 @@ impl<W: Work> Runner<W> {
         if self.options.forced[ix as usize] || !task.cache {
             return self.schedule.missed(ix);
         }
-        match self.shelf.look(&keyed.digest) {
+        match look(&*self.work, &task, &keyed.digest, &self.shelf) {
             Look::Hit(record) => {
                 let folder = self.shelf.folder(&record);
                 if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
@@ -256,7 +258,7 @@ impl<W: Work> Runner<W> {
         } else if service {
             Vec::new()
         } else {
-            let look = self.shelf.look(&keyed.digest);
+            let look = look(&*self.work, &task, &keyed.digest, &self.shelf);
             reasons(&self.plan, &task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
         };
         (self.emit)(Event::TaskStarted {
@@ -527,7 +529,9 @@ impl<W: Work> Runner<W> {
             if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
                 continue;
             }
-            if !task.cache || self.options.forced[ix] {
+            // Whether an image is still there, no file says.
+            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
+            if !task.cache || self.options.forced[ix] || !by_files {
                 return None;
             }
             if let Some(keyed) = &self.keyed[ix] {

@@ -19,10 +19,17 @@ pub trait Work: Send + Sync + 'static {
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
     /// What a task's output depends on beside what the manifest says: the version of the stage's own code, facts of the
-    /// machine. Part of the key; pure and quick.
+    /// machine.
+    /// Part of the key; quick, unless the task has a container: then its image is asked for.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()
+    }
+
+    /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
+    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+        let _ = (task, folder);
+        None
     }
 }
 
@@ -55,6 +62,8 @@ pub struct Lease {
 pub struct Assignment {
     /// JSON of `manifest::model::Action`.
     pub action: String,
+    /// JSON of `manifest::model::Container`.
+    pub container: Option<String>,
     /// Input name → absolute paths (globs expanded, sorted).
     pub inputs: BTreeMap<String, Vec<PathBuf>>,
     /// The task's declared environment, references replaced.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::container::{self, NotRun, Place};
 use super::undeclared::undeclared;
 use crate::event::{Event, Failure, FailureKind, RunId};
 use crate::process::{self, Command, Exit, How, SpawnError};
@@ -19,6 +20,8 @@ pub struct Errand {
     secrets: Vec<String>,
     /// `<run>.<task>.<attempt>`: a name that nothing else has.
     pub mark: String,
+    /// Where its commands run, if not simply here.
+    pub place: Option<Place>,
 }
 
 impl Errand {
@@ -46,7 +49,7 @@ impl Errand {
         env.push((process::TASK.to_owned(), Some(task.into())));
         let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
         let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
-        Self { lease, env, shown_env: shown, secrets, mark }
+        Self { lease, env, shown_env: shown, secrets, mark, place: None }
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -72,17 +75,15 @@ impl Errand {
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.
     pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
-        let argv = command.argv.clone();
-        let mut group = None;
-        let exit = process::run(command, &self.lease.stop, |pgid| {
-            group = Some(pgid);
-            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
-        })
-        .await
-        .map_err(|error| self.not_started(&argv, &error))?;
-        if let Some(pgid) = group {
-            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
-        }
+        let mut argv = command.argv.clone();
+        let exit = match &self.place {
+            Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
+                Ok(exit) => exit,
+                Err(NotRun::Spawn(error)) => return Err(self.not_started(&argv, &error)),
+                Err(NotRun::Refused(failure)) => return Err(failure),
+            },
+            None => self.run_here(command).await.map_err(|error| self.not_started(&argv, &error))?,
+        };
         for leftover in &exit.leftovers {
             self.lease.notice(format!(
                 "it left a background process running, which has been ended: {} ({})",
@@ -91,6 +92,19 @@ impl Errand {
             ));
         }
         if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
+    }
+
+    async fn run_here(&self, command: Command) -> Result<Exit, SpawnError> {
+        let mut group = None;
+        let exit = process::run(command, &self.lease.stop, |pgid| {
+            group = Some(pgid);
+            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
+        })
+        .await?;
+        if let Some(pgid) = group {
+            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
+        }
+        Ok(exit)
     }
 
     /// Runs a command for what it writes to its standard output; that is not logged.
@@ -118,6 +132,7 @@ impl Errand {
     pub fn not_started(&self, argv: &[OsString], error: &SpawnError) -> Failure {
         let failure = self.failure(FailureKind::Spawn, error.to_string(), argv);
         match error {
+            SpawnError::NotFound { program } if self.place.is_some() => container::no_program(program),
             SpawnError::NotFound { .. } => failure.hint(
                 "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
             ),
@@ -127,13 +142,22 @@ impl Errand {
     }
 
     /// The failure for an end other than exit code 0.
-    pub fn ended_badly(&self, argv: &[OsString], how: How) -> Failure {
+    pub fn ended_badly(&self, argv: &[OsString], mut how: How) -> Failure {
         let (kind, what) = match how {
             How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
             How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
             How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
         };
         let mut failure = self.failure(kind, what, argv);
+        if self.place.is_some() {
+            if let Some(meaning) = container::meaning(how, &failure.tail) {
+                failure.what = format!("{} ({})", meaning.what, failure.what);
+                failure.cause = meaning.cause;
+                failure.hint = Some(meaning.hint.to_owned());
+                return failure;
+            }
+            how = container::inside(how);
+        }
         if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
         }

@@ -5,10 +5,12 @@
 
 mod bench;
 mod beside;
+mod container;
 mod engine;
 mod errand;
 mod git;
 mod health;
+mod image;
 mod load;
 mod loadgen;
 mod mlperf;
@@ -24,7 +26,8 @@ mod template;
 mod undeclared;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
@@ -41,13 +44,14 @@ pub struct Stages {
     run: RunId,
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
+    images: Arc<container::Images>,
 }
 
 impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run, program: None }
+        Self { home: home.into(), run, program: None, images: Arc::default() }
     }
 
     /// Another program for simulated servers than the one that is running.
@@ -62,9 +66,12 @@ impl Stages {
 /// writes: then what older programs wrote is made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
-        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf => {
-            Some(1)
-        }
+        ActionKind::Git
+        | ActionKind::Image
+        | ActionKind::Template
+        | ActionKind::Engine
+        | ActionKind::Repository
+        | ActionKind::Mlperf => Some(1),
         // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
         ActionKind::Bench => Some(3),
         ActionKind::Shell | ActionKind::Serve => None,
@@ -73,7 +80,12 @@ const fn format(kind: ActionKind) -> Option<u32> {
 
 impl Work for Stages {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        format(task.kind).map(|version| ("stage format".to_owned(), version.to_string())).into_iter().collect()
+        let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
+        format.into_iter().chain(container::fact(task, &self.images)).collect()
+    }
+
+    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+        (task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
@@ -81,10 +93,12 @@ impl Work for Stages {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")
         })?;
-        let errand = Errand::new(lease, &self.home, &self.run);
+        let mut errand = Errand::new(lease, &self.home, &self.run);
+        errand.place = container::Place::of(&errand.lease, &errand.mark, &self.images).await?;
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
             Action::Git(git) => git::perform(errand, &git).await,
+            Action::Image(image) => image::perform(&errand, &image).await,
             Action::Template(template) => template::perform(&errand, &template),
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),

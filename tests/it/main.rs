@@ -31,6 +31,7 @@ mod mlperf_score;
 mod mpi;
 mod openai;
 mod pipelines;
+mod place;
 mod preflight;
 mod processes;
 mod real;

@@ -322,6 +322,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         skipped: None,
         kind: ActionKind::Shell,
         action: "{}".to_owned(),
+        container: None,
         needs,
         inputs: BTreeMap::new(),
         outputs: Vec::new(),

@@ -44,6 +44,7 @@ impl Bench {
             skipped: None,
             kind: ActionKind::Shell,
             action: String::new(),
+            container: None,
             needs: Vec::new(),
             inputs: BTreeMap::new(),
             outputs: Vec::new(),
@@ -62,6 +63,7 @@ impl Bench {
             attempt: 1,
             assignment: Assignment {
                 action: action.to_string(),
+                container: None,
                 inputs: BTreeMap::new(),
                 env: BTreeMap::new(),
                 endpoints: Vec::new(),

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Mlperf, Repository, Serve};
+use super::{Bench, Data, Engine, Image, Mlperf, Repository, Serve};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -18,12 +18,13 @@ pub enum Action {
     Serve(Serve),
     Bench(Box<Bench>),
     Mlperf(Mlperf),
+    Image(Image),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 8] =
-        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf"];
+    pub const KEYS: [&'static str; 9] =
+        ["shell", "git", "image", "template", "engine", "repository", "serve", "bench", "mlperf"];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
@@ -53,6 +54,15 @@ impl Action {
                 bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
             }
             Self::Mlperf(step) => step.reads(),
+            Self::Image(image) => {
+                let build = image.build.iter();
+                let files = build.flat_map(|build| {
+                    let dockerfile = build.dockerfile.as_deref().map(|path| ("image.build.dockerfile", path));
+                    std::iter::once(("image.build.context", build.context.as_str())).chain(dockerfile)
+                });
+                // A repository's address is no file of ours.
+                files.filter(|(_, path)| !path.contains("://")).collect()
+            }
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

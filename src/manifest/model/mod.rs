@@ -6,6 +6,8 @@
 
 mod action;
 mod bench;
+mod container;
+mod image;
 mod load;
 mod mlperf;
 mod param;
@@ -22,6 +24,8 @@ pub use bench::{
     Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
+pub use container::{Container, ContainerEngine, ContainerGpus};
+pub use image::{Image, ImageBuild};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
@@ -34,8 +38,7 @@ pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoi
 pub use stage::{InputPaths, Retry, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
-    Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
-    TraceLevel, TraceMode, TritonServer,
+    LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
 };
 pub use trtllm::TrtllmServe;
 

@@ -4,9 +4,9 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Git, Mlperf, Repository, Script, Serve, Template};
+use super::{Bench, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template};
 
-/// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench, mlperf`.
+/// A stage: common keys, and exactly one of `shell, git, image, template, engine, repository, serve, bench, mlperf`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -52,6 +52,9 @@ pub struct Stage {
     /// Keep unfinished work, so that the next try continues in the same folder.
     #[serde(default)]
     pub resume: bool,
+    /// Run its programs in a container: beside `shell`, `engine`, `serve: command`, `serve: triton` and `mlperf: package`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
 
     /// Run a command: a text for `sh -c`, or a list of words. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,6 +62,9 @@ pub struct Stage {
     /// Clone a repository at a revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
+    /// Build or fetch a container image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
     /// Render a folder of minijinja templates into files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,

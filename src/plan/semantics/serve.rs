@@ -1,33 +1,15 @@
-//! What the types cannot say about `serve:`: options and variables that exist, endpoints and mounts that can be read,
+//! What the types cannot say about `serve:`: options and variables that exist, endpoints that can be read,
 //! keys that only mean something together.
 
 use serde_json::Value;
 
 use super::Look;
-use crate::diag::{Diagnostic, did_you_mean, nearest};
+use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
-    AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
+    AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
-/// What docker and podman call the limits of getrlimit(2).
-const LIMITS: [&str; 15] = [
-    "core",
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
 
 impl Look<'_> {
@@ -129,7 +111,7 @@ impl Look<'_> {
             }
         }
         if let Some(container) = &server.container {
-            self.container(container);
+            self.container_at(&["serve", "triton", "container"], container);
         }
     }
 
@@ -203,50 +185,6 @@ impl Look<'_> {
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
                     self.say(&path, "must be a text, a number, true or false", wrong, None);
                 }
-            }
-        }
-    }
-
-    fn container(&mut self, container: &Container) {
-        if container.image.trim().is_empty() {
-            self.say(&["serve", "triton", "container", "image"], "must name an image", "it is empty", None);
-        }
-        for (index, mount) in container.mounts.iter().enumerate() {
-            let parts: Vec<&str> = mount.split(':').collect();
-            let why = match parts.as_slice() {
-                [from, to] | [from, to, "ro" | "rw"] => {
-                    match (from.starts_with(['/', '⟦']), to.starts_with(['/', '⟦'])) {
-                        (true, true) => continue,
-                        (false, _) => "the first path is not absolute",
-                        (_, false) => "the second path is not absolute",
-                    }
-                }
-                // A reference has a colon of its own.
-                _ if mount.contains('⟦') => continue,
-                _ => "this is not",
-            };
-            let path = ["serve", "triton", "container", "mounts", &index.to_string()];
-            self.say(&path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
-        }
-        for name in container.env.keys() {
-            self.variable(&["serve", "triton", "container", "env", name], name);
-        }
-        if let Some(size) = &container.shm_size {
-            let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let unit = &size[digits.len()..];
-            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
-                let path = ["serve", "triton", "container", "shm_size"];
-                self.say(&path, "must be a size", "a number with b, k, m or g", Some("for example `2g`".to_owned()));
-            }
-        }
-        for (name, limit) in container.ulimits.iter().flatten() {
-            let path = ["serve", "triton", "container", "ulimits", name];
-            if *limit < -1 {
-                self.say(&path, "must be -1 (no limit) or more", "less than -1", None);
-            }
-            if !LIMITS.contains(&name.as_str()) {
-                let hint = did_you_mean(name, LIMITS);
-                self.say(&path, "is not a limit", "not known", hint);
             }
         }
     }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
 use super::{log_of, trtllm, words};
-use crate::event::{Endpoint, Failure, FailureKind};
+use crate::event::{Endpoint, Failure, FailureKind, Outliving};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
+use crate::stage::container;
 use crate::stage::errand::{Errand, devices};
 use crate::triton::Problem;
 use crate::triton::launch as launched;
@@ -35,6 +36,8 @@ pub struct Planned {
     #[allow(dead_code, reason = "for who stops it")]
     pub world: World,
     pub by: By,
+    /// Its command as a container program takes it, if it has one around it.
+    pub wrapped: Option<Command>,
 }
 
 /// What there is to stop when a server is to end.
@@ -69,12 +72,6 @@ impl World {
     }
 }
 
-/// A name for a container that nothing else has.
-fn container_name(mark: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
-    format!("regatta-{}", mark.chars().map(allowed).collect::<String>())
-}
-
 /// How readiness is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -88,7 +85,10 @@ pub enum By {
 
 impl Planned {
     pub fn command(&self, errand: &Errand) -> Command {
-        let mut command = errand.command(self.argv.clone());
+        let mut command = match &self.wrapped {
+            Some(wrapped) => Command { argv: self.argv.clone(), ..wrapped.clone() },
+            None => errand.command(self.argv.clone()),
+        };
         command.log.clone_from(&self.log);
         for name in &self.unset {
             command = command.remove(name);
@@ -134,6 +134,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             unset: Vec::new(),
             world: World::Process,
             by: By::Kserve,
+            wrapped: None,
         }
     });
     Ok(planned.collect())
@@ -155,11 +156,14 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     });
     let place = Place {
         gpus: errand.lease.gpus.clone(),
-        container_name: container_name(&errand.mark),
+        container_name: container::name(&errand.mark),
         stage_env: errand.lease.assignment.env.keys().cloned().collect(),
         path: &|path| errand.path(path).display().to_string(),
     };
-    let spec = launch::spec(server, servers.collect(), place);
+    let mut spec = launch::spec(server, servers.collect(), place);
+    if let (Some(place), Some(container)) = (&errand.place, &mut spec.container) {
+        place.image().clone_into(&mut container.image);
+    }
     let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
     alone(server)?;
     look_at_ports(server, &plan.servers)?;
@@ -198,6 +202,7 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
             launched::World::Slurm { ranks } => World::Slurm { ranks },
         },
         by: By::Kserve,
+        wrapped: None,
         name: server.name,
     }
 }
@@ -315,11 +320,14 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
             ));
         }
     };
-    let (port_text, name) = (port.to_string(), container_name(&errand.mark));
+    let (port_text, name) = (port.to_string(), container::name(&errand.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
+    let argv: Vec<OsString> = server.words.iter().map(|word| fill(word).into()).collect();
+    let (argv, wrapped, inside) = placed(errand, argv, &errand.lease.gpus)?;
+    let world = inside.unwrap_or_else(|| World::of(&server.words, name));
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: server.words.iter().map(|word| fill(word).into()).collect(),
+        argv,
         log: errand.lease.log.clone(),
         // Who has `/health` is asked over HTTP.
         endpoint: Some(Endpoint {
@@ -331,9 +339,26 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
-        world: World::of(&server.words, name),
+        world,
         by,
+        wrapped,
     })
+}
+
+/// A server's words as they are started: in the stage's container, if it has one, with these GPUs. Then also its command, and
+/// what there is to stop.
+pub(super) fn placed(
+    errand: &Errand,
+    argv: Vec<OsString>,
+    gpus: &[u32],
+) -> Result<(Vec<OsString>, Option<Command>, Option<World>), Failure> {
+    let Some(place) = &errand.place else { return Ok((argv, None, None)) };
+    let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
+    let world = match inside.outliving {
+        Some(Outliving::Container { program, name }) => World::Container { program, name },
+        _ => World::Process,
+    };
+    Ok((inside.command.argv.clone(), Some(inside.command), Some(world)))
 }
 
 /// Ports that nobody listens on now, all different.
@@ -384,7 +409,7 @@ mod tests {
         assert_eq!(world("podman run --name {name} image"), container);
         assert_eq!(world("podman run --name mine image"), World::Process, "it may be somebody else's");
         assert_eq!(world("tritonserver -n 4"), World::Process);
-        assert_eq!(container_name("2026.a/b"), "regatta-2026.a_b");
+        assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }
 
     #[test]

@@ -298,7 +298,7 @@ impl Look<'_> {
                         return self.meant(&format!("{path}{rest}"));
                     }
                 }
-                Reference::Service(_) => {}
+                Reference::Service(_) | Reference::Image(_) => {}
             }
         }
         Meant::There(self.project.join(self.shown(text)))
@@ -310,6 +310,7 @@ impl Look<'_> {
             Some(match reference {
                 Reference::Out(id) => format!("<{id}>"),
                 Reference::Service(id) => format!("<servers of {id}>"),
+                Reference::Image(id) => format!("<image of {id}>"),
                 Reference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
                     Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
                     _ => format!("<inputs.{name}>"),

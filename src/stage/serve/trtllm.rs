@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::log_of;
-use super::plan::{By, HOST, Planned, World, check_free, free_ports};
+use super::plan::{By, HOST, Planned, World, check_free, free_ports, placed};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::TrtllmServe;
 use crate::stage::errand::Errand;
@@ -83,19 +83,26 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
     let model = found(&server.model);
     let count = shares.len();
     let ports = ports(&server, count)?;
-    let planned = shares.into_iter().zip(ports).enumerate().map(|(index, (gpus, port))| Planned {
-        name: format!("server {index}"),
-        argv: argv(&server, &model, &port.to_string(), options.as_deref()).into_iter().map(OsString::from).collect(),
-        log: log_of(errand, index, count),
-        // It has one port, for everything.
-        endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None }),
-        gpus,
-        env: Vec::new(),
-        unset: Vec::new(),
-        world: World::Process,
-        by: By::Health,
-    });
-    Ok(planned.collect())
+    let mut planned = Vec::new();
+    for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
+        let words = argv(&server, &model, &port.to_string(), options.as_deref()).into_iter().map(OsString::from);
+        let (argv, wrapped, world) = placed(errand, words.collect(), &gpus)?;
+        planned.push(Planned {
+            name: format!("server {index}"),
+            argv,
+            log: log_of(errand, index, count),
+            // It has one port, for everything.
+            endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None }),
+            // Inside a container they are counted anew.
+            gpus: if wrapped.is_some() { Vec::new() } else { gpus },
+            env: Vec::new(),
+            unset: Vec::new(),
+            world: world.unwrap_or(World::Process),
+            by: By::Health,
+            wrapped,
+        });
+    }
+    Ok(planned)
 }
 
 fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
