@@ -124,20 +124,16 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
         let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
         load(&project.manifests, name, &Given { params, env })
     };
-    let mut params = Vec::new();
+    // Which parameters there are is known with any value for those that a person must give.
     let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
-        // Which parameters there are is known with any value for those that a person must give.
-        params = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
-        if params.is_empty() { Err(found) } else { given(params.clone(), &[]) }
+        let filled: Vec<_> = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
+        if filled.is_empty() { Err(found) } else { given(filled, &[]) }
     })?;
-    for (name, _) in &params {
-        told.notes.push(format!("`{name}=…` must be given, too: no word of the line says it"));
-    }
+    let mut params = Vec::new();
     let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
     for RunSetting { names, value, word } in &line.settings {
         if let Some(key) = names.iter().find(|key| manifest.params.contains_key(*key)) {
             words.push(format!("{key}={value}"));
-            params.retain(|(other, _)| other != key);
             params.push((key.clone(), value.clone()));
         } else {
             let key = names.join("` or `");
@@ -159,11 +155,18 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
             front.push(format!("{variable}={}", quoted(value)));
         } else {
             let why = format!("no parameter of the manifest `{name}` is read from it");
-            told.left.push(Left { word: format!("--env {variable}={value}"), why });
+            told.left.push(Left { word: format!("--env {variable}=…"), why });
         }
     }
     // What it does not take is told as it is told of a run.
-    given(params, &line.env)?;
+    if let Err(found) = given(params, &line.env) {
+        let names = unsaid(&found);
+        if names.is_empty() {
+            return Err(found.into());
+        }
+        told.notes
+            .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no word of the line says it")));
+    }
     front.push(shell(&words));
     Ok(format!("{}\n", front.join(" ")))
 }

@@ -27,13 +27,20 @@ impl Env {
         Some(count)
     }
 
-    /// All others.
-    pub fn rest(&self) -> Map<String, Value> {
-        self.0
-            .iter()
-            .filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES")
-            .map(|(name, value)| (name.clone(), json!(value)))
-            .collect()
+    /// All others, as a stage has them: by name where the value is nobody's business.
+    pub fn put_into(&self, stage: &mut Map<String, Value>) {
+        let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
+        let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| {
+            ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
+        });
+        if !plain.is_empty() {
+            let env: Map<String, Value> = plain.into_iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            stage.insert("env".to_owned(), Value::Object(env));
+        }
+        if !secrets.is_empty() {
+            let names: Vec<&String> = secrets.into_iter().map(|(name, _)| name).collect();
+            stage.insert("secrets".to_owned(), json!(names));
+        }
     }
 }
 

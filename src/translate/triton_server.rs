@@ -104,10 +104,7 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
     if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
         stage.insert("gpus".to_owned(), json!(gpus));
     }
-    let rest = env.rest();
-    if !rest.is_empty() {
-        stage.insert("env".to_owned(), Value::Object(rest));
-    }
+    env.put_into(&mut stage);
     stage.insert("serve".to_owned(), json!({"triton": server}));
     Value::Object(stage)
 }

@@ -123,10 +123,7 @@ impl Server {
         if !self.inputs.is_empty() {
             stage.insert("inputs".to_owned(), Value::Object(self.inputs));
         }
-        let rest = env.rest();
-        if !rest.is_empty() {
-            stage.insert("env".to_owned(), Value::Object(rest));
-        }
+        env.put_into(&mut stage);
         stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
         Value::Object(stage)
     }

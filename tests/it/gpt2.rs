@@ -211,7 +211,15 @@ fn four_ranks_of_the_quick_start_are_started_by_these_commands() {
 fn the_quick_start_is_planned_in_the_pages_container() {
     let world = World::new();
     world.file("backend/.keep", "").file("checkpoint/.keep", "");
-    let words = ["plan", "gpt-tp4", "system=gpu-x4", "tensorrtllm_backend=backend", "checkpoint=checkpoint", "image=triton:1", "--launch"];
+    let words = [
+        "plan",
+        "gpt-tp4",
+        "system=gpu-x4",
+        "tensorrtllm_backend=backend",
+        "checkpoint=checkpoint",
+        "image=triton:1",
+        "--launch",
+    ];
     let plan = world.good(&words).stdout;
     hold("gpt-tp4-launch.txt", &plan.replace(&world.path("").display().to_string(), "<project>/"));
     for word in ["mpirun", "--shm-size", "--ulimit", "triton:1"] {

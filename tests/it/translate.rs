@@ -170,11 +170,12 @@ fn a_key_is_never_printed() {
     for line in [
         "genai-perf profile -m m --endpoint-type chat -H 'Authorization: Bearer sk-secret'",
         "aiperf profile --model m --api-key sk-secret",
+        "HF_TOKEN=sk-secret trtllm-serve meta-llama/Llama-3.1-8B",
         "perf_analyzer -m m --service-kind openai -H 'Authorization: Bearer sk-secret' -H 'X-Key: sk-secret'",
     ] {
         let ended = world.good(&["import", "--", line]);
         assert!(!said(&ended).contains("sk-secret"), "{ended:?}");
-        ended.says("api_key_env: API_KEY");
+        ended.says(if line.starts_with("HF_") { "- HF_TOKEN" } else { "api_key_env: API_KEY" });
     }
 }
 
