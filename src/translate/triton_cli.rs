@@ -40,15 +40,21 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
             let mut run = RunLine::default();
             let model = line.value("--model").unwrap_or("gpt2");
             run.manifests.push(model.to_owned());
+            let is_import = command == "import";
             let service = match (line.value("--backend"), line.value("--frontend")) {
-                (_, Some("openai")) => "openai-chat",
-                (Some("tensorrtllm"), _) => "triton-trtllm",
-                _ => "triton-vllm",
+                (_, Some("openai")) => Some("openai-chat"),
+                (Some("tensorrtllm"), _) => Some("triton-trtllm"),
+                // What is imported without a word is vLLM's.
+                (backend, _) => (is_import || backend.is_some()).then_some("triton-vllm"),
             };
-            run.settings.push(RunSetting::new("service", service, format!("triton {command}")));
-            if command == "import" {
-                run.until.push("generate_triton_config".to_owned());
+            if let Some(service) = service {
+                run.settings.push(RunSetting::new("service", service, format!("triton {command}")));
+            }
+            if is_import {
+                let trtllm = service == Some("triton-trtllm");
+                run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
             } else {
+                sheet.note("`service=…` says what answers: there the model repository says it");
                 sheet.note("a server runs as long as a stage needs it; `regatta run` measures it and ends it");
             }
             for (name, why) in [
