@@ -42,6 +42,11 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<Exit, Trouble>
     if request.paths.iter().all(|path| path.extension().is_some_and(|suffix| suffix == "py")) {
         return translate::configs(&request.paths, &request.pick);
     }
+    if let [script] = request.paths.as_slice()
+        && script.extension().is_some_and(|suffix| suffix == "sh")
+    {
+        return translate::script(global, script);
+    }
     if !request.pick.is_empty() {
         return Err(Trouble::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -16,11 +16,20 @@ use super::{Trouble, bench, say, say_error};
 use crate::cli::{self, Exit, Global, Job};
 use crate::diag::Diagnostics;
 use crate::manifest::{Given, Manifest, load, shipped};
-use crate::translate::{BenchLine, Left, Means, RunLine, RunSetting, Told, read_config, read_line};
+use crate::translate::{BenchLine, Left, Means, RunLine, RunSetting, Told, read_config, read_line, read_script};
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<Exit, Trouble> {
     let told = read_line(words).map_err(|faults| wrong(&faults))?;
+    tell(global, told)
+}
+
+/// A script of command lines.
+pub(super) fn script(global: &Global, path: &Path) -> Result<Exit, Trouble> {
+    let name = path.display().to_string();
+    let text =
+        fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
+    let told = read_script(&name, &text).map_err(|faults| wrong(&faults))?;
     tell(global, told)
 }
 
@@ -56,12 +65,25 @@ fn tell(global: &Global, mut told: Told) -> Result<Exit, Trouble> {
             let (manifest, same) = measured(&line, &mut told)?;
             print(&told, &same, &yaml(&manifest)?);
         }
+        Means::Pipeline(mut stages, line) => {
+            let (mut manifest, same) = measured(&line, &mut told)?;
+            let mut bench = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
+            if let Some(target) = bench.as_mut().and_then(|stage| stage.pointer_mut("/bench/target"))
+                && stages.contains_key("triton")
+            {
+                *target = json!("{{ stages.triton }}");
+            }
+            stages.insert("run_harness".to_owned(), bench.unwrap_or_default());
+            manifest.insert("name".to_owned(), json!("script"));
+            manifest.insert("stages".to_owned(), Value::Object(stages));
+            print(&told, &same, &yaml(&manifest)?);
+        }
         Means::Run(line) => {
             let command = run(global, &line, &mut told)?;
             print(&told, &[], &command);
         }
         Means::Commands(commands) => {
-            let text: String = commands.iter().map(|words| format!("{}\n", shell(words))).collect();
+            let text: String = commands.iter().map(|words| shell(words) + "\n").collect();
             print(&told, &[], &text);
         }
     }
@@ -186,10 +208,8 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
 
 /// The text, below what is to be known of it.
 fn print(told: &Told, same: &[String], text: &str) {
-    let mut head = format!("# From a line of {}.\n", told.tool);
-    if told.tool.starts_with("a config") {
-        head = format!("# From {}.\n", told.tool);
-    }
+    let what = if told.tool.starts_with("a ") { "" } else { "a line of " };
+    let mut head = format!("# From {what}{}.\n", told.tool);
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
             let _ = writeln!(head, "# {title}");

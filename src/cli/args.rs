@@ -507,7 +507,8 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Files of one run of a tool, or the folder they are in; or configs of NVIDIA's MLPerf code (`….py`, base classes first).
+    /// Files of one run of a tool, or the folder they are in; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
+    /// script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
     /// A command line of another tool. What it means here is printed: a manifest, or a line of Regatta.

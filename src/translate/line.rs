@@ -76,19 +76,7 @@ pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
         }
         words => words,
     };
-    let mut env = Env::default();
-    let mut rest = words;
-    while let Some((word, more)) = rest.split_first() {
-        match assignment(word) {
-            Some((name, value)) if name != "RUN_ARGS" => env.0.push((name.to_owned(), value.to_owned())),
-            _ if AROUND.contains(&word.as_str()) => {}
-            _ => break,
-        }
-        rest = more;
-    }
-    let Some((program, mut rest)) = rest.split_first() else {
-        return Err(vec!["there is no command in the line".to_owned()]);
-    };
+    let (env, program, name, rest) = parts(words)?;
     if program.starts_with("--") {
         return without_env(&env, run_args::bare(&words[words.len() - rest.len() - 1..]));
     }
@@ -97,13 +85,8 @@ pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
         all.extend_from_slice(rest);
         return without_env(&env, run_args::bare(&all));
     }
-    let mut name = base(program);
-    if is_python(name) {
-        let (script, more) = script(rest)?;
-        (name, rest) = (script, more);
-        if name == "code.main" {
-            return without_env(&env, run_args::bare(rest));
-        }
+    if name == "code.main" {
+        return without_env(&env, run_args::bare(rest));
     }
     let second = rest.first().map(String::as_str);
     match (name, second) {
@@ -139,6 +122,29 @@ pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
     }
 }
 
+/// Variables in front, the first word of the command, the tool's name, and the words behind it.
+pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Vec<String>> {
+    let mut env = Env::default();
+    let mut rest = words;
+    while let Some((word, more)) = rest.split_first() {
+        match assignment(word) {
+            Some((name, value)) if name != "RUN_ARGS" => env.0.push((name.to_owned(), value.to_owned())),
+            _ if AROUND.contains(&word.as_str()) => {}
+            _ => break,
+        }
+        rest = more;
+    }
+    let Some((program, rest)) = rest.split_first() else {
+        return Err(vec!["there is no command in the line".to_owned()]);
+    };
+    let name = base(program);
+    if is_python(name) {
+        let (script, rest) = script(rest)?;
+        return Ok((env, program, script, rest));
+    }
+    Ok((env, program, name, rest))
+}
+
 /// Variables change what none of these do.
 fn without_env(env: &Env, told: Result<Told, Vec<String>>) -> Result<Told, Vec<String>> {
     let mut told = told?;
@@ -158,7 +164,7 @@ fn strip<'a>(words: &'a [String], first: &str) -> &'a [String] {
 }
 
 /// `NAME=VALUE`
-fn assignment(word: &str) -> Option<(&str, &str)> {
+pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -2,7 +2,7 @@
 //!
 //! [`read_line()`] takes a command line (GenAI-Perf, AIPerf, perf_analyzer, `benchmark_core_model.py`,
 //! `launch_triton_server.py`, `fill_template.py`, `trtllm-bench`, `trtllm-serve`, `llmb-run`, triton_cli, `make … RUN_ARGS`),
-//! [`read_config()`] a config of NVIDIA's MLPerf code. Nothing is run, nothing of Python is executed, no file is opened.
+//! [`read_config()`] a config of NVIDIA's MLPerf code, [`read_script()`] a script of such lines. Nothing is run, nothing of Python is executed, no file is opened.
 //!
 //! Every word of a line ends in one of three places: in what is done here, in the notes (carried over, and not quite the
 //! same), or in what was left, with why. A word that is not known is a mistake.
@@ -19,6 +19,7 @@ mod options;
 mod perf_analyzer;
 mod python;
 mod run_args;
+mod script;
 mod told;
 mod triton_cli;
 mod triton_server;
@@ -26,6 +27,7 @@ mod trtllm;
 
 pub use line::{TOOLS, read_line};
 pub use mlperf::read_config;
+pub use script::read_script;
 pub use told::{BenchLine, Left, Means, RunLine, RunSetting, Sweep, Told};
 
 use line::Env;

@@ -28,6 +28,8 @@ pub enum Means {
     Bench(BenchLine),
     /// A manifest, key by key.
     Manifest(Map<String, Value>),
+    /// Stages, and a measurement of what the stage `triton` of them serves, where there is one.
+    Pipeline(Map<String, Value>, BenchLine),
     /// A manifest that is there, and what to change in it.
     Run(RunLine),
     /// Command lines, each a list of words.

@@ -201,6 +201,28 @@ fn triton_with_tensorrt_llm_is_built_served_and_measured_by_these_commands() {
 }
 
 #[test]
+fn triton_with_vllm_is_served_and_measured_by_this_command() {
+    let twin = World::new();
+    twin.good(&["run", "gpt2", "service=triton-vllm", "--until", "generate_engines"]);
+    let world = project(&twin);
+    // What stands in for vLLM takes a simulated engine for a checkpoint.
+    let checkpoint = format!("checkpoint={}", twin.path("latest/generate_engines").display());
+    measured(&world.regatta(&[
+        "run",
+        "gpt2",
+        "service=triton-vllm",
+        "system=gpu",
+        "requests=4",
+        &checkpoint,
+        "--gpus",
+        "1",
+    ]));
+    assert_eq!(answered(&result(&world, "run_harness")), (4, 400));
+    hold("triton-vllm.txt", &calls(&world));
+    nobody_left(&world);
+}
+
+#[test]
 fn four_ranks_of_the_quick_start_are_started_by_these_commands() {
     let twin = World::new();
     twin.good(&["run", "gpt-tp4", "--until", "generate_triton_config"]);

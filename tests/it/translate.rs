@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use regatta::translate::{Means, read_config, read_line};
+use regatta::translate::{Means, read_config, read_line, read_script};
 
 use crate::world::{Ended, World};
 
@@ -125,6 +125,17 @@ fn both_forms_of_configs_become_a_manifest_that_is_good() {
 }
 
 #[test]
+fn a_script_becomes_one_manifest_from_the_repository_to_the_measurement() {
+    let world = World::new();
+    world.copy("tests/golden/translate");
+    let ended = world.good(&["import", "tests/golden/translate/serve.sh"]);
+    stands(&world, "script", &ended);
+    let mut different = Vec::new();
+    hold("script", &said(&ended), &mut different);
+    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+}
+
+#[test]
 fn flags_of_a_config_reach_the_engine_and_the_servers() {
     let world = World::new();
     world.copy("tests/golden/translate/configs");
@@ -222,6 +233,11 @@ proptest! {
         let mut line = words(TOOLS[tool]);
         line.extend(rest);
         let _ = read_line(&line);
+    }
+
+    #[test]
+    fn no_script_makes_it_panic(text in "([A-Z]=|\\$[A-Z]|\\$\\{|python3 |fill_template.py |launch_triton_server.py |cp |a/config.pbtxt |x:y|&&|'|\n|\\\\\n|#| |é){0,30}") {
+        let _ = read_script("s.sh", &text);
     }
 
     #[test]
