@@ -36,6 +36,7 @@
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
 //! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, doctor, triton, harness, mlperf |
+//! | `translate` | other tools' command lines and configs, read as text: what each word means here, and what has no place; pure | diag, triton |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
 //!
@@ -63,4 +64,5 @@ pub mod runner;
 pub mod sim;
 pub mod stage;
 pub mod store;
+pub mod translate;
 pub mod triton;

@@ -15,6 +15,7 @@ mod results;
 mod run;
 mod selftest;
 mod simulate;
+mod translate;
 mod triton;
 
 use std::io::{Write as _, stdin, stdout};
@@ -71,7 +72,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Report(request) => comparing::compat(&global, &request),
         Job::Compare(request) => comparing::compare(&global, &request),
         Job::Export(request) => exchange::export(&global, &request),
-        Job::Import(request) => exchange::import(&request),
+        Job::Import(request) => exchange::import(&global, &request),
         Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),

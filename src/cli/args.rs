@@ -118,7 +118,7 @@ pub(super) enum Command {
     /// Write a result in the files of another tool, with that tool's definitions.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Read another tool's result files into the shape of ours.
+    /// Read what another tool wrote or is called with: its results, its command line, its config.
     #[command(after_long_help = help::IMPORT)]
     Import(ImportArgs),
     /// Say what a number means, and who means something else by the same word.
@@ -523,12 +523,19 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Files of one run of a tool, or the folder they are in.
-    #[arg(value_name = "FILE|DIR", required = true, value_hint = ValueHint::AnyPath)]
+    /// Files of one run of a tool, or the folder they are in; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
+    /// script of command lines (`….sh`).
+    #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
-    /// Where to write `result.json`; made if it is not there.
+    /// A command line of another tool. What it means here is printed: a manifest, or a line of Regatta.
+    #[arg(value_name = "COMMAND LINE", last = true, conflicts_with = "paths")]
+    pub line: Vec<String>,
+    /// Of results: where to write `result.json`; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
+    /// Of a config with many settings: only this one. Repeatable.
+    #[arg(long, value_name = "SETTING")]
+    pub pick: Vec<String>,
 }
 
 #[derive(Debug, Args)]

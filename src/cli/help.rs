@@ -191,8 +191,12 @@ pub(super) const EXPORT: &str = with_codes!(examples![
 ]);
 
 pub(super) const IMPORT: &str = with_codes!(examples![
-    "regatta import artifacts/ --out genai",
+    "regatta import artifacts/ --out genai                       results of GenAI-Perf",
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
+    "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
+    "regatta import -- python3 launch_triton_server.py --world_size 4 --model_repo models",
+    "regatta import -- make run_harness RUN_ARGS='--benchmarks=llama2-70b --scenarios=Server'",
+    "regatta import configs/H200-SXM-141GBx8/Server/llama2-70b.py > manifests/mine.yaml",
 ]);
 
 pub(super) const EXPLAIN: &str = with_codes!(examples![

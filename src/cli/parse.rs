@@ -205,7 +205,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
             json: args.json,
         }),
         Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
-        Command::Import(args) => Job::Import(Import { paths: args.paths, out: args.out }),
+        Command::Import(args) => {
+            Job::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+        }
         Command::Explain(args) => Job::Explain(Explain { metric: args.metric, json: args.json }),
         Command::Selftest(args) => {
             Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })

@@ -295,9 +295,13 @@ pub struct Export {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// At least one.
+    /// At least one, or a line.
     pub paths: Vec<PathBuf>,
+    /// A command line of another tool.
+    pub line: Vec<String>,
     pub out: PathBuf,
+    /// Of a config: these settings; empty: all.
+    pub pick: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

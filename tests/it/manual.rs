@@ -7,7 +7,11 @@
 /// Chapters that only read and write files.
 #[test]
 fn the_chapters_are_true() {
-    manual().case("tests/manual/0[1234689]-*.md").case("tests/manual/11-*.md").case("tests/manual/machine-doctor.md");
+    manual()
+        .case("tests/manual/0[1234689]-*.md")
+        .case("tests/manual/11-*.md")
+        .case("tests/manual/15-*.md")
+        .case("tests/manual/machine-doctor.md");
 }
 
 /// Those with a server and a load against it.

@@ -1,6 +1,6 @@
 //! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
 
-mod manifest;
+pub(super) mod manifest;
 mod table;
 
 use std::fs;

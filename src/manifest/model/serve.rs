@@ -130,7 +130,7 @@ pub struct ReadyWhen {
     /// Give up after this long.
     #[serde(default = "half_an_hour")]
     pub timeout: String,
-    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects.
+    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects, `health` asks `GET /health`; then benchmarks ask over HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
 }

@@ -9,7 +9,7 @@ use crate::manifest::model::{
     AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
-const READY_BY: [&str; 2] = ["kserve", "port"];
+const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
 
 impl Look<'_> {

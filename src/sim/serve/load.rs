@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::vllm;
 use crate::sim::core::{Chunking, Limits, Policy};
 use crate::sim::engine;
 use crate::triton::pbtxt;
@@ -28,10 +29,22 @@ pub(super) struct Model {
 pub(super) enum Kind {
     /// Token ids in and out.
     Engine(Box<Engine>),
+    /// Triton's vLLM backend: text in and out, over an engine of its own.
+    Vllm(Box<Engine>),
     /// Text in and out, over the engine model of this name.
     Text { engine: String },
     /// A part of the text path that is not simulated on its own.
     Python,
+}
+
+impl Model {
+    /// Its own engine.
+    pub fn engine(&self) -> Option<&Engine> {
+        match &self.kind {
+            Kind::Engine(engine) | Kind::Vllm(engine) => Some(engine),
+            Kind::Text { .. } | Kind::Python => None,
+        }
+    }
 }
 
 /// An engine model's limits.
@@ -110,9 +123,14 @@ fn model(name: &str, folder: &Path) -> Result<Model, String> {
     if versions.is_empty() {
         return Err(format!("at least one version must be available under the version policy of model '{name}'"));
     }
+    let mut config = config;
+    if config.backend == "vllm" {
+        vllm::complete(&mut config);
+    }
     let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     let kind = match (config.backend.as_str(), config.platform.as_str()) {
         ("tensorrtllm", _) => Kind::Engine(Box::new(engine_of(&config)?)),
+        ("vllm", _) => Kind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
             Kind::Text { engine: config.parameters["tensorrt_llm_model_name"].string_value.clone() }
         }

@@ -312,8 +312,12 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     let by = match server.ready.by.as_str() {
         "kserve" => By::Kserve,
         "port" => By::Port,
+        "health" => By::Health,
         other => {
-            return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port")));
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("`ready.by: {other}` is none of kserve, port, health"),
+            ));
         }
     };
     let (port_text, name) = (port.to_string(), container::name(&errand.mark));
@@ -325,7 +329,13 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         name: "the server".to_owned(),
         argv,
         log: errand.lease.log.clone(),
-        endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
+        // Who has `/health` is asked over HTTP.
+        endpoint: Some(Endpoint {
+            host: HOST.to_owned(),
+            grpc: port,
+            http: (by == By::Health).then_some(port),
+            metrics: None,
+        }),
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The flags that reach config.pbtxt.
-pub(super) const FLAGS: &[&str] = &[
+pub const FLAGS: &[&str] = &[
     "batch_scheduler_policy",
     "context_chunking_policy",
     "use_inflight_batching",

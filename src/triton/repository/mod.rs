@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::{EngineConfig, EngineError, pbtxt};
 
 pub use check::{Checked, check};
+pub use flags::FLAGS as RUNTIME_FLAGS;
 pub use parameters::{Kind, PARAMETERS, Parameter};
 pub use substitute::{pairs, substitute};
 pub use tree::{FilledModel, TreeError, Values, fill_tree};
