@@ -76,6 +76,8 @@ pub enum ActionKind {
     Serve,
     Bench,
     Mlperf,
+    Weights,
+    TrtllmBench,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Mlperf, Repository, Serve};
+use super::{Bench, Data, Engine, Mlperf, Repository, Serve, TrtllmBench, Weights};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -18,12 +18,14 @@ pub enum Action {
     Serve(Serve),
     Bench(Box<Bench>),
     Mlperf(Mlperf),
+    Weights(Weights),
+    TrtllmBench(Box<TrtllmBench>),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 8] =
-        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf"];
+    pub const KEYS: [&'static str; 10] =
+        ["shell", "git", "template", "weights", "engine", "repository", "serve", "bench", "trtllm_bench", "mlperf"];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
@@ -47,6 +49,8 @@ impl Action {
                 bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
             }
             Self::Mlperf(step) => step.reads(),
+            Self::Weights(weights) => weights.path.iter().map(|path| ("weights.path", path.as_str())).collect(),
+            Self::TrtllmBench(bench) => bench.reads(),
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

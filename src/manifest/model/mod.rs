@@ -15,6 +15,8 @@ mod serve;
 mod stage;
 mod triton;
 mod tritonserver;
+mod trtllm_bench;
+mod weights;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
@@ -36,6 +38,8 @@ pub use tritonserver::{
     Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
     TraceLevel, TraceMode, TritonServer,
 };
+pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
+pub use weights::{Fetcher, Weights};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
