@@ -6,9 +6,10 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 37] = [
+const COMMANDS: [&str; 38] = [
     "",
     "run",
+    "bulk",
     "bench",
     "plan",
     "check",
