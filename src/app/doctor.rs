@@ -3,7 +3,8 @@
 use super::project::Project;
 use super::{Trouble, say};
 use crate::cli::{Doctor, Exit, Force, Global, Select};
-use crate::doctor::{Standing, examine, needs};
+use crate::doctor::{examine, needs};
+use crate::report::doctor::Standing;
 use crate::report::{self, Paint};
 
 /// Exit 1 if something that the manifest needs is missing.

@@ -1,6 +1,7 @@
 //! The only place that knows every room: what was asked for → who does it → the exit code.
 
 mod bench;
+mod bulk;
 mod cleaning;
 mod comparing;
 mod doctor;
@@ -58,6 +59,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
     let Request { global, job } = request;
     match job {
         Job::Run(request) => run::run(&global, &request),
+        Job::Bulk(request) => bulk::bulk(&global, &request),
         Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
         Job::Doctor(request) => doctor::doctor(&global, &request),
@@ -114,6 +116,16 @@ enum Trouble {
     Usage(String),
     /// Regatta cannot go on: 1.
     Other(anyhow::Error),
+}
+
+impl Trouble {
+    /// The code that it leaves with.
+    const fn exit(&self) -> Exit {
+        match self {
+            Self::Manifest(_) | Self::Usage(_) => Exit::Usage,
+            Self::Other(_) => Exit::Failed,
+        }
+    }
 }
 
 impl From<Diagnostics> for Trouble {

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::project::{Project, gpus_here, options};
+use super::project::{Project, gpus_here, options, repeated};
 use super::{Trouble, history};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness};
 use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
-use crate::report::{Live, Look, Places};
+use crate::report::{Chapter, Live, Look, Places, State, Story};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::Stages;
 use crate::store::{
@@ -28,6 +28,28 @@ pub(super) struct Ran {
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
+    /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
+    pub told: Vec<Told>,
+}
+
+/// One task in the end.
+pub(super) struct Told {
+    pub task: TaskId,
+    pub headline: Option<String>,
+    pub failed: Option<String>,
+    pub out: Option<PathBuf>,
+    pub is_cached: bool,
+}
+
+fn told(story: &Story) -> Vec<Told> {
+    let of = |(task, chapter): (&TaskId, &Chapter)| Told {
+        task: task.clone(),
+        headline: chapter.headline.clone(),
+        failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
+        out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
+        is_cached: chapter.state == State::Cached,
+    };
+    story.tasks.iter().map(of).collect()
 }
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
@@ -37,7 +59,7 @@ pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> 
 /// `aside` tells the run on stderr.
 pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Result<Ran, Trouble> {
     let begun = Instant::now();
-    let project = Project::here(global)?;
+    let project = Project { env: request.env.clone(), ..Project::here(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let look = Look {
         json_lines: request.events == EventsAs::JsonLines,
@@ -47,14 +69,15 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         aside,
     };
     if request.select.force == Force::Nothing
-        && compiler.is_fresh(|name| env::var(name).ok())
+        && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.rest()
         && rest.holds()
     {
-        let exit = nothing_to_do(&rest, look, &project.home, begun);
-        return Ok(Ran { exit, outs: Vec::new(), report: None });
+        let told = nothing_to_do(&rest, look, &project.home, begun);
+        return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
     }
     let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    let plan = repeated(plan, request.select.repeat);
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
@@ -68,7 +91,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
 }
 
 /// Everything was looked at, and nothing has changed since the last run.
-fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Exit {
+fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Vec<Told> {
     let mut live = Live::new(look);
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
@@ -79,8 +102,9 @@ fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Exit {
         };
         live.event(&event);
     }
+    let told = told(live.story());
     live.finish(&places(home));
-    Exit::Done
+    told
 }
 
 struct Errand {
@@ -105,7 +129,7 @@ impl Errand {
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None });
+            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -172,6 +196,7 @@ impl Errand {
         let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
         let outs = history::outputs(live.story(), &summary.done);
         let report = report.ok();
+        let told = told(live.story());
         let places = Places { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
@@ -181,7 +206,7 @@ impl Errand {
         }
         keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
         drop(lock);
-        Ok(Ran { exit, outs, report })
+        Ok(Ran { exit, outs, report, told })
     }
 }
 

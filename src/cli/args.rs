@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
+use super::bulk::BulkArgs;
 use super::help;
 use super::mlperf::MlperfArgs;
 use super::setting::Setting;
@@ -15,7 +16,7 @@ use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const CHOICE: &str = "Which stages";
-const HOW: &str = "How";
+pub(super) const HOW: &str = "How";
 const EVERYWHERE: &str = "Everywhere";
 
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, race, report.
@@ -58,6 +59,9 @@ pub(super) enum Command {
     /// Run a manifest: what is already done is not done again.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
+    /// Run a list of runs, one after the other, whatever becomes of each; a table at the end.
+    #[command(after_long_help = help::BULK)]
+    Bulk(BulkArgs),
     /// Measure one server with one line, no manifest needed.
     #[command(after_long_help = help::BENCH)]
     Bench(Box<BenchArgs>),
@@ -159,6 +163,9 @@ pub(super) struct SelectArgs {
     /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
     pub force: Vec<String>,
+    /// Measure under this number: a benchmark keeps a result for each, beside that of the first [default: 1].
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: Option<u32>,
 }
 
 /// What a bare `--force` stands for. No stage can be called so.

@@ -50,7 +50,15 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --force run_harness         measure again, keep the rest",
     "regatta run quickstart --force                     all of it again",
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
+    "regatta run quickstart --repeat 2                  measure once more, beside the first",
     "regatta run quickstart --events jsonl | jq -r .event",
+]);
+
+pub(super) const BULK: &str = with_run_codes!(examples![
+    "regatta bulk nightly.yaml --dry-run                    the commands",
+    "regatta bulk nightly.yaml                              again: what is done is not done again",
+    "regatta bulk llmb.yaml --gpu-type gb200                a file of llmb-run",
+    "regatta bulk llmb.yaml system=sim-gb200-x1             the same on the simulator",
 ]);
 
 pub(super) const PLAN: &str = with_codes!(examples![

@@ -8,6 +8,7 @@
 mod args;
 mod bench;
 mod bench_args;
+mod bulk;
 mod exit;
 mod help;
 mod mlperf;
@@ -21,7 +22,7 @@ pub use exit::Exit;
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
+    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
     Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell,
     Show, Simulate, Status,
 };

@@ -13,6 +13,7 @@ use super::args::{
     Typed,
 };
 use super::bench;
+use super::bulk;
 use super::exit::Exit;
 use super::mlperf;
 use super::request::{
@@ -100,7 +101,7 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
     }
 }
 
-type Mistake = (ErrorKind, String);
+pub(super) type Mistake = (ErrorKind, String);
 
 fn meaning(typed: Typed) -> Result<Request, Mistake> {
     let Typed { global, command } = typed;
@@ -141,8 +142,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     Some(EventsWord::Jsonl) => EventsAs::JsonLines,
                 },
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
+                env: BTreeMap::new(),
             })
         }
+        Command::Bulk(args) => Job::Bulk(bulk::meaning(args)?),
         Command::Bench(args) if args.selftest => Job::Selftest(Selftest::default()),
         Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
@@ -273,11 +276,11 @@ fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mista
         (false, true) => Force::Nothing,
         (false, false) => Force::Stages(stages),
     };
-    Ok(Select { until: args.until, only: args.only, force })
+    Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat.unwrap_or(1) })
 }
 
 /// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
-fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
+pub(super) fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
     let mut seen = BTreeMap::new();
     for Setting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
@@ -289,7 +292,7 @@ fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn gpus(text: &str) -> Result<Gpus, Mistake> {
+pub(super) fn gpus(text: &str) -> Result<Gpus, Mistake> {
     let mistake = |what: String| {
         let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))

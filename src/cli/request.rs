@@ -1,5 +1,6 @@
 //! What it means: a request in which every combination that can be written down makes sense.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -55,6 +56,7 @@ pub enum Loudness {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     Run(Run),
+    Bulk(Bulk),
     Bench(Box<Bench>),
     Plan(PlanRequest),
     Doctor(Doctor),
@@ -107,6 +109,21 @@ pub struct Run {
     pub events: EventsAs,
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
+    /// Environment variables that parameters see before those of this process.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A list of runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    pub file: PathBuf,
+    /// For all of them.
+    pub settings: Vec<Setting>,
+    pub dry_run: bool,
+    /// What a scale is a number of, in files of llmb-run.
+    pub gpu_type: Option<String>,
+    pub jobs: Option<NonZeroUsize>,
+    pub gpus: Option<Gpus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +148,8 @@ pub struct Select {
     pub until: Vec<String>,
     pub only: Vec<String>,
     pub force: Force,
+    /// Which repeat of its benchmarks; 0 is the first, too.
+    pub repeat: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

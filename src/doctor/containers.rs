@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::{Finding, Standing};
+use crate::report::doctor::{Finding, Standing};
 use super::needs::{Contained, Needs};
 use super::tools;
 use crate::process::{Answer, Command, Probed, probe};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::finding::{Finding, Standing};
+use crate::report::doctor::{Finding, Standing};
 use super::needs::Needs;
 use super::{containers, gpus, limits, secrets, tools};
 

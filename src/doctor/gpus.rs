@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::{Finding, Standing, bytes};
+use crate::report::doctor::{Finding, Standing, bytes};
 use super::needs::Needs;
 use crate::process::{Answer, Probed, probe};
 

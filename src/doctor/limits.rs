@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::finding::{Finding, Standing, bytes};
+use crate::report::doctor::{Finding, Standing, bytes};
 use super::needs::Needs;
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.

@@ -11,7 +11,6 @@
 
 mod containers;
 mod examine;
-mod finding;
 mod gpus;
 mod limits;
 mod needs;
@@ -20,5 +19,4 @@ mod shell;
 mod tools;
 
 pub use examine::examine;
-pub use finding::{Finding, Standing};
 pub use needs::{Needs, needs};

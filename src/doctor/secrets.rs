@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use super::finding::{Finding, Standing};
+use crate::report::doctor::{Finding, Standing};
 use super::needs::Needs;
 
 const TOKEN: &str = "HF_TOKEN";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::{Finding, Standing};
+use crate::report::doctor::{Finding, Standing};
 use crate::process::{Answer, Command, Probed, probe};
 
 /// How long a program may take to say its version.

@@ -279,7 +279,9 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
             inputs.entry(name.to_owned()).or_insert_with(|| vec![path.to_owned()]);
         }
     }
-    let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });
+    // A measurement has the machine to itself.
+    let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+    let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
     Some(Task {
         id: one.id.clone(),
         stage: stage.name.to_owned(),
@@ -302,8 +304,10 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
             delay: retry.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
         }),
         cache: typed.cache,
-        // A search that is cut off goes on with the probes that it has.
-        resume: typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some()),
+        // A search that is cut off goes on with the probes that it has, a download with the bytes.
+        resume: typed.resume
+            || matches!(&action, Action::Bench(bench) if bench.search.is_some())
+            || matches!(&action, Action::Weights(weights) if weights.hf.is_some()),
     })
 }
 
@@ -317,7 +321,8 @@ fn container(typed: &mut Stage) -> Option<Container> {
 }
 
 fn action(typed: &Stage) -> Option<Action> {
-    let Stage { shell, git, image, template, engine, repository, serve, bench, mlperf, .. } = typed.clone();
+    let Stage { shell, git, image, template, weights, engine, repository, serve, bench, trtllm_bench, mlperf, .. } =
+        typed.clone();
     shell
         .map(Action::Shell)
         .or(git.map(Action::Git))
@@ -328,6 +333,8 @@ fn action(typed: &Stage) -> Option<Action> {
         .or(serve.map(Action::Serve))
         .or(bench.map(|bench| Action::Bench(Box::new(bench))))
         .or(mlperf.map(Action::Mlperf))
+        .or(weights.map(Action::Weights))
+        .or(trtllm_bench.map(Action::TrtllmBench))
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.

@@ -76,6 +76,8 @@ fn kind_of(entry: &Entry) -> ActionKind {
         "serve" => ActionKind::Serve,
         "bench" => ActionKind::Bench,
         "mlperf" => ActionKind::Mlperf,
+        "weights" => ActionKind::Weights,
+        "trtllm_bench" => ActionKind::TrtllmBench,
         _ => ActionKind::Shell,
     }
 }

@@ -3,6 +3,8 @@
 mod container;
 mod mlperf;
 mod serve;
+mod trtllm;
+mod weights;
 
 use std::fmt::Write as _;
 
@@ -40,6 +42,12 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
+    }
+    if let Some(weights) = &stage.weights {
+        look.weights(weights);
+    }
+    if let Some(bench) = &stage.trtllm_bench {
+        look.trtllm_bench(bench, stage.gpus);
     }
     if let Some(step) = &stage.mlperf {
         look.mlperf(step);

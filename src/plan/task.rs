@@ -87,6 +87,8 @@ pub enum ActionKind {
     Bench,
     Mlperf,
     Image,
+    Weights,
+    TrtllmBench,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

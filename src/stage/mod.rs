@@ -23,7 +23,9 @@ mod serve;
 mod shell;
 mod telemetry;
 mod template;
+mod trtllm_bench;
 mod undeclared;
+mod weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,8 +73,10 @@ const fn format(kind: ActionKind) -> Option<u32> {
         ActionKind::Git
         | ActionKind::Image
         | ActionKind::Template
+        | ActionKind::Weights
         | ActionKind::Engine
         | ActionKind::Repository
+        | ActionKind::TrtllmBench
         | ActionKind::Mlperf => Some(1),
         // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
         ActionKind::Bench => Some(3),
@@ -106,6 +110,8 @@ impl Work for Stages {
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
             Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
+            Action::Weights(weights) => Box::pin(weights::perform(errand, &weights)).await,
+            Action::TrtllmBench(bench) => trtllm_bench::perform(&errand, &bench).await,
             Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }
     }

@@ -9,6 +9,7 @@ use regatta::cli;
 const COMMANDS: [&str; 38] = [
     "",
     "run",
+    "bulk",
     "bench",
     "plan",
     "doctor",

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Image, Mlperf, Repository, Serve};
+use super::{Bench, Data, Engine, Image, Mlperf, Repository, Serve, TrtllmBench, Weights};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -19,12 +19,15 @@ pub enum Action {
     Bench(Box<Bench>),
     Mlperf(Mlperf),
     Image(Image),
+    Weights(Weights),
+    TrtllmBench(Box<TrtllmBench>),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 9] =
-        ["shell", "git", "image", "template", "engine", "repository", "serve", "bench", "mlperf"];
+    pub const KEYS: [&'static str; 11] = [
+        "shell", "git", "image", "template", "weights", "engine", "repository", "serve", "bench", "trtllm_bench", "mlperf",
+    ];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
@@ -67,6 +70,8 @@ impl Action {
                 // A repository's address is no file of ours.
                 files.filter(|(_, path)| !path.contains("://")).collect()
             }
+            Self::Weights(weights) => weights.path.iter().map(|path| ("weights.path", path.as_str())).collect(),
+            Self::TrtllmBench(bench) => bench.reads(),
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

@@ -18,6 +18,8 @@ mod stage;
 mod triton;
 mod tritonserver;
 mod trtllm;
+mod trtllm_bench;
+mod weights;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
@@ -41,6 +43,8 @@ pub use tritonserver::{
     LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
 };
 pub use trtllm::TrtllmServe;
+pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
+pub use weights::{Fetcher, Weights};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -4,9 +4,12 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template};
+use super::{
+    Bench, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template, TrtllmBench, Weights,
+};
 
-/// A stage: common keys, and exactly one of `shell, git, image, template, engine, repository, serve, bench, mlperf`.
+/// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
+/// trtllm_bench, mlperf`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -68,6 +71,9 @@ pub struct Stage {
     /// Render a folder of minijinja templates into files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
+    /// Get a model's checkpoint, and check every file of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
     /// Build a TensorRT-LLM engine, or the simulator's stand-in for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
@@ -80,6 +86,9 @@ pub struct Stage {
     /// Send requests, measure the answers, give a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<Bench>,
+    /// Run TensorRT-LLM's own benchmark, in process, without a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm_bench: Option<Box<TrtllmBench>>,
     /// A step towards an MLPerf submission: LoadGen, data set, score, audit, package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlperf: Option<Mlperf>,

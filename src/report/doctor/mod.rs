@@ -1,11 +1,13 @@
 //! What a machine has and lacks, told: `regatta doctor`.
 
+mod finding;
+
 use std::fmt::Write as _;
 
 use serde_json::json;
 
 use super::paint::{Paint, Tone, clean, counted, table};
-use crate::doctor::{Finding, Standing};
+pub use finding::{Finding, Standing, bytes};
 
 /// A longer list of tasks is cut.
 const NAMED: usize = 2;
