@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::undeclared::undeclared;
-use crate::event::{Event, Failure, FailureKind, RunId};
+use crate::event::{Event, Failure, FailureKind, RunId, Stop};
 use crate::process::{self, Command, Exit, How, SpawnError};
 use crate::runner::Lease;
 
@@ -72,9 +72,14 @@ impl Errand {
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.
     pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
+        self.run_until(command, &self.lease.stop).await
+    }
+
+    /// The same for a command that can be stopped before its task is; `stop` follows the task's.
+    pub async fn run_until(&self, command: Command, stop: &Stop) -> Result<Exit, Failure> {
         let argv = command.argv.clone();
         let mut group = None;
-        let exit = process::run(command, &self.lease.stop, |pgid| {
+        let exit = process::run(command, stop, |pgid| {
             group = Some(pgid);
             (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
         })
