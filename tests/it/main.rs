@@ -20,6 +20,7 @@ mod files;
 mod genai_perf;
 mod git;
 mod harness;
+mod highest_qps;
 mod language;
 mod launch;
 mod lifecycle;
