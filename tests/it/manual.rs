@@ -16,6 +16,12 @@ fn the_chapters_with_the_simulator_are_true() {
     manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md");
 }
 
+/// The one that builds LoadGen and rehearses a submission.
+#[test]
+fn the_chapter_of_mlperf_is_true() {
+    manual().case("tests/manual/12-*.md");
+}
+
 fn manual() -> trycmd::TestCases {
     let cases = trycmd::TestCases::new();
     cases.register_bin("regatta", trycmd::cargo::cargo_bin!("regatta"));
