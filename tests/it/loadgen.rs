@@ -150,15 +150,15 @@ fn what_loadgen_asked_for_can_be_asked_for_again_without_it() {
     let text = world.read("manifests/m.yaml");
     let (before, _) = text.split_once("  test:\n").unwrap();
     let again = "  test:\n    foreach: { scenario: [server] }\n    bench:\n      target: \"{{ stages.servers }}\"\n      scenario: server\n      \
-                 rate: 1\n      data: { plan: plan.jsonl }\n      preflight: false\n";
+                 rate: 1\n      data: { plan: plan.jsonl }\n      preflight: off\n";
     world.file("plan.jsonl", &plan).file("manifests/again.yaml", &format!("{before}{again}"));
     let replayed = world.regatta(&["run", "again"]);
     // Beside other tests the client may be late, and says so.
     assert!([0, 3, 4].contains(&replayed.code), "{replayed:?}");
-    let kept = if replayed.code == 0 { "latest" } else { ".regatta/failed" };
-    let replayed = json_of(&world.path(kept).join("test/server/result.json"));
+    let kept = if replayed.code == 0 { "latest/test/server" } else { ".regatta/failed/test.server" };
+    let replayed = json_of(&world.path(kept).join("result.json"));
     assert_eq!(replayed["schedule_digest"], result["schedule_digest"], "the same requests at the same times");
-    assert_eq!(world.read(format!("{kept}/test/server/plan.jsonl")), plan);
+    assert_eq!(world.read(format!("{kept}/plan.jsonl")), plan);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_server_that_is_lost_under_loadgen_leaves_a_result_that_says_so() {
     send(the_one(&world, "sim serve"), "KILL");
     let ended = Ended::of(run);
     assert_eq!(ended.code, 1, "{}", world.read("events"));
-    let result = json_of(&world.path(".regatta/failed/test/server/result.json"));
+    let result = json_of(&world.path(".regatta/failed/test.server/result.json"));
     assert_eq!(result["verdict"], "invalid_server", "{result:#}");
     assert_eq!(result["reasons"][0]["check"], "server", "{:#}", result["reasons"]);
     let why = result["reasons"][0]["text"].as_str().unwrap();
@@ -177,7 +177,7 @@ fn a_server_that_is_lost_under_loadgen_leaves_a_result_that_says_so() {
     assert_eq!((&result["loadgen"]["result"], &result["counts"]["conserved"]), (&Value::Null, &json!(true)));
     assert!(result["counts"]["ok"].as_u64() > Some(0), "{:#}", result["counts"]);
     // No test of LoadGen's that came to its end.
-    assert!(!world.path(".regatta/failed/test/server/test.json").exists());
+    assert!(!world.path(".regatta/failed/test.server/test.json").exists());
     assert_eq!(alive_with(world.path("")), []);
 }
 
