@@ -145,7 +145,8 @@ impl Inlet {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             // A lane that has ended takes nothing any more: its error ends the run, or somebody stopped it. What comes then is
             // no part of it.
-            let is_taken = self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
+            let is_taken =
+                self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
             if !is_taken {
                 log.pop();
             }

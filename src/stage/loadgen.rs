@@ -34,7 +34,7 @@ pub async fn perform(
         return Box::pin(search::loadgen::perform(errand, bench, bounds, &spec, program)).await;
     }
     let out = &errand.lease.out;
-    let result = once(errand, bench, loadgen, spec, program, out).await?;
+    let result = Box::pin(once(errand, bench, loadgen, spec, program, out)).await?;
     judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict == Verdict::InvalidLoad) {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -39,6 +39,7 @@ const COMMANDS: [&str; 37] = [
     "mlperf status",
     "mlperf diff",
     "mlperf check",
+    "mlperf search",
     "repository check",
     "repository fill",
     "repository parameters",

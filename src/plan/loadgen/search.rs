@@ -125,7 +125,10 @@ mod tests {
         let told = Cost::of(&bench("")).unwrap();
         let text = told.to_string();
         assert!(text.starts_with("searching from 10 to 80 qps to 5 %: at most 9 short tests of 1 min"), "{text}");
-        assert!(text.contains(", then a whole one of ") && text.contains(" of arrivals at most if they agree"), "{text}");
+        assert!(
+            text.contains(", then a whole one of ") && text.contains(" of arrivals at most if they agree"),
+            "{text}"
+        );
         // At 10 qps a whole data set takes 41 minutes, at 80 it is gone through twice in ten.
         assert!(told.whole_s.0 >= 600.0 && (2_300.0..2_600.0).contains(&told.whole_s.1), "{told:?}");
         assert!(told.most_s > told.whole_s.1 + told.short_s.0 * f64::from(told.short_tests));

@@ -13,7 +13,7 @@ use crate::stage::errand::Errand;
 /// How often its lines are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Asked to stop, it sums up and writes down what it has seen, which may be hundreds of thousands of requests.
-const TO_WRITE: Duration = Duration::from_secs(60);
+const TO_WRITE: Duration = Duration::from_mins(1);
 
 /// Runs the child to its end and hands on what it says. Asked to stop, it writes what it has seen so far. Dropping this ends
 /// the child at once.
