@@ -155,6 +155,7 @@ pub(super) const MLPERF: &str = with_codes!(examples![
     "regatta mlperf check latest/package",
     "regatta mlperf check ../inference_results_v6.0 --round v6.0 --json",
     "regatta mlperf diff ../inference_results_v6.0 latest/package",
+    "regatta mlperf search mlperf/llama2-70b scenarios=server --cost",
 ]);
 
 pub(super) const SELFTEST: &str = concat!(

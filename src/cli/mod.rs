@@ -22,9 +22,9 @@ pub use exit::Exit;
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
-    Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell,
-    Show, Simulate, Status,
+    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List,
+    Logs, Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest,
+    Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
 pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

@@ -249,7 +249,7 @@ fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
 }
 
 /// `--rehearse`
-fn rehearsal(is_asked: bool) -> Option<Setting> {
+pub(super) fn rehearsal(is_asked: bool) -> Option<Setting> {
     is_asked.then(|| Setting { key: "rehearse".to_owned(), value: "true".to_owned() })
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::report::doctor::{Finding, Standing};
 use super::needs::{Contained, Needs};
 use super::tools;
 use crate::process::{Answer, Command, Probed, probe};
+use crate::report::doctor::{Finding, Standing};
 use crate::stage::{engine_trouble, look_for_image};
 
 const LIMIT: Duration = Duration::from_secs(30);

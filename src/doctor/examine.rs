@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::report::doctor::{Finding, Standing};
 use super::needs::Needs;
 use super::{containers, gpus, limits, secrets, tools};
+use crate::report::doctor::{Finding, Standing};
 
 /// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
 /// outputs go. Blocks until every program has answered or has had its time.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::report::doctor::{Finding, Standing, bytes};
 use super::needs::Needs;
 use crate::process::{Answer, Probed, probe};
+use crate::report::doctor::{Finding, Standing, bytes};
 
 /// A machine whose driver starts up for the question takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);

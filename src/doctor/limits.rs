@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::report::doctor::{Finding, Standing, bytes};
 use super::needs::Needs;
+use crate::report::doctor::{Finding, Standing, bytes};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
 const SHARED: u64 = 1_000_000_000;

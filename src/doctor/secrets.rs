@@ -3,8 +3,8 @@
 use std::env;
 use std::path::Path;
 
-use crate::report::doctor::{Finding, Standing};
 use super::needs::Needs;
+use crate::report::doctor::{Finding, Standing};
 
 const TOKEN: &str = "HF_TOKEN";
 /// Below the home folder, where `hf auth login` leaves it.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::report::doctor::{Finding, Standing};
 use crate::process::{Answer, Command, Probed, probe};
+use crate::report::doctor::{Finding, Standing};
 
 /// How long a program may take to say its version.
 const LIMIT: Duration = Duration::from_secs(20);

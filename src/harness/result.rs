@@ -37,6 +37,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What another process measured and wrote: its requests and its plan are in its files only.
+    pub fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
+        let schedule = Arc::new(super::plan::elsewhere());
+        Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
+    }
+
     /// What only those who watch the server know: it died or fell silent under the measurement.
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };

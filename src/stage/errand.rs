@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::container::{self, NotRun, Place};
 use super::undeclared::undeclared;
-use crate::event::{Event, Failure, FailureKind, RunId};
+use crate::event::{Event, Failure, FailureKind, RunId, Stop};
 use crate::process::{self, Command, Exit, How, SpawnError};
 use crate::runner::Lease;
 
@@ -75,6 +75,11 @@ impl Errand {
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.
     pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
+        self.run_until(command, &self.lease.stop).await
+    }
+
+    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's alone.
+    pub async fn run_until(&self, command: Command, stop: &Stop) -> Result<Exit, Failure> {
         let mut argv = command.argv.clone();
         let exit = match &self.place {
             Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
@@ -82,7 +87,7 @@ impl Errand {
                 Err(NotRun::Spawn(error)) => return Err(self.not_started(&argv, &error)),
                 Err(NotRun::Refused(failure)) => return Err(failure),
             },
-            None => self.run_here(command).await.map_err(|error| self.not_started(&argv, &error))?,
+            None => self.run_here(command, stop).await.map_err(|error| self.not_started(&argv, &error))?,
         };
         for leftover in &exit.leftovers {
             self.lease.notice(format!(
@@ -94,9 +99,9 @@ impl Errand {
         if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
     }
 
-    async fn run_here(&self, command: Command) -> Result<Exit, SpawnError> {
+    async fn run_here(&self, command: Command, stop: &Stop) -> Result<Exit, SpawnError> {
         let mut group = None;
-        let exit = process::run(command, &self.lease.stop, |pgid| {
+        let exit = process::run(command, stop, |pgid| {
             group = Some(pgid);
             (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
         })

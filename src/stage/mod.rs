@@ -78,8 +78,9 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::Repository
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf => Some(1),
-        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
-        ActionKind::Bench => Some(3),
+        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // a plan, metrics and GPUs.
+        ActionKind::Bench => Some(4),
         ActionKind::Shell | ActionKind::Serve => None,
     }
 }

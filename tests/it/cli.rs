@@ -41,6 +41,7 @@ const COMMANDS: [&str; 38] = [
     "mlperf status",
     "mlperf diff",
     "mlperf check",
+    "mlperf search",
     "repository check",
     "repository fill",
     "repository parameters",

@@ -24,6 +24,7 @@ mod genai_perf;
 mod git;
 mod gpt2;
 mod harness;
+mod highest_qps;
 mod language;
 mod launch;
 mod lifecycle;

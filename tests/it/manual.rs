@@ -31,6 +31,12 @@ fn the_chapter_with_containers_is_true() {
     cases.case("tests/manual/machine-containers.md");
 }
 
+/// The one that builds LoadGen and rehearses a submission.
+#[test]
+fn the_chapter_of_mlperf_is_true() {
+    manual().case("tests/manual/12-*.md");
+}
+
 fn manual() -> trycmd::TestCases {
     let cases = trycmd::TestCases::new();
     cases.register_bin("regatta", trycmd::cargo::cargo_bin!("regatta"));

@@ -26,7 +26,17 @@ pub enum Action {
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
     pub const KEYS: [&'static str; 11] = [
-        "shell", "git", "image", "template", "weights", "engine", "repository", "serve", "bench", "trtllm_bench", "mlperf",
+        "shell",
+        "git",
+        "image",
+        "template",
+        "weights",
+        "engine",
+        "repository",
+        "serve",
+        "bench",
+        "trtllm_bench",
+        "mlperf",
     ];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.

@@ -4,9 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Bench, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template, TrtllmBench, Weights,
-};
+use super::{Bench, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template, TrtllmBench, Weights};
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
 /// trtllm_bench, mlperf`.
