@@ -9,31 +9,14 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::errand::Errand;
+use super::memory;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend};
 use crate::sim::{self, EngineSpec};
 
-/// What other keys of the manifest decide, and flags therefore may not (reference: NVIDIA's flag dictionaries).
-const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
-    ("qformat", "precision"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("model_dir", "checkpoint"),
-    ("output_dir", "the stage"),
-    ("dtype", "precision"),
-    ("workers", "the stage"),
-];
-const BUILD_DECIDED: [(&str, &str); 7] = [
-    ("tensor_parallelism", "tensor_parallelism"),
-    ("pipeline_parallelism", "pipeline_parallelism"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("checkpoint_dir", "the stage"),
-    ("output_dir", "the stage"),
-    ("workers", "the stage"),
-];
-
 pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    let lowered = errand.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
+    let engine = lowered.as_ref().unwrap_or(engine);
     match engine.backend {
         EngineBackend::TensorrtLlm => build(errand, engine).await,
         EngineBackend::Simulator => simulate(errand, engine),
@@ -97,6 +80,7 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         errand.lease.say(name, index as u64, Some(total));
         outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        outcome = outcome.map_err(|failure| memory::explain(failure, errand, &engine, index == 0));
         if outcome.is_err() {
             break;
         }
@@ -119,8 +103,8 @@ pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result
     };
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
-    forbid("checkpoint_flags", &engine.checkpoint_flags, &CHECKPOINT_DECIDED)?;
-    forbid("build_flags", &engine.build_flags, &BUILD_DECIDED)?;
+    forbid("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
+    forbid("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
     let (script, mut words) = match engine.precision.as_str() {
         "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
         "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),

@@ -5,13 +5,16 @@
 
 mod bench;
 mod beside;
+mod compare;
 mod engine;
 mod errand;
 mod git;
 mod health;
 mod load;
 mod loadgen;
+mod memory;
 mod mlperf;
+mod options;
 mod preflight;
 mod repository;
 mod request;
@@ -62,9 +65,12 @@ impl Stages {
 /// writes: then what older programs wrote is made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
-        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf => {
-            Some(1)
-        }
+        ActionKind::Git
+        | ActionKind::Template
+        | ActionKind::Engine
+        | ActionKind::Repository
+        | ActionKind::Mlperf
+        | ActionKind::Compare => Some(1),
         // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
         ActionKind::Bench => Some(3),
         ActionKind::Shell | ActionKind::Serve => None,
@@ -89,6 +95,7 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&errand, &compare),
             Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
             Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }

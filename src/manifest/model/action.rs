@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Mlperf, Repository, Serve};
+use super::{Bench, CompareResults, Data, Engine, Mlperf, Repository, ResultPaths, Serve};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -18,12 +18,13 @@ pub enum Action {
     Serve(Serve),
     Bench(Box<Bench>),
     Mlperf(Mlperf),
+    Compare(CompareResults),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 8] =
-        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf"];
+    pub const KEYS: [&'static str; 9] =
+        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf", "compare"];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
@@ -47,6 +48,10 @@ impl Action {
                 bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
             }
             Self::Mlperf(step) => step.reads(),
+            Self::Compare(compare) => {
+                let paths = compare.results.values().flat_map(ResultPaths::all);
+                paths.map(|path| ("compare.results", path.as_str())).collect()
+            }
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

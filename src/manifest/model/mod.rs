@@ -6,6 +6,7 @@
 
 mod action;
 mod bench;
+mod compare;
 mod load;
 mod mlperf;
 mod param;
@@ -21,6 +22,7 @@ pub use bench::{
     Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
+pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
@@ -30,7 +32,7 @@ pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
-pub use stage::{InputPaths, Retry, Stage};
+pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
     Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
-use super::{log_of, words};
+use super::{log_of, lowered, words};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
 use crate::stage::errand::{Errand, devices};
+use crate::stage::options;
 use crate::triton::Problem;
 use crate::triton::launch as launched;
 use crate::triton::launch::{Port, Ports, Server, ServerSpec};
@@ -35,6 +36,8 @@ pub struct Planned {
     #[allow(dead_code, reason = "for who stops it")]
     pub world: World,
     pub by: By,
+    /// What it serves, where that is known.
+    pub repository: Option<PathBuf>,
 }
 
 /// What there is to stop when a server is to end.
@@ -112,12 +115,12 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
-    let repositories = repositories(&errand.path(&server.repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
         argv.extend(words(["sim", "serve", "--repository"]));
-        argv.push(repository.into());
+        argv.push(repository.clone().into());
         argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
@@ -131,6 +134,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             unset: Vec::new(),
             world: World::Process,
             by: By::Kserve,
+            repository: Some(repository),
         }
     });
     Ok(planned.collect())
@@ -140,7 +144,7 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
-    let repositories = repositories(&errand.path(repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -169,7 +173,10 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     for note in plan.notes {
         errand.lease.notice(note);
     }
-    let planned = plan.servers.into_iter().enumerate().map(|(index, server)| triton(errand, server, index, count));
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| Planned {
+        repository: Some(repository),
+        ..triton(errand, server, index, count)
+    });
     Ok(planned.collect())
 }
 
@@ -195,6 +202,7 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
             launched::World::Slurm { ranks } => World::Slurm { ranks },
         },
         by: By::Kserve,
+        repository: None,
         name: server.name,
     }
 }
@@ -310,9 +318,13 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     };
     let (port_text, name) = (port.to_string(), container_name(&errand.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
+    let mut words = server.words.clone();
+    if let Some(lowered) = &errand.lease.lowered {
+        options::lower(&mut words, lowered);
+    }
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: server.words.iter().map(|word| fill(word).into()).collect(),
+        argv: words.iter().map(|word| fill(word).into()).collect(),
         log: errand.lease.log.clone(),
         endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
         gpus: Vec::new(),
@@ -320,6 +332,7 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         unset: Vec::new(),
         world: World::of(&server.words, name),
         by,
+        repository: None,
     })
 }
 
