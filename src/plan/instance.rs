@@ -75,6 +75,7 @@ fn kind_of(entry: &Entry) -> ActionKind {
         "serve" => ActionKind::Serve,
         "bench" => ActionKind::Bench,
         "mlperf" => ActionKind::Mlperf,
+        "compare" => ActionKind::Compare,
         _ => ActionKind::Shell,
     }
 }
