@@ -1,7 +1,14 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod across;
+mod compare;
+mod engine;
 mod mlperf;
+mod repository;
+mod retry;
 mod serve;
+
+pub use across::across;
 
 use std::fmt::Write as _;
 
@@ -23,6 +30,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     look.common(stage);
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
+        look.engine(engine);
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
@@ -33,11 +41,17 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
         }
     }
+    if let Some(repository) = &stage.repository {
+        look.repository(repository);
+    }
     if let Some(server) = &stage.serve {
         look.serve(server);
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
+    }
+    if let Some(compare) = &stage.compare {
+        look.compare(compare);
     }
     if let Some(step) = &stage.mlperf {
         look.mlperf(step);
@@ -66,9 +80,7 @@ impl Look<'_> {
         if let Some(text) = &stage.timeout {
             self.duration(&["timeout"], text);
         }
-        if let Some(text) = stage.retry.as_ref().and_then(|retry| retry.delay.as_ref()) {
-            self.duration(&["retry", "delay"], text);
-        }
+        self.retry(stage);
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }
