@@ -23,7 +23,7 @@
 //! | `diag` | points at a place in a text and says what is wrong and what to try | – |
 //! | `event` | the words for what can happen in a run (ids, digests, events, outcomes) | – |
 //! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
-//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, mlperf, diag, event |
+//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
 //! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, container, triton, harness, loadgen, mlperf, sim, report, event |
@@ -43,7 +43,7 @@
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
 //! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `report::bulk`, `report::compare`, `report::compat`,
 //! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
-//! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`,
+//! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word
 //! comes from.
 

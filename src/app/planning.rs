@@ -24,7 +24,8 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             let shelf = Shelf::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = Stages::new(project.home.state(), RunId::new("plan"));
-            let notes = loadgen::notes(&plan);
+            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::Part::Out).collect();
+            let notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),

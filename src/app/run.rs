@@ -154,6 +154,10 @@ impl Errand {
             at: jiff::Timestamp::now().to_string(),
             pid: std::process::id(),
         });
+        let chosen: Vec<bool> = self.options.parts.iter().map(|part| *part != runner::Part::Out).collect();
+        for text in self.plan.idle(&chosen) {
+            emit(Event::Notice { task: None, text });
+        }
         if lock.unprotected {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";
             emit(Event::Notice { task: None, text: text.to_owned() });

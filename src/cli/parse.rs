@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(after.select.force, Force::All);
         assert_eq!(after.settings.len(), 2);
         assert!(refused("run --force quickstart").contains("put the manifest first"));
-        assert!(refused("run m --force a.b=1").contains("not allowed"));
+        assert!(refused("run m --force a..b=1").contains("not allowed"));
     }
 
     #[test]

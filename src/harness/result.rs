@@ -14,7 +14,7 @@ use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
     Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
-use crate::event::Verdict;
+use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
 
 /// The version of `result.json`.
@@ -47,6 +47,15 @@ impl Measured {
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
+        self.result.verdict = super::judge::verdict(&self.result.reasons);
+    }
+
+    /// What the servers had less of than the manifest says, because memory ran out with more.
+    pub fn lowered(&mut self, lowered: &[Lowered]) {
+        for one in lowered {
+            let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
+            self.result.reasons.push(Reason { check: "lowered".to_owned(), severity: Severity::Warning, text });
+        }
         self.result.verdict = super::judge::verdict(&self.result.reasons);
     }
 

@@ -12,7 +12,7 @@ use super::node::{Entry, Map, Node, Tree};
 use super::param::{Chooser, Chosen};
 use super::shape::{self, Shape};
 use super::value::value_of;
-use super::{Given, Library, Manifest, param, read, vars};
+use super::{Given, Library, Manifest, overrides, param, read, uses, vars};
 use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
 use crate::event::Digest;
 
@@ -61,6 +61,8 @@ impl Loader {
         let mut params = IndexMap::new();
         let mut env = BTreeMap::new();
         let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
+        let overrides =
+            if parameters_are_fine { overrides::apply(&mut root, &given.params, &mut self.found) } else { Vec::new() };
         if let Some(root) = parameters_are_fine.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
             check(root, shape::document(), "", key, Templates::InStages, &mut self.found);
@@ -78,6 +80,10 @@ impl Loader {
         } else {
             Default::default()
         };
+        let mut readers = BTreeMap::new();
+        if !self.found.has_errors() && !given.params.is_empty() {
+            readers = uses::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
+        }
         if self.found.has_errors() {
             if parameters_are_fine {
                 let vars = section("vars");
@@ -95,6 +101,7 @@ impl Loader {
             params,
             vars,
             globals: globals.into(),
+            given: readers,
             sources: std::mem::take(&mut self.sources),
             env,
         })

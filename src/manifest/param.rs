@@ -285,7 +285,7 @@ fn bounded(number: f64, bounds: Option<&Bounds>, what: &str) -> Result<(), Wrong
 
 /// Parameters that were given and do not exist.
 pub fn unknown(given: &Given, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
-    for (name, value) in &given.params {
+    for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
         if !known.contains_key(name) && !declared.contains(name) {
             let hint = did_you_mean(name, declared.iter().map(String::as_str));
             let hint = hint.unwrap_or_else(|| "this manifest has no parameters".to_owned());

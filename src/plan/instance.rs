@@ -78,6 +78,7 @@ fn kind_of(entry: &Entry) -> ActionKind {
         "mlperf" => ActionKind::Mlperf,
         "weights" => ActionKind::Weights,
         "trtllm_bench" => ActionKind::TrtllmBench,
+        "compare" => ActionKind::Compare,
         _ => ActionKind::Shell,
     }
 }

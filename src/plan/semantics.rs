@@ -1,10 +1,17 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod across;
+mod compare;
 mod container;
+mod engine;
 mod mlperf;
+mod repository;
+mod retry;
 mod serve;
 mod trtllm;
 mod weights;
+
+pub use across::across;
 
 use std::fmt::Write as _;
 
@@ -27,6 +34,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     look.containers(stage);
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
+        look.engine(engine);
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
@@ -36,6 +44,9 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             let hint = "write `layout: harness`, or take it away".to_owned();
             look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
         }
+    }
+    if let Some(repository) = &stage.repository {
+        look.repository(repository);
     }
     if let Some(server) = &stage.serve {
         look.serve(server);
@@ -48,6 +59,9 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     }
     if let Some(bench) = &stage.trtllm_bench {
         look.trtllm_bench(bench, stage.gpus);
+    }
+    if let Some(compare) = &stage.compare {
+        look.compare(compare);
     }
     if let Some(step) = &stage.mlperf {
         look.mlperf(step);
@@ -76,9 +90,7 @@ impl Look<'_> {
         if let Some(text) = &stage.timeout {
             self.duration(&["timeout"], text);
         }
-        if let Some(text) = stage.retry.as_ref().and_then(|retry| retry.delay.as_ref()) {
-            self.duration(&["retry", "delay"], text);
-        }
+        self.retry(stage);
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }

@@ -20,7 +20,7 @@ mod running;
 mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
-pub use diagnose::{Diagnosis, diagnose, diagnose_server};
+pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use kin::{Kin, below, children};
 pub use listener::{Owner, listener};
 pub use log::tail;

@@ -34,6 +34,7 @@ pub(super) fn plan() -> Plan {
     let mut smoke = task("smoke", ActionKind::Shell, &[(2, false)]);
     smoke.skipped = Some("`when` is false".to_owned());
     Plan {
+        given: BTreeMap::new(),
         name: "quickstart".to_owned(),
         params: BTreeMap::from([("system".to_owned(), "sim".to_owned())]),
         tasks: vec![

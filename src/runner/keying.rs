@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::work::Work;
-use crate::event::{Digest, Endpoint, Failure, FailureKind};
+use crate::event::{Digest, Endpoint, Failure, FailureKind, Lowered};
 use crate::plan::{Lifetime, Plan, Reference, Task};
 use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
 
@@ -20,6 +20,7 @@ pub(super) enum Made {
         endpoints: Vec<Endpoint>,
         /// Leased to it.
         gpus: Vec<u32>,
+        lowered: Option<Lowered>,
     },
     /// Nothing: it was skipped.
     Nothing,
@@ -41,6 +42,10 @@ pub(super) struct Keyed {
     pub key: Key,
     pub digest: Digest,
     pub inputs: BTreeMap<String, InputState>,
+    /// The digest of the key with all that the manifest says, nothing lowered.
+    pub base: Digest,
+    /// What a retry has lowered for it; part of the key.
+    pub lowered: Option<Lowered>,
 }
 
 /// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
@@ -72,7 +77,7 @@ pub(super) fn key_of(
     if task.gpus > 0 {
         facts.insert("gpus".to_owned(), task.gpus.to_string());
     }
-    let key = Key {
+    let mut key = Key {
         version: KEY_VERSION,
         action: with_container(task),
         env: task.env.clone(),
@@ -87,7 +92,13 @@ pub(super) fn key_of(
             .filter_map(|need| Some((plan.tasks[need.task as usize].id.clone(), upstream(need.task)?)))
             .collect(),
     };
-    Ok(Keyed { digest: key.digest(), key, inputs })
+    let base = key.digest();
+    let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
+    let lowered = may_be_lowered.then(|| shelf.lowered(&base)).flatten();
+    if let Some(lowered) = &lowered {
+        key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
+    }
+    Ok(Keyed { digest: key.digest(), key, inputs, base, lowered })
 }
 
 /// The action, and where it is done, as one JSON object: so that a change of either is told by its path.

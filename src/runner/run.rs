@@ -1,6 +1,8 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
-use std::collections::{BTreeMap, HashMap};
+mod again;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
 
@@ -22,6 +24,8 @@ enum Msg {
     Tried(Ix, Tried),
     /// The pause before the next try is over.
     Again(Ix),
+    /// The same, when the next try has another key.
+    Anew(Ix),
 }
 
 struct Running {
@@ -51,6 +55,10 @@ struct Runner<W> {
     stale: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
+    /// Of those, the ones whose server is started again.
+    to_repeat: BTreeSet<Ix>,
+    /// Tries of tasks that are tried again under another key.
+    tries: BTreeMap<Ix, u32>,
     summary: Summary,
     send: mpsc::UnboundedSender<Msg>,
 }
@@ -87,6 +95,8 @@ pub async fn run<W: Work>(
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
         blame: BTreeMap::new(),
+        to_repeat: BTreeSet::new(),
+        tries: BTreeMap::new(),
         summary: Summary::default(),
         send,
     };
@@ -157,7 +167,8 @@ impl<W: Work> Runner<W> {
             let mut started = false;
             while let Some(start) = self.schedule.next_to_start() {
                 started = true;
-                self.start(start.task, 1, start.gpus);
+                let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
+                self.start(start.task, attempt, start.gpus);
             }
             if started {
                 continue;
@@ -218,13 +229,18 @@ impl<W: Work> Runner<W> {
             Ok(keyed) => Arc::new(keyed),
             Err(failure) => return self.fail(ix, 1, failure, 0.0),
         };
-        self.keyed[ix as usize] = Some(Arc::clone(&keyed));
+        let forced = self.options.forced[ix as usize];
+        if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
+            // Who forces it wants to see it as it is written.
+            self.shelf.forget_lowered(&keyed.base);
+            return self.key(ix);
+        }
+        self.know(ix, Arc::clone(&keyed));
         let task = Arc::clone(self.task(ix));
         if task.lifetime == Lifetime::Service {
-            self.made[ix as usize] = Some(Made::Service { key: keyed.digest, endpoints: Vec::new(), gpus: Vec::new() });
             return self.schedule.known(ix);
         }
-        if self.options.forced[ix as usize] || !task.cache {
+        if forced || !task.cache {
             return self.schedule.missed(ix);
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
@@ -258,11 +274,19 @@ impl<W: Work> Runner<W> {
         }
     }
 
+    fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {
+        if self.task(ix).lifetime == Lifetime::Service {
+            let (key, lowered) = (keyed.digest, keyed.lowered.clone());
+            self.made[ix as usize] = Some(Made::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
+        }
+        self.keyed[ix as usize] = Some(keyed);
+    }
+
     fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
-        let why = if attempt > 1 {
+        let mut why = if attempt > 1 {
             vec![format!("try {attempt}")]
         } else if service {
             Vec::new()
@@ -270,6 +294,7 @@ impl<W: Work> Runner<W> {
             let look = look(&*self.work, &task, &keyed.digest, &self.shelf);
             reasons(&self.plan, &task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
         };
+        why.extend(keyed.lowered.as_ref().map(Lowered::because));
         (self.emit)(Event::TaskStarted {
             task: task.id.clone(),
             attempt,
@@ -324,6 +349,7 @@ impl<W: Work> Runner<W> {
                 }
                 self.start(ix, running.attempt + 1, running.gpus);
             }
+            Msg::Anew(ix) => self.anew(ix),
         }
     }
 
@@ -344,7 +370,7 @@ impl<W: Work> Runner<W> {
         let task = Arc::clone(self.task(ix));
         let Tried { result, folder, seconds } = tried;
         if task.lifetime == Lifetime::Service {
-            return self.take_service_end(ix, &running, result.map(|_| ()), folder, seconds);
+            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let result = result.and_then(|(done, sealed)| {
@@ -396,6 +422,14 @@ impl<W: Work> Runner<W> {
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
         }
+        if self.to_repeat.remove(&ix) && !self.schedule.is_halted() {
+            let text = "its server is started again, and it is run again then".to_owned();
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
+        }
+        if self.lower(ix, running.attempt, &mut failure) {
+            return self.try_anew(ix, running, failure, seconds);
+        }
         if failure.kind == FailureKind::InputChanged && !self.schedule.is_halted() {
             let tries = self.stale.entry(ix).or_default();
             *tries += 1;
@@ -405,7 +439,9 @@ impl<W: Work> Runner<W> {
                 return self.schedule.rekey(ix);
             }
         }
-        let tries = 1 + task.retry.map_or(0, |r| r.times);
+        let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
+        let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
+        let tries = 1 + rule.map_or(0, |r| r.times);
         // Without its server a new try would have nobody to talk to.
         let hopeless = blamed.is_some() || matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
@@ -416,16 +452,8 @@ impl<W: Work> Runner<W> {
                 will_retry: true,
                 seconds,
             });
-            let delay = task.retry.map_or(Duration::ZERO, |r| r.delay);
-            let (send, stop) = (self.send.clone(), self.stop.clone());
             self.running.insert(ix, running);
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    () = stop.asked() => {}
-                }
-                let _ = send.send(Msg::Again(ix));
-            });
+            self.after_pause(ix, Msg::Again(ix));
             return;
         }
         self.fail(ix, running.attempt, failure, seconds);
@@ -434,7 +462,7 @@ impl<W: Work> Runner<W> {
     fn take_service_end(
         &mut self,
         ix: Ix,
-        running: &Running,
+        running: Running,
         result: Result<(), Box<Failure>>,
         folder: Option<PathBuf>,
         seconds: f64,
@@ -445,14 +473,23 @@ impl<W: Work> Runner<W> {
         }
         let asked = self.schedule.state(ix) == State::Stopping || self.stop.is_asked();
         match result {
-            Err(failure) if !asked => {
+            Err(mut failure) if !asked => {
+                let again =
+                    self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure);
                 for dependent in self.schedule.running_dependents(ix) {
                     self.blame.insert(dependent, ix);
+                    if again {
+                        self.to_repeat.insert(dependent);
+                    }
                     if let Some(step) = self.running.get(&dependent) {
                         step.stop.because(format!("{}: {}", task.id, failure.what));
                     }
                 }
-                self.fail(ix, running.attempt, *failure, seconds);
+                if again {
+                    self.try_anew(ix, running, *failure, seconds);
+                } else {
+                    self.fail(ix, running.attempt, *failure, seconds);
+                }
             }
             // Found dead when it was asked to stop: those that failed have failed because of it.
             Err(failure)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
 use crate::plan::Task;
 
 use super::origins::Origins;
@@ -48,6 +48,8 @@ pub struct Lease {
     pub project: PathBuf,
     /// GPU indices leased to it.
     pub gpus: Vec<u32>,
+    /// The number that its retry rule has lowered.
+    pub lowered: Option<Lowered>,
     pub stop: Stop,
     /// Services report their endpoints here, once, when they are ready.
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
@@ -72,6 +74,8 @@ pub struct Assignment {
     pub endpoints: Vec<Endpoint>,
     /// GPU indices leased to these services.
     pub gpus: Vec<u32>,
+    /// What was lowered for these services because memory ran out.
+    pub lowered: Vec<Lowered>,
 }
 
 impl Lease {

@@ -9,31 +9,14 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::errand::Errand;
+use super::memory;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
 
-/// What other keys of the manifest decide, and flags therefore may not (reference: NVIDIA's flag dictionaries).
-const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
-    ("qformat", "precision"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("model_dir", "checkpoint"),
-    ("output_dir", "the stage"),
-    ("dtype", "precision"),
-    ("workers", "the stage"),
-];
-const BUILD_DECIDED: [(&str, &str); 7] = [
-    ("tensor_parallelism", "tensor_parallelism"),
-    ("pipeline_parallelism", "pipeline_parallelism"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("checkpoint_dir", "the stage"),
-    ("output_dir", "the stage"),
-    ("workers", "the stage"),
-];
-
 pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    let lowered = errand.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
+    let engine = lowered.as_ref().unwrap_or(engine);
     match engine.backend {
         EngineBackend::TensorrtLlm => build(errand, engine).await,
         EngineBackend::Simulator => simulate(errand, engine),
@@ -107,6 +90,7 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         errand.lease.say(name, index as u64, Some(total));
         outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        outcome = outcome.map_err(|failure| memory::explain(failure, errand, &engine, is_first(&engine, index)));
         if outcome.is_err() {
             break;
         }
@@ -119,6 +103,11 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
         Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
     })?;
     Ok(Done::default())
+}
+
+/// Whether a command is the one that makes the checkpoint.
+const fn is_first(engine: &Engine, index: usize) -> bool {
+    index == 0 && engine.trtllm_checkpoint.is_none()
 }
 
 /// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
@@ -142,7 +131,7 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, String>
     };
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
-    forbid("checkpoint_flags", &engine.checkpoint_flags, &CHECKPOINT_DECIDED)?;
+    forbid("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
     let (script, words) = match engine.precision.as_str() {
         "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
         "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::container::{self, NotRun, Place};
 use super::undeclared::undeclared;
+use super::{memory, options};
 use crate::event::{Event, Failure, FailureKind, RunId, Stop};
 use crate::process::{self, Command, Exit, How, SpawnError};
 use crate::runner::Lease;
@@ -166,6 +167,9 @@ impl Errand {
         if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
         }
+        let rule = self.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+        let value = rule.and_then(|rule| options::value(argv, &rule.knob));
+        failure.out_of_memory = memory::ran_out(self, how, value);
         failure
     }
 

@@ -5,6 +5,7 @@
 
 mod bench;
 mod beside;
+mod compare;
 mod container;
 mod engine;
 mod errand;
@@ -13,7 +14,9 @@ mod health;
 mod image;
 mod load;
 mod loadgen;
+mod memory;
 mod mlperf;
+mod options;
 mod preflight;
 mod repository;
 mod request;
@@ -77,7 +80,8 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::Engine
         | ActionKind::Repository
         | ActionKind::TrtllmBench
-        | ActionKind::Mlperf => Some(1),
+        | ActionKind::Mlperf
+        | ActionKind::Compare => Some(1),
         // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
@@ -110,6 +114,7 @@ impl Work for Stages {
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&errand, &compare),
             Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
             Action::Weights(weights) => Box::pin(weights::perform(errand, &weights)).await,
             Action::TrtllmBench(bench) => trtllm_bench::perform(&errand, &bench).await,

@@ -9,6 +9,7 @@
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   failed/<task>        → the output folder of the last failed try
+//!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
@@ -40,6 +41,7 @@ mod home;
 mod journal;
 mod key;
 mod lock;
+mod lowered;
 mod outputs;
 mod plans;
 mod record;

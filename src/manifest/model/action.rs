@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Image, Mlperf, Repository, Serve, TrtllmBench, Weights};
+use super::{Bench, CompareResults, Data, Engine, Image, Mlperf, Repository, ResultPaths, Serve, TrtllmBench, Weights};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -21,11 +21,12 @@ pub enum Action {
     Image(Image),
     Weights(Weights),
     TrtllmBench(Box<TrtllmBench>),
+    Compare(CompareResults),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 11] = [
+    pub const KEYS: [&'static str; 12] = [
         "shell",
         "git",
         "image",
@@ -37,6 +38,7 @@ impl Action {
         "bench",
         "trtllm_bench",
         "mlperf",
+        "compare",
     ];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
@@ -82,6 +84,10 @@ impl Action {
             }
             Self::Weights(weights) => weights.path.iter().map(|path| ("weights.path", path.as_str())).collect(),
             Self::TrtllmBench(bench) => bench.reads(),
+            Self::Compare(compare) => {
+                let paths = compare.results.values().flat_map(ResultPaths::all);
+                paths.map(|path| ("compare.results", path.as_str())).collect()
+            }
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

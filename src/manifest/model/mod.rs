@@ -6,6 +6,7 @@
 
 mod action;
 mod bench;
+mod compare;
 mod container;
 mod image;
 mod load;
@@ -26,6 +27,7 @@ pub use bench::{
     Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
+pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
 pub use image::{Image, ImageBuild};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
@@ -37,7 +39,7 @@ pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
-pub use stage::{InputPaths, Retry, Stage};
+pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
     LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,

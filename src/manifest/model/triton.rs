@@ -44,6 +44,29 @@ pub struct Engine {
     pub build_flags: IndexMap<String, Value>,
 }
 
+impl Engine {
+    /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag dictionaries).
+    pub const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
+        ("qformat", "precision"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("model_dir", "checkpoint"),
+        ("output_dir", "the stage"),
+        ("dtype", "precision"),
+        ("workers", "the stage"),
+    ];
+    /// The same for flags of trtllm-build.
+    pub const BUILD_DECIDED: [(&str, &str); 7] = [
+        ("tensor_parallelism", "tensor_parallelism"),
+        ("pipeline_parallelism", "pipeline_parallelism"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("checkpoint_dir", "the stage"),
+        ("output_dir", "the stage"),
+        ("workers", "the stage"),
+    ];
+}
+
 const fn one() -> u32 {
     1
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Look;
 use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
-    AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer, TrtllmServe,
+    AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
@@ -15,9 +15,14 @@ const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address i
 impl Look<'_> {
     pub(super) fn serve(&mut self, serve: &Serve) {
         match serve {
-            Serve::Simulator(server) => self.ready("simulator", &server.ready),
+            Serve::Simulator(server) => {
+                self.ready("simulator", &server.ready);
+                self.asked_by("simulator", &server.ready);
+            }
             Serve::Triton(server) => {
                 self.ready("triton", &server.ready);
+                self.asked_by("triton", &server.ready);
+                self.without_effect(server);
                 self.triton(server);
             }
             Serve::TrtllmServe(server) => {
@@ -40,6 +45,63 @@ impl Look<'_> {
     fn ready(&mut self, server: &str, ready: &ReadyWhen) {
         self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
         self.duration(&["serve", server, "ready", "timeout"], &ready.timeout);
+    }
+
+    /// Only a server that somebody writes the command of may be none that speaks KServe.
+    fn asked_by(&mut self, server: &str, ready: &ReadyWhen) {
+        if ready.by != "kserve" {
+            self.idle(&["serve", server, "ready", "by"], "this server is asked over KServe", "take it away");
+        }
+    }
+
+    /// Options that another one makes meaningless.
+    fn without_effect(&mut self, server: &TritonServer) {
+        let given: Vec<String> = self
+            .node
+            .get("serve")
+            .and_then(|serve| serve.node.get("triton"))
+            .and_then(|triton| triton.node.map())
+            .map(|map| map.keys().cloned().collect())
+            .unwrap_or_default();
+        let is_given = |key: &str| given.iter().any(|name| name == key);
+        if server.triton_skip_server_spawn {
+            let used = ["triton_skip_server_spawn", "triton_grpc_ports", "ready"];
+            for key in given.iter().filter(|key| !used.contains(&key.as_str())) {
+                self.idle(&["serve", "triton", key], "the servers are there already", "take it away");
+            }
+            return;
+        }
+        let alone = server.launcher == Some(Launcher::None)
+            || server.launcher.is_none() && server.mode == Some(LaunchMode::Plain);
+        let (slurm, mpi) = (server.launcher == Some(Launcher::Srun), !alone);
+        for (key, is_read, why) in [
+            ("srun", slurm, "the launcher is not srun"),
+            ("mpi", mpi && !slurm, "the launcher is not mpirun"),
+            ("oversubscribe", mpi, "nothing launches the ranks"),
+        ] {
+            if is_given(key) && !is_read {
+                self.idle(&["serve", "triton", key], why, "take it away, or name the `launcher`");
+            }
+        }
+        if is_given("rate_limit_resource") && server.rate_limit != Some(RateLimit::ExecutionCount) {
+            self.idle(
+                &["serve", "triton", "rate_limit_resource"],
+                "the rate limiter is off",
+                "`rate_limit: execution_count`",
+            );
+        }
+        for what in ["http", "grpc", "metrics"] {
+            let is_closed = [format!("allow-{what}"), format!("allow_{what}")].iter().any(|option| {
+                matches!(server.options.get(option), Some(Value::Bool(false)))
+                    || server.options.get(option).and_then(Value::as_str) == Some("false")
+            });
+            for key in [format!("{what}_port"), format!("{what}_address")] {
+                if is_closed && is_given(&key) {
+                    let why = format!("`allow-{what}` is false");
+                    self.idle(&["serve", "triton", &key], &why, "take one of them away");
+                }
+            }
+        }
     }
 
     fn attach(&mut self, server: &AttachServer) {

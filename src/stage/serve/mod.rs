@@ -7,9 +7,11 @@ mod facts;
 mod launch;
 mod life;
 mod loading;
+mod lowered;
 mod plan;
 mod preview;
 mod ready;
+mod shortage;
 mod stop;
 mod trtllm;
 mod watch;
@@ -47,8 +49,9 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
         Serve::Attach(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
-    let planned = plan::plan(&errand, serve, program)?;
     let send_ready = errand.lease.ready.take();
+    let _copies = lowered::Copies(&errand.lease.out);
+    let planned = plan::plan(&errand, serve, program)?;
     let mut servers =
         Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
     let mut planned: Vec<Planned> = planned;

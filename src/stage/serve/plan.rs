@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
-use super::{log_of, trtllm, words};
+use super::{log_of, lowered, trtllm, words};
 use crate::event::{Endpoint, Failure, FailureKind, Outliving};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
 use crate::stage::container;
 use crate::stage::errand::{Errand, devices};
+use crate::stage::options;
 use crate::triton::Problem;
 use crate::triton::launch as launched;
 use crate::triton::launch::{Port, Ports, Server, ServerSpec};
@@ -38,6 +39,8 @@ pub struct Planned {
     pub by: By,
     /// Its command as a container program takes it, if it has one around it.
     pub wrapped: Option<Command>,
+    /// What it serves, where that is known.
+    pub repository: Option<PathBuf>,
 }
 
 /// What there is to stop when a server is to end.
@@ -115,12 +118,12 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
-    let repositories = repositories(&errand.path(&server.repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
         argv.extend(words(["sim", "serve", "--repository"]));
-        argv.push(repository.into());
+        argv.push(repository.clone().into());
         argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
@@ -135,6 +138,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             world: World::Process,
             by: By::Kserve,
             wrapped: None,
+            repository: Some(repository),
         }
     });
     Ok(planned.collect())
@@ -144,7 +148,7 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
-    let repositories = repositories(&errand.path(repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -176,7 +180,10 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     for note in plan.notes {
         errand.lease.notice(note);
     }
-    let planned = plan.servers.into_iter().enumerate().map(|(index, server)| triton(errand, server, index, count));
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| Planned {
+        repository: Some(repository),
+        ..triton(errand, server, index, count)
+    });
     Ok(planned.collect())
 }
 
@@ -203,6 +210,7 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
         },
         by: By::Kserve,
         wrapped: None,
+        repository: None,
         name: server.name,
     }
 }
@@ -322,7 +330,11 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     };
     let (port_text, name) = (port.to_string(), container::name(&errand.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
-    let argv: Vec<OsString> = server.words.iter().map(|word| fill(word).into()).collect();
+    let mut words = server.words.clone();
+    if let Some(lowered) = &errand.lease.lowered {
+        options::lower(&mut words, lowered);
+    }
+    let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
     let (argv, wrapped, inside) = placed(errand, argv, &errand.lease.gpus)?;
     let world = inside.unwrap_or_else(|| World::of(&server.words, name));
     Ok(Planned {
@@ -342,6 +354,7 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         world,
         by,
         wrapped,
+        repository: None,
     })
 }
 

@@ -85,7 +85,11 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
     let ports = ports(&server, count)?;
     let mut planned = Vec::new();
     for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
-        let words = argv(&server, &model, &port.to_string(), options.as_deref()).into_iter().map(OsString::from);
+        let mut words = argv(&server, &model, &port.to_string(), options.as_deref());
+        if let Some(lowered) = &errand.lease.lowered {
+            crate::stage::options::lower(&mut words, lowered);
+        }
+        let words = words.into_iter().map(OsString::from);
         let (argv, wrapped, world) = placed(errand, words.collect(), &gpus)?;
         planned.push(Planned {
             name: format!("server {index}"),
@@ -100,6 +104,7 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             world: world.unwrap_or(World::Process),
             by: By::Health,
             wrapped,
+            repository: None,
         });
     }
     Ok(planned)
