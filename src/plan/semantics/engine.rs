@@ -149,7 +149,9 @@ impl Look<'_> {
             }
         }
         let kv = on(&engine.checkpoint_flags, "kv_cache_dtype");
-        if on(flags, "use_fp8_context_fmha").is_some() && kv.as_deref() != Some("fp8") {
+        // Of a checkpoint that is there already nobody says here how it was made.
+        let is_known = engine.trtllm_checkpoint.is_none();
+        if is_known && on(flags, "use_fp8_context_fmha").is_some() && kv.as_deref() != Some("fp8") {
             let hint = "`checkpoint_flags: { kv_cache_dtype: fp8 }`, or take it away";
             self.idle(&build("use_fp8_context_fmha"), "the KV cache is not fp8", hint);
         }

@@ -118,7 +118,9 @@ impl Look<'_> {
         }
         for (name, needs, must) in NEEDS {
             let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
-            if value(name).is_some() && !is_there {
+            // What the backend does anyway may be written down.
+            let unset = PARAMETERS.iter().find(|one| one.name == name).map_or("", |one| one.unset);
+            if value(name).is_some_and(|value| value != unset) && !is_there {
                 let wanted = if must.is_empty() { format!("`{needs}`") } else { format!("`{needs}: {must}`") };
                 say(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
             }
