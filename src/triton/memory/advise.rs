@@ -143,7 +143,7 @@ fn arithmetic(fit: &Fit, advice: &mut Advice) {
         if fit.workspace > 0.0 {
             let _ = write!(line, " − {} of workspace", gb(fit.workspace));
         }
-        if let (Some(all), Some(tokens)) = (fit.activations(), fit.max_num_tokens)
+        if let (Some(all), Some(tokens)) = (fit.beside_workspace().filter(|all| *all > 0.0), fit.max_num_tokens)
             && fit.free.is_none()
         {
             let _ = write!(

@@ -126,14 +126,20 @@ impl Fit {
         Some(self.max_num_tokens? * self.shape.as_ref()?.activations_of_token()?)
     }
 
+    /// Activations that have no room in the workspace.
+    pub fn beside_workspace(&self) -> Option<f64> {
+        Some((self.activations()? - self.workspace).max(0.0))
+    }
+
     pub fn buffers(&self) -> Option<f64> {
         Some(self.max_batch_size? * self.shape.as_ref()?.buffers_of_request(self.max_beam_width)?)
     }
 
     /// Free after loading: what the log says, else what is left of the memory.
     pub fn free_after_loading(&self) -> Option<f64> {
-        self.free
-            .or_else(|| Some(self.memory? - self.weights?.0 - self.workspace - self.activations().unwrap_or_default()))
+        self.free.or_else(|| {
+            Some(self.memory? - self.weights?.0 - self.workspace - self.beside_workspace().unwrap_or_default())
+        })
     }
 
     /// What a fraction of 1 would be.
