@@ -46,7 +46,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
         }
     }
     if let Some(repository) = &stage.repository {
-        look.repository(repository);
+        look.repository_flags(repository);
     }
     if let Some(server) = &stage.serve {
         look.serve(server);

@@ -116,7 +116,7 @@ const fn is_first(engine: &Engine, index: usize) -> bool {
 /// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
 pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, String> {
-    forbid("build_flags", &engine.build_flags, &BUILD_DECIDED)?;
+    forbid("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
     let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
     Ok(match (engine.only, &engine.trtllm_checkpoint) {
         (Some(EngineOnly::Checkpoint), _) => vec![checkpoint_command(engine, &out)?],

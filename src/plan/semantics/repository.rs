@@ -42,7 +42,7 @@ const INFLIGHT: [&str; 3] = ["batch_scheduler_policy", "enable_chunked_context",
 const LOOKAHEAD: [&str; 3] = ["lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"];
 
 impl Look<'_> {
-    pub(super) fn repository(&mut self, repository: &Repository) {
+    pub(super) fn repository_flags(&mut self, repository: &Repository) {
         for (flag, value) in &repository.runtime_flags {
             self.flag(flag, value);
         }
