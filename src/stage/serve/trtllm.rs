@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::log_of;
-use super::plan::{By, HOST, Planned, World, check_free, free_ports, placed};
+use super::plan::{By, HOST, Placed, Planned, World, check_free, free_ports, placed};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::TrtllmServe;
 use crate::stage::errand::Errand;
@@ -86,7 +86,7 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
     let mut planned = Vec::new();
     for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
         let words = argv(&server, &model, &port.to_string(), options.as_deref()).into_iter().map(OsString::from);
-        let (argv, wrapped, world) = placed(errand, words.collect(), &gpus)?;
+        let Placed { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
         planned.push(Planned {
             name: format!("server {index}"),
             argv,

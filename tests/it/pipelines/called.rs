@@ -119,6 +119,9 @@ fn project(origins: &[Origin], twin: &World) -> World {
     world
 }
 
+/// Where a task that leaves no output works.
+const FOLDER: &str = "<project>/.regatta/out/";
+
 /// Texts with paths of this machine and of this run → as they are in golden files.
 struct Plain {
     known: Vec<(String, String)>,
@@ -155,8 +158,6 @@ impl Plain {
         for (path, name) in &self.known {
             text = text.replace(path.as_str(), name);
         }
-        // The folder of a task that leaves no output.
-        const FOLDER: &str = "<project>/.regatta/out/";
         while let Some(at) = text.find(FOLDER) {
             let rest = &text[at + FOLDER.len()..];
             let end = rest.find('/').unwrap_or(rest.len());
@@ -168,12 +169,9 @@ impl Plain {
 
 /// A call, a line.
 fn line(call: &Value, plain: &Plain) -> String {
-    let env: String = call["env"]
-        .as_object()
-        .expect("a map")
-        .iter()
-        .map(|(name, value)| format!("{name}={} ", value.as_str().unwrap_or_default()))
-        .collect();
+    let env = call["env"].as_object().expect("a map").iter();
+    let env: Vec<String> = env.map(|(name, value)| format!("{name}={} ", value.as_str().unwrap_or_default())).collect();
+    let env = env.concat();
     let words = call["argv"].as_array().expect("words").iter().map(|word| {
         let word = plain.text(word.as_str().expect("a word"));
         match (word.split_once("-port="), word.split_once("-prefix-name=")) {
