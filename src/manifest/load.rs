@@ -248,6 +248,8 @@ impl Loader {
             let declared = root.get("params").and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
             let mut next = None;
             let mut complete = true;
+            // What is wrong now may be right with a catalog's file, which can give a default.
+            let mut wrong = Diagnostics::new();
             for (name, entry) in &declared {
                 if let Some(variable) = entry.node.get("env").and_then(|entry| entry.node.text()) {
                     env.insert(variable.to_owned(), given.env.get(variable).cloned());
@@ -258,11 +260,12 @@ impl Loader {
                     folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
                 if is_catalog && folder.is_none() {
                     let place = entry.node.place(&["catalog"]);
-                    self.found.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
+                    wrong.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
+                    self.found.append(wrong);
                     return false;
                 }
                 let chooser = Chooser { name, entry, given, catalog };
-                match chooser.choose(&mut self.found) {
+                match chooser.choose(&mut wrong) {
                     Some(chosen) => {
                         if let (true, Some(folder), false) = (is_catalog, folder, chosen_files.contains(name)) {
                             next = next.or(Some((name.clone(), folder, chosen.value.clone(), entry.key.clone())));
@@ -273,16 +276,19 @@ impl Loader {
                 }
             }
             let Some((name, folder, value, place)) = next.filter(|_| complete) else {
+                self.found.append(wrong);
                 let names: Vec<String> = declared.keys().cloned().collect();
                 param::unknown(given, params, &names, &mut self.found);
                 return complete;
             };
             chosen_files.push(name);
             let target = folder.item(value.as_str().unwrap_or_default());
-            let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else { return false };
+            let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else {
+                self.found.append(wrong);
+                return false;
+            };
             let below = std::mem::replace(root, Node::new(place, Tree::Null));
             *root = merge(below, over);
-            self.found = std::mem::take(&mut self.found).unique();
         }
     }
 

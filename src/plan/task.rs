@@ -50,6 +50,14 @@ pub struct Task {
     pub resume: bool,
 }
 
+impl Task {
+    /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for
+    /// measurements and commands: they may be repeated on purpose.
+    pub const fn is_its_key(&self) -> bool {
+        matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
+    }
+}
+
 /// An edge to an earlier task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Need {

@@ -1,6 +1,6 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
-use crate::event::{Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
 
@@ -43,6 +43,8 @@ struct Runner<W> {
     emit: Emit,
     schedule: Schedule,
     keyed: Vec<Option<Arc<Keyed>>>,
+    /// Who makes what a key stands for.
+    makers: HashMap<Digest, Ix>,
     made: Vec<Option<Made>>,
     running: BTreeMap<Ix, Running>,
     /// Tries that were thrown away because an input changed under them.
@@ -80,6 +82,7 @@ pub async fn run<W: Work>(
         stop,
         emit,
         keyed: vec![None; n],
+        makers: HashMap::new(),
         made: vec![None; n],
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
@@ -245,7 +248,13 @@ impl<W: Work> Runner<W> {
                     .hint("run without --only, or with --until, to make it first");
                 self.fail(ix, 1, failure, 0.0);
             }
-            _ => self.schedule.missed(ix),
+            _ => {
+                let maker = task.is_its_key().then(|| *self.makers.entry(keyed.digest).or_insert(ix)).unwrap_or(ix);
+                if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
+                    return self.schedule.waits_for(ix, maker);
+                }
+                self.schedule.missed(ix);
+            }
         }
     }
 

@@ -175,6 +175,20 @@ impl Schedule {
         self.wanting.insert(ix);
     }
 
+    /// What this step would make, another one is about to make: it is looked up again when that one is over.
+    pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
+        if self.state(ix) != State::Keying {
+            return;
+        }
+        self.set(ix, State::Waiting);
+        let node = &mut self.nodes[ix as usize];
+        node.unsettled += 1;
+        node.item.needs.push(maker);
+        let maker = &mut self.nodes[maker as usize];
+        maker.dependents.push(ix);
+        maker.open += 1;
+    }
+
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: Ix) {
         self.release(ix);
@@ -423,6 +437,34 @@ mod tests {
         assert_eq!(s.next_to_key(), Some(1));
         s.over(1, Over::Cached);
         assert_eq!(s.state(0), State::Over(Over::NotNeeded));
+        assert!(s.is_over());
+    }
+
+    #[test]
+    fn who_waits_for_another_to_make_the_same_is_looked_up_again_afterwards() {
+        let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[1])], 2, []);
+        assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
+        s.missed(0);
+        s.waits_for(1, 0);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+        assert_eq!((s.next_to_start(), s.next_to_key()), (None, None), "there is nothing to do meanwhile");
+        s.over(0, Over::Done);
+        assert_eq!(s.next_to_key(), Some(1));
+        s.over(1, Over::Cached);
+        assert_eq!(s.next_to_key(), Some(2));
+        s.over(2, Over::Cached);
+        assert!(s.is_over());
+    }
+
+    #[test]
+    fn who_waits_for_another_fails_with_it() {
+        let mut s = Schedule::new(vec![step(&[]), step(&[])], 2, []);
+        assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
+        s.missed(0);
+        s.waits_for(1, 0);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+        s.over(0, Over::Failed);
+        assert_eq!(s.take_cancelled(), [(1, 0)]);
         assert!(s.is_over());
     }
 

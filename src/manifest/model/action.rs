@@ -30,10 +30,14 @@ impl Action {
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Template(template) => vec![("template.from", template.from.as_str())],
-            Self::Engine(engine) => [("engine.checkpoint", &engine.checkpoint), ("engine.trtllm", &engine.trtllm)]
-                .into_iter()
-                .filter_map(|(key, path)| Some((key, path.as_deref()?)))
-                .collect(),
+            Self::Engine(engine) => [
+                ("engine.checkpoint", &engine.checkpoint),
+                ("engine.trtllm", &engine.trtllm),
+                ("engine.trtllm_checkpoint", &engine.trtllm_checkpoint),
+            ]
+            .into_iter()
+            .filter_map(|(key, path)| Some((key, path.as_deref()?)))
+            .collect(),
             Self::Repository(repository) => std::iter::once(("repository.engine", repository.engine.as_str()))
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
                 .chain(repository.files.as_deref().map(|path| ("repository.files", path)))

@@ -36,7 +36,7 @@ pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use stage::{InputPaths, Retry, Stage};
-pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
+pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
     LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
 };

@@ -30,6 +30,12 @@ pub struct Engine {
     /// The Python that has TensorRT-LLM. Not given: `python3` and `trtllm-build` of PATH.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
+    /// What to make. Not given: an engine, with the checkpoint it needs on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<EngineOnly>,
+    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or converted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
     pub checkpoint_flags: IndexMap<String, Value>,
@@ -40,6 +46,13 @@ pub struct Engine {
 
 const fn one() -> u32 {
     1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineOnly {
+    /// Quantize or convert, and no engine: the output is a TensorRT-LLM checkpoint.
+    Checkpoint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{golden, root};
+use super::golden;
 use crate::campaign::nobody_left;
 use crate::world::World;
 
@@ -69,6 +69,9 @@ fn repository(world: &World, index: usize, origin: &Origin) -> Vec<(String, Stri
     git(&folder, &["commit", "--quiet", "-m", "pinned"]);
     let mut known = vec![(origin.url.to_owned(), folder.display().to_string())];
     let [pinned, picked] = origin.pinned;
+    if pinned.is_empty() {
+        return known;
+    }
     // A release is a branch there; what is no commit has the same name here.
     if pinned.starts_with('r') {
         git(&folder, &["branch", pinned]);
@@ -93,7 +96,12 @@ fn project(origins: &[Origin], twin: &World) -> World {
     for name in ["git", "python3", "mpirun", "build.py"] {
         symlink(&standin, world.path(format!("bin/{name}"))).expect("a link");
     }
-    world.file("model/config.json", "{}").file("patches/.keep", "");
+    world.file("model/config.json", "{}");
+    for name in ["mlperf_triton_installation", "mlperf_triton_trtllm_backend_installation"] {
+        let patch =
+            "diff --git a/patched b/patched\nnew file mode 100644\n--- /dev/null\n+++ b/patched\n@@ -0,0 +1 @@\n+so\n";
+        world.file(&format!("patches/{name}.patch"), patch);
+    }
     let known: BTreeMap<String, String> =
         origins.iter().enumerate().flat_map(|(index, origin)| repository(&world, index, origin)).collect();
     let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").expect("PATH"));
@@ -113,9 +121,17 @@ struct Plain {
 }
 
 impl Plain {
-    /// Outputs are called as their stages are.
+    /// Outputs are called as their stages are, commits as the pinned ones.
     fn of(world: &World) -> Self {
         let mut known = Vec::new();
+        for index in 0..3 {
+            let folder = world.path(format!("origins/{index}"));
+            if folder.is_dir() {
+                for (number, commit) in git(&folder, &["rev-list", "--all"]).lines().rev().enumerate() {
+                    known.push((commit.to_owned(), format!("<commit {number} of {index}>")));
+                }
+            }
+        }
         let latest = world.path("latest");
         for entry in walkdir::WalkDir::new(&latest).min_depth(1).max_depth(2).into_iter().flatten() {
             if entry.path_is_symlink()
@@ -135,18 +151,6 @@ impl Plain {
         for (path, name) in &self.known {
             text = text.replace(path.as_str(), name);
         }
-        // The folder of a task that is being worked on.
-        while let Some(at) = text.find("<project>/.regatta/") {
-            let tail = &text[at + "<project>/.regatta/".len()..];
-            let parts: Vec<&str> = tail.split('/').collect();
-            let (_, rest) = parts.split_at(parts.len().min(2));
-            let end = parts.iter().take(2).map(|part| part.len() + 1).sum::<usize>();
-            let word_end = tail.find([' ', '"', ',']).unwrap_or(tail.len()).min(tail.len());
-            let end = end.min(word_end + usize::from(rest.is_empty())).min(tail.len());
-            let begin = at + "<project>/.regatta/".len() + end;
-            let slash = if end <= word_end && !rest.is_empty() { "/" } else { "" };
-            text = format!("{}$OUT{slash}{}", &text[..at], &text[begin..]);
-        }
         text
     }
 }
@@ -161,9 +165,11 @@ fn line(call: &Value, plain: &Plain) -> String {
         .collect();
     let words = call["argv"].as_array().expect("words").iter().map(|word| {
         let word = plain.text(word.as_str().expect("a word"));
-        match word.split_once("-port=") {
-            Some((option, _)) => format!("{option}-port=<port>"),
-            None => word,
+        match (word.split_once("-port="), word.split_once("-prefix-name=")) {
+            (Some((option, _)), _) => format!("{option}-port=<port>"),
+            // A mark of the run follows.
+            (_, Some((option, name))) => format!("{option}-prefix-name={}", name.split('_').next().unwrap_or_default()),
+            _ => word,
         }
     });
     let mut words: Vec<String> = words.collect();
@@ -194,6 +200,21 @@ fn calls(world: &World) -> String {
 fn files(world: &World) -> String {
     let plain = Plain::of(world);
     let mut out = String::new();
+    // Those of `trtllm-serve` lie where it was started.
+    let mut options: Vec<PathBuf> = walkdir::WalkDir::new(world.path(".regatta"))
+        .into_iter()
+        .flatten()
+        .map(walkdir::DirEntry::into_path)
+        .filter(|path| path.ends_with("extra_llm_api_options.yaml"))
+        .collect();
+    options.sort();
+    for path in options {
+        let _ = writeln!(
+            out,
+            "\n== extra_llm_api_options.yaml\n\n{}",
+            fs::read_to_string(path).expect("options").trim_end()
+        );
+    }
     let mut found: Vec<PathBuf> = Vec::new();
     for entry in
         walkdir::WalkDir::new(world.path("latest/generate_triton_config")).follow_links(true).into_iter().flatten()
@@ -224,18 +245,25 @@ fn files(world: &World) -> String {
     out
 }
 
-fn run(workload: &str, system: &str, origins: &[Origin], more: &[&str]) {
+fn run(workload: &str, system: &str, gpus: &str, origins: &[Origin], more: &[&str]) {
     let twin = World::new();
+    let name = format!("short-{workload}");
     let simulated = format!("system=sim-{system}");
     twin.good(&["run", workload, &simulated, "--until", "generate_triton_config"]);
     let world = project(origins, &twin);
+    // The pipeline as it is, but for the lengths: those of the data set take minutes.
+    let lengths = "{ lognormal: { mean: 40, stddev: 20, min: 8, max: 64 } }";
+    world.manifest(
+        &name,
+        &format!("include: [{workload}/pipeline.yaml]\nvars:\n  workload: {{ input_tokens: {lengths}, output_tokens: {lengths} }}\n"),
+    );
     let system_word = format!("system={system}");
     let mut words = vec![
         "run",
-        workload,
+        &name,
         &system_word,
         "--gpus",
-        "8",
+        gpus,
         "-j",
         "1",
         "container=none",
@@ -247,13 +275,13 @@ fn run(workload: &str, system: &str, origins: &[Origin], more: &[&str]) {
     ];
     words.extend(more);
     let ended = world.regatta(&words);
-    let is_busy = ended.code != 0 && ended.stdout.contains("INVALID(client)");
+    // This machine may be too busy for a measurement to be believed; nothing else may go wrong.
+    let is_busy = ended.stdout.contains("INVALID(client)") || ended.stdout.contains("INVALID(load)");
     assert!(ended.code == 0 || is_busy, "{ended:?}");
     let mut text = calls(&world);
     text.push_str(&files(&world));
     golden(&format!("{workload}-{system}.txt"), &text);
     nobody_left(&world);
-    assert!(root().is_dir());
 }
 
 const V51: [&str; 3] =
@@ -261,24 +289,24 @@ const V51: [&str; 3] =
 
 #[test]
 fn llama2_70b_on_eight_h200_has_one_server_offline_and_eight_for_a_rate() {
-    run("llama2-70b", "h200-x8", &origins(V51[0], [V51[1], ""], V51[2]), &["patches=patches"]);
+    run("llama2-70b", "h200-x8", "8", &origins(V51[0], [V51[1], ""], V51[2]), &["patches=patches"]);
 }
 
 #[test]
 fn mixtral_on_an_h100_has_the_triton_of_its_round_with_its_cherry_pick() {
     let pinned = ["r24.06", "ea3f365c9784660dbe8f533671e977ded94a419c"];
     let backend = "97feb8fbca593c6b89eb9d4ed7f016bf37ceb848";
-    run("mixtral-8x7b", "h100-x1", &origins("2d234357c6e69fa514f6e9b4d4a5ad3bc431c4a6", pinned, backend), &[]);
+    run("mixtral-8x7b", "h100-x1", "1", &origins("2d234357c6e69fa514f6e9b4d4a5ad3bc431c4a6", pinned, backend), &[]);
 }
 
 #[test]
 fn llama3_1_405b_on_four_gb200_has_four_ranks() {
-    run("llama3.1-405b", "gb200-x4", &origins(V51[0], [V51[1], ""], V51[2]), &[]);
+    run("llama3.1-405b", "gb200-x4", "4", &origins(V51[0], [V51[1], ""], V51[2]), &[]);
 }
 
 #[test]
 fn llama3_1_8b_on_a_b200_is_served_by_trtllm_serve() {
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let rev = format!("trt_llm_rev={commit}");
-    run("llama3.1-8b", "b200-x1", &origins(commit, ["", ""], ""), &[&rev]);
+    run("llama3.1-8b", "b200-x1", "1", &origins(commit, ["", ""], ""), &[&rev]);
 }

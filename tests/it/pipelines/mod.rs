@@ -42,9 +42,11 @@ fn manifest(workload: &str, system: &str, params: &[(&str, &str)]) -> Manifest {
     say("system", system);
     if !system.starts_with("sim-") {
         say("model_path", "/usr");
-        say("image", "mlperf:1");
         let file = fs::read_to_string(root().join(format!("manifests/{workload}/{system}.yaml"))).expect("its file");
-        if file.contains("v6.0.yaml") {
+        if !file.contains("/v5.1.yaml") {
+            say("image", "mlperf:1");
+        }
+        if file.contains("/v6.0.yaml") {
             say("trt_llm_rev", "0123456789abcdef0123456789abcdef01234567");
         }
     }

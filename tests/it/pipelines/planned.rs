@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use regatta::manifest::model::{Action, Git, Script};
+use regatta::manifest::model::{Action, CherryPick, Git, Script};
 use regatta::plan::{Plan, Task};
 use regatta::stage::{Launch, engine_commands, previews};
 use serde_json::Value;
@@ -37,13 +37,21 @@ fn told(task: &Task, out: &mut String) {
     let env: Vec<String> = task.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
     let gpus = if task.gpus > 0 { format!("  gpus {}", task.gpus) } else { String::new() };
     let _ = writeln!(out, "{}{gpus}", task.id);
+    if !env.is_empty() {
+        let _ = writeln!(out, "  with {}", env.concat().trim_end());
+    }
     let mut line = |text: &str| {
-        let _ = writeln!(out, "  {}{}", env.concat(), shown(text));
+        let _ = writeln!(out, "  {}", shown(text));
     };
     match action(task) {
         Action::Git(Git { url, rev, cherry_picks, submodules, .. }) => {
-            let picks = if cherry_picks.is_empty() { String::new() } else { format!(" + {cherry_picks:?}") };
-            line(&format!("{url} at {rev}{picks}{}", if submodules { " with submodules" } else { "" }));
+            let picks: String = cherry_picks
+                .iter()
+                .map(|pick| match pick {
+                    CherryPick::Commit(commit) | CherryPick::From { commit, .. } => format!(", {commit} on top"),
+                })
+                .collect();
+            line(&format!("{url} at {rev}{picks}{}", if submodules { ", with submodules" } else { "" }));
         }
         Action::Shell(Script::Text(text)) => text.lines().for_each(line),
         Action::Engine(engine) => {

@@ -68,7 +68,7 @@ if name == "git":
     words = list(args)
     while words[:1] == ["-c"]:
         words = words[2:]
-    if words[0] in ("fetch", "ls-remote", "checkout", "cherry-pick", "submodule"):
+    if words[0] in ("fetch", "ls-remote", "checkout", "cherry-pick", "submodule", "apply"):
         record(["git", *words])
     known = json.loads(os.environ["ORIGINS"])
     real = os.environ["REAL_GIT"]
@@ -79,7 +79,7 @@ if name == "git":
         translated.append(word)
     os.execv(real, [real, *translated])
 
-record([name, *args])
+record([sys.argv[0] if "venv" in sys.argv[0] else name, *args])
 if name in ("python3", "python"):
     if args[:2] == ["-m", "venv"]:
         link(os.path.join(args[-1], "bin/python"))
