@@ -321,6 +321,8 @@ fn normal(told: &str) -> String {
     let mut lines: Vec<String> = told
         .lines()
         .map(|line| {
+            // Given to who is not root.
+            let line = line.replace(" --env=HOME=/tmp", "");
             let words = line.split(' ').map(|word| {
                 if word.starts_with("--name=regatta-") {
                     // RUN.TASK.ATTEMPT, and a number for each further container of it.
