@@ -14,7 +14,7 @@ pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<Exit, Trouble>
     let needed = match &request.manifest {
         None => None,
         Some(manifest) => {
-            let select = Select { until: Vec::new(), only: Vec::new(), force: Force::Nothing };
+            let select = Select { force: Force::Nothing, ..Select::default() };
             let compiler = project.compiler(manifest, &request.settings, &select);
             Some(needs(&project.plan(manifest, &request.settings, &compiler, false)?, folder))
         }

@@ -16,7 +16,9 @@ use super::{Trouble, bench, say, say_error};
 use crate::cli::{self, Exit, Global, Job};
 use crate::diag::Diagnostics;
 use crate::manifest::{Given, Manifest, load, shipped};
-use crate::translate::{BenchLine, Left, Means, RunLine, RunSetting, Told, read_config, read_line, read_script};
+use crate::translate::{
+    BenchLine, Left, Means, RunLine, RunSetting, Told, origin, read_config, read_line, read_script,
+};
 
 /// A command line.
 pub(super) fn line(global: &Global, words: &[String]) -> Result<Exit, Trouble> {
@@ -102,7 +104,7 @@ fn measured(line: &BenchLine, told: &mut Told) -> Result<(Map<String, Value>, Ve
     };
     told.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;
-    manifest.insert("about".to_owned(), json!(format!("from a line of {}", told.tool)));
+    manifest.insert("about".to_owned(), json!(origin(told.tool)));
     let mut same = vec![format!("in one line: {}", shell(&words))];
     if let Some(stage) = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")) {
         if let Some(keys) = stage.get_mut("bench").and_then(Value::as_object_mut) {
@@ -208,8 +210,7 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
 
 /// The text, below what is to be known of it.
 fn print(told: &Told, same: &[String], text: &str) {
-    let what = if told.tool.starts_with("a ") { "" } else { "a line of " };
-    let mut head = format!("# From {what}{}.\n", told.tool);
+    let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
             let _ = writeln!(head, "# {title}");

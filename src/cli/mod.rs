@@ -14,6 +14,7 @@ mod help;
 mod mlperf;
 mod parse;
 mod request;
+mod result_args;
 mod setting;
 mod triton;
 

@@ -290,16 +290,13 @@ impl Form {
                 sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
             }
         }
-        match &self.sampling {
-            Some(sampling) => {
-                let settings: Vec<String> =
-                    planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
-                sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
-            }
-            None => {
-                let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
-                sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
-            }
+        if let Some(sampling) = &self.sampling {
+            let settings: Vec<String> =
+                planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
+            sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
+        } else {
+            let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
+            sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
         }
         for Constant { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };

@@ -265,7 +265,7 @@ impl<W: Work> Runner<W> {
                 self.fail(ix, 1, failure, 0.0);
             }
             _ => {
-                let maker = task.is_its_key().then(|| *self.makers.entry(keyed.digest).or_insert(ix)).unwrap_or(ix);
+                let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
                 if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }

@@ -85,7 +85,9 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
-        let named = argv.iter().find(|word| word.ends_with(".py") || word.contains("build"));
+        // What Python runs says more than that it is Python.
+        let named =
+            argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
         let name = Path::new(named.unwrap_or(&argv[0])).file_name();
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         errand.lease.say(name, index as u64, Some(total));

@@ -115,7 +115,7 @@ fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
             sheet.leave(given.words(), "requests are ended after tokens, not after a time: `bench.request.cancel`");
         }
         "--num-dataset-entries" if line.has("--input-file") => {
-            sheet.leave(given.words(), "each record of the data is sent once")
+            sheet.leave(given.words(), "each record of the data is sent once");
         }
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
         "--tokenizer" => {
@@ -131,7 +131,7 @@ fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
                 None | Some("single_turn") => load.put("--data-kind", "jsonl"),
                 Some("mooncake_trace") => load.put("--data-kind", "mooncake"),
                 Some(other) => {
-                    sheet.leave(format!("--custom-dataset-type {other}"), "read are single_turn and mooncake_trace")
+                    sheet.leave(format!("--custom-dataset-type {other}"), "read are single_turn and mooncake_trace");
                 }
             }
         }

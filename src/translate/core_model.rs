@@ -71,10 +71,10 @@ fn option(given: &Given, load: &mut Load, sheet: &mut Sheet) {
         }
         "--tokenizer-dir" => load.put("--tokenizer", value),
         "--exclude-input-in-output" => {
-            sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case")
+            sheet.leave(given.words(), "an answer's tokens are counted without the prompt in any case");
         }
         "--concurrency" => {
-            sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time")
+            sheet.leave(given.words(), "they are its HTTP connections; here every request is sent at its time");
         }
         "--check-perf-json" | "--check-perf-key" | "--check-perf-atol" | "--check-perf-rtol" => {
             sheet.leave(

@@ -133,9 +133,10 @@ fn typed(value: &str) -> Value {
     match value {
         "true" | "True" => json!(true),
         "false" | "False" => json!(false),
-        _ => value.parse::<i64>().map(Value::from).unwrap_or_else(|_| match value.parse::<f64>() {
-            Ok(number) if number.is_finite() => json!(number),
+        _ => match (value.parse::<i64>(), value.parse::<f64>()) {
+            (Ok(number), _) => json!(number),
+            (_, Ok(number)) if number.is_finite() => json!(number),
             _ => json!(value),
-        }),
+        },
     }
 }

@@ -33,12 +33,18 @@ pub use told::{BenchLine, Left, Means, RunLine, RunSetting, Sweep, Told};
 use line::Env;
 use serde_json::{Map, Value, json};
 
+/// Where a manifest comes from, for people.
+pub fn origin(tool: &str) -> String {
+    let what = if tool.starts_with("a ") { "" } else { "a line of " };
+    format!("from {what}{tool}")
+}
+
 /// A manifest of these stages.
 fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> Means {
     let mut manifest = Map::new();
     manifest.insert("regatta".to_owned(), json!(1));
     manifest.insert("name".to_owned(), json!(name));
-    manifest.insert("about".to_owned(), json!(format!("from a line of {tool}")));
+    manifest.insert("about".to_owned(), json!(origin(tool)));
     manifest.insert("stages".to_owned(), Value::Object(stages));
     Means::Manifest(manifest)
 }

@@ -105,7 +105,6 @@ pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &
         };
         let mut values: Vec<String> = attached.into_iter().collect();
         match option.takes {
-            Takes::Nothing => {}
             Takes::One if values.is_empty() => match words.get(at) {
                 Some(value) if !is_option(value) => {
                     values.push(value.clone());
@@ -116,7 +115,7 @@ pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &
                     continue;
                 }
             },
-            Takes::One => {}
+            Takes::One | Takes::Nothing => {}
             Takes::Many => {
                 while let Some(value) = words.get(at).filter(|word| !is_option(word)) {
                     values.push(value.clone());
@@ -160,8 +159,7 @@ fn find(table: &'static [Opt], word: &str) -> Option<(&'static Opt, String, Opti
     let mut chars = word.char_indices().skip(2);
     let (end, _) = chars.next()?;
     let (short, rest) = word.split_at(end);
-    let option =
-        table.iter().find(|option| option.takes != Takes::Nothing && option.names.iter().any(|name| *name == short))?;
+    let option = table.iter().find(|option| option.takes != Takes::Nothing && option.names.contains(&short))?;
     Some((option, short.to_owned(), Some(rest.trim_start_matches('=').to_owned())))
 }
 

@@ -230,36 +230,35 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
             run.settings.push(RunSetting { names, value: value.to_owned(), word });
         }
         _ if TUNING.contains(&name) => set(name, value.to_owned()),
-        _ => match LEFT.iter().find(|(names, _)| names.contains(&name)) {
-            Some((_, why)) => sheet.leave(word, *why),
-            None => {
-                let ours = [
-                    "benchmarks",
-                    "scenarios",
-                    "accuracy_target",
-                    "system_name",
-                    "harness_type",
-                    "core_type",
-                    "test_mode",
-                    "test_run",
-                ];
-                let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
-                let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-                sheet.fault(format!("`--{name}` is no field of RUN_ARGS that is known here; {hint}"));
+        _ => {
+            if let Some((_, why)) = LEFT.iter().find(|(names, _)| names.contains(&name)) {
+                return sheet.leave(word, *why);
             }
-        },
+            let ours = [
+                "benchmarks",
+                "scenarios",
+                "accuracy_target",
+                "system_name",
+                "harness_type",
+                "core_type",
+                "test_mode",
+                "test_run",
+            ];
+            let known = ours.iter().chain(TUNING).chain(LEFT.iter().flat_map(|(names, _)| *names)).copied();
+            let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
+            sheet.fault(format!("`--{name}` is no field of RUN_ARGS that is known here; {hint}"));
+        }
     }
 }
 
 fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut Sheet) {
     let mut names = value.split(',');
     let Some(first) = names.next() else { return };
-    match benchmark(first) {
-        Some(name) => run.manifests = vec![name.to_owned(), format!("mlperf/{name}")],
-        None => {
-            let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
-            sheet.fault(format!("`{first}` is no benchmark of language models; {hint}"));
-        }
+    if let Some(name) = benchmark(first) {
+        run.manifests = vec![name.to_owned(), format!("mlperf/{name}")];
+    } else {
+        let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
+        sheet.fault(format!("`{first}` is no benchmark of language models; {hint}"));
     }
     for more in names {
         sheet.leave(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");

@@ -41,13 +41,11 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
         sheet.fault(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut server = Map::new();
-    match line.value("--model_repo") {
-        Some(folder) => server.insert("repository".to_owned(), json!(folder)),
-        None => {
-            sheet.fault("--model_repo is needed: the script's own default is a folder that is not there any more");
-            None
-        }
-    };
+    if let Some(folder) = line.value("--model_repo") {
+        server.insert("repository".to_owned(), json!(folder));
+    } else {
+        sheet.fault("--model_repo is needed: the script's own default is a folder that is not there any more");
+    }
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
     }
@@ -111,11 +109,9 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
 
 fn number(line: &Line, option: &str, sheet: &mut Sheet) -> Option<u64> {
     let text = line.value(option)?;
-    match text.parse::<u64>() {
-        Ok(number) => Some(number),
-        Err(_) => {
-            sheet.fault(format!("`{option} {text}` is no whole number"));
-            None
-        }
+    let number = text.parse::<u64>().ok();
+    if number.is_none() {
+        sheet.fault(format!("`{option} {text}` is no whole number"));
     }
+    number
 }

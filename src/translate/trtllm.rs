@@ -55,7 +55,7 @@ pub(super) fn serve(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
         }
     };
     visible(env, &mut sheet);
-    let mut server = Server::of(model);
+    let mut server = Server::of(&model);
     server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
     for given in line.given.iter().filter(|given| given.name != "--port") {
         server.put(given.name, &given.values, &mut sheet);
@@ -73,7 +73,7 @@ struct Server {
 }
 
 impl Server {
-    fn of(model: String) -> Self {
+    fn of(model: &str) -> Self {
         Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
     }
 
@@ -163,7 +163,7 @@ pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
     }
     sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
     visible(env, &mut sheet);
-    let mut server = Server::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model).to_owned());
+    let mut server = Server::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
     let mut bench = Map::from_iter([
         ("target".to_owned(), json!("{{ stages.server }}")),
         ("protocol".to_owned(), json!("openai-completions")),

@@ -19,8 +19,15 @@ fn measured(ended: &Ended) {
     assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
 }
 
-fn result(world: &World, stage: &str) -> Value {
-    serde_json::from_str(&world.read(format!("latest/{stage}/result.json"))).expect("JSON")
+/// A stage's result; where it is not valid, it is kept aside, and the run says where.
+fn result(world: &World, ended: &Ended, stage: &str) -> Value {
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    let failed = format!("✗ {stage} failed after");
+    let kept =
+        said.lines().skip_while(|line| !line.starts_with(&failed)).find_map(|line| line.trim().strip_prefix("kept"));
+    let folder = kept.map_or_else(|| world.path(format!("latest/{stage}")), |kept| kept.trim().into());
+    let text = fs::read_to_string(folder.join("result.json")).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    serde_json::from_str(&text).expect("JSON")
 }
 
 /// Requests that were answered, and output tokens of all of them.
@@ -30,15 +37,16 @@ fn answered(result: &Value) -> (u64, u64) {
 
 #[test]
 fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
-    let world = World::new();
     for (service, source) in [
         ("triton-trtllm", "responses"),
         ("triton-vllm", "responses"),
         ("openai-chat", "usage"),
         ("openai-completions", "usage"),
     ] {
-        measured(&world.regatta(&["run", "gpt2", &format!("service={service}"), "requests=6"]));
-        let result = result(&world, "run_harness");
+        let world = World::new();
+        let ended = world.regatta(&["run", "gpt2", &format!("service={service}"), "requests=6"]);
+        measured(&ended);
+        let result = result(&world, &ended, "run_harness");
         assert_eq!(answered(&result), (6, 600), "{service}: {result:#}");
         assert!(
             result["tokens"]["source"].as_str().expect("a source").starts_with(source),
@@ -49,8 +57,8 @@ fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
         assert_eq!((&asked["warmup"], &asked["seed"]), (&json!(10), &json!(0)), "{service}");
         // The tutorial's completions come in one piece.
         assert_eq!(asked["request"]["streaming"], json!(service != "openai-completions"), "{service}");
+        nobody_left(&world);
     }
-    nobody_left(&world);
 }
 
 #[test]
@@ -67,11 +75,12 @@ fn vllms_repository_is_what_triton_cli_writes() {
 #[test]
 fn the_quick_start_of_the_backend_runs_on_four_simulated_gpus() {
     let world = World::new();
-    measured(&world.regatta(&["run", "gpt-tp4", "requests=20", "rate=40"]));
-    let generate = result(&world, "generate");
+    let ended = world.regatta(&["run", "gpt-tp4", "requests=20", "rate=40", "-k"]);
+    measured(&ended);
+    let generate = result(&world, &ended, "generate");
     assert_eq!(answered(&generate), (1, 20), "{generate:#}");
-    assert_eq!(answered(&result(&world, "core_model_token_norm_dist")).0, 20);
-    let dataset = result(&world, "core_model_dataset");
+    assert_eq!(answered(&result(&world, &ended, "core_model_token_norm_dist")).0, 20);
+    let dataset = result(&world, &ended, "core_model_dataset");
     assert_eq!(dataset["counts"]["ok"], json!(64), "every prompt once");
     assert_eq!(dataset["tokens"]["output"], dataset["tokens"]["output_asked"]);
     let config = world.read("latest/generate_triton_config/triton_model_repo_0/tensorrt_llm/config.pbtxt");
@@ -194,8 +203,9 @@ fn triton_with_tensorrt_llm_is_built_served_and_measured_by_these_commands() {
     twin.good(&["run", "gpt2", "--until", "generate_triton_config"]);
     let world = project(&twin);
     let words = [&["run", "gpt2", "system=gpu", "requests=4"], &REAL[..]].concat();
-    measured(&world.regatta(&words));
-    assert_eq!(answered(&result(&world, "run_harness")), (4, 400));
+    let ended = world.regatta(&words);
+    measured(&ended);
+    assert_eq!(answered(&result(&world, &ended, "run_harness")), (4, 400));
     hold("triton-trtllm.txt", &calls(&world));
     nobody_left(&world);
 }
@@ -207,17 +217,10 @@ fn triton_with_vllm_is_served_and_measured_by_this_command() {
     let world = project(&twin);
     // What stands in for vLLM takes a simulated engine for a checkpoint.
     let checkpoint = format!("checkpoint={}", twin.path("latest/generate_engines").display());
-    measured(&world.regatta(&[
-        "run",
-        "gpt2",
-        "service=triton-vllm",
-        "system=gpu",
-        "requests=4",
-        &checkpoint,
-        "--gpus",
-        "1",
-    ]));
-    assert_eq!(answered(&result(&world, "run_harness")), (4, 400));
+    let ended =
+        world.regatta(&["run", "gpt2", "service=triton-vllm", "system=gpu", "requests=4", &checkpoint, "--gpus", "1"]);
+    measured(&ended);
+    assert_eq!(answered(&result(&world, &ended, "run_harness")), (4, 400));
     hold("triton-vllm.txt", &calls(&world));
     nobody_left(&world);
 }
@@ -227,9 +230,10 @@ fn four_ranks_of_the_quick_start_are_started_by_these_commands() {
     let twin = World::new();
     twin.good(&["run", "gpt-tp4", "--until", "generate_triton_config"]);
     let world = project(&twin);
-    let words = [&["run", "gpt-tp4", "system=gpu-x4", "requests=4", "rate=50"], &REAL[..]].concat();
-    measured(&world.regatta(&words));
-    assert_eq!(answered(&result(&world, "generate")), (1, 20));
+    let words = [&["run", "gpt-tp4", "system=gpu-x4", "requests=4", "rate=50", "-k"], &REAL[..]].concat();
+    let ended = world.regatta(&words);
+    measured(&ended);
+    assert_eq!(answered(&result(&world, &ended, "generate")), (1, 20));
     hold("gpt-tp4.txt", &calls(&world));
     nobody_left(&world);
 }
@@ -266,7 +270,7 @@ fn vllms_own_server_is_started_by_the_tutorials_command() {
             world.regatta(&["run", "gpt2", "system=gpu", &format!("service={service}"), "requests=2", "--gpus", "1"]);
         if model == "gpt2" {
             measured(&run);
-            assert_eq!(answered(&result(&world, "run_harness")), (2, 200));
+            assert_eq!(answered(&result(&world, &run, "run_harness")), (2, 200));
         }
         let calls = world.read("calls");
         let first = calls.lines().find(|line| line.starts_with("docker run")).expect("a call");

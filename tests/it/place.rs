@@ -89,6 +89,11 @@ fn the_id_of_the_image_is_part_of_the_key_and_its_name_is_not_enough() {
     image("keyed", "one");
     assert_eq!(world.good(&["run", "m"]).ran(), [""; 0]);
     assert_eq!(world.read("latest/make/mark"), "one");
+    // The place is a part of the key as the command is, and told by its path.
+    let manifest = world.read("manifests/m.yaml");
+    world.file("manifests/m.yaml", &manifest.replace("ulimits: {}", "ulimits: {}, shm_size: 1g"));
+    world.good(&["plan", "m"]).says("container.shm_size: new, \"1g\"");
+    world.file("manifests/m.yaml", &manifest);
     untag(&name);
     let gone = world.regatta(&["run", "m"]);
     assert_eq!(gone.code, 1);
@@ -218,11 +223,15 @@ run) while [ "$1" != "$id" ]; do shift; done; shift; exec "$@" ;;
 esac
 "#;
 
+fn executable(world: &World, name: &str, text: &str) {
+    let path = format!("bin/{name}");
+    world.file(&path, text);
+    fs::set_permissions(world.path(path), fs::Permissions::from_mode(0o755)).expect("permissions");
+}
+
 /// With that docker on its PATH; the file with its calls.
 fn with_docker(world: &mut World) -> std::path::PathBuf {
-    world.file("bin/docker", DOCKER);
-    let docker = world.path("bin/docker");
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).expect("permissions");
+    executable(world, "docker", DOCKER);
     let path = std::env::var("PATH").expect("PATH");
     world.env("PATH", format!("{}:{path}", world.path("bin").display()));
     let calls = world.path("calls");
@@ -264,8 +273,26 @@ fn what_docker_is_told() {
     gpus: 1
     container: { image: "{{ stages.fetch.image }}" }
     shell: echo "$CUDA_VISIBLE_DEVICES" > seen
+  generate_engines:
+    gpus: 2
+    container: { image: "{{ stages.prebuild.image }}" }
+    inputs: { checkpoint: weights, trtllm: trtllm }
+    engine:
+      backend: tensorrt_llm
+      precision: fp8
+      tensor_parallelism: 2
+      checkpoint: "{{ inputs.checkpoint }}"
+      trtllm: "{{ inputs.trtllm }}"
+      build_flags: { max_batch_size: 2048 }
+      model: { name: m, architecture: LlamaForCausalLM, parameters: 1000, num_hidden_layers: 1, hidden_size: 8, intermediate_size: 8,
+               num_attention_heads: 1, num_key_value_heads: 1, vocab_size: 10, max_position_embeddings: 64 }
+      system: { name: x, gpus: 2, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }
 "#,
     );
+    world.file("weights/config.json", "{}").file("trtllm/examples/quantization/quantize.py", "");
+    // Recorded: each leaves what its output folder would hold.
+    executable(&world, "python3", "#!/bin/sh\nmkdir -p .checkpoint && echo weights > .checkpoint/rank0\n");
+    executable(&world, "trtllm-build", "#!/bin/sh\ncp .checkpoint/rank0 rank0.engine\n");
     world.file("docker/Dockerfile.multi", "FROM scratch\n").file("source/a", "");
     world.env("HF_TOKEN", "hf_verysecret").env("GITHUB_TOKEN", "ghp_verysecret");
     let calls = with_docker(&mut world);
@@ -276,6 +303,7 @@ fn what_docker_is_told() {
     let told = told.replace(&project, "PROJECT");
     golden("docker.txt", &normal(&told));
     assert_eq!(world.read("latest/serve/seen"), "\n", "inside, GPUs are counted anew");
+    assert_eq!(world.read("latest/generate_engines/rank0.engine"), "weights\n");
     nobody_left(&world);
 }
 
@@ -293,10 +321,14 @@ fn normal(told: &str) -> String {
     let mut lines: Vec<String> = told
         .lines()
         .map(|line| {
+            // Given to who is not root.
+            let line = line.replace(" --env=HOME=/tmp", "");
             let words = line.split(' ').map(|word| {
                 if word.starts_with("--name=regatta-") {
-                    let task = word.split('.').rev().nth(1).unwrap_or_default();
-                    return format!("--name=regatta-RUN.{task}.1");
+                    // RUN.TASK.ATTEMPT, and a number for each further container of it.
+                    let mut parts = word.rsplit('.');
+                    let (attempt, task) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                    return format!("--name=regatta-RUN.{task}.{attempt}");
                 }
                 if word.starts_with("--user=") {
                     return "--user=UID:GID".to_owned();

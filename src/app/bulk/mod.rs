@@ -32,7 +32,9 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<Exit, Trouble> {
     let items = read.items;
     check(&project, &items)?;
     if request.dry_run {
-        items.iter().for_each(|item| say(&format!("{item}\n")));
+        for item in &items {
+            say(&format!("{item}\n"));
+        }
         return Ok(Exit::Done);
     }
     let mut ended: Vec<Ended> = Vec::new();
@@ -69,8 +71,7 @@ fn read(request: &Bulk, project: &Project) -> Result<Read, Trouble> {
     let text = fs::read_to_string(path)
         .map_err(|error| Trouble::Usage(format!("{} cannot be read: {error}", path.display())))?;
     let wrong = |found: Vec<String>| {
-        let lines = found.iter().map(|line| format!("\n  {line}")).collect::<String>();
-        Trouble::Usage(format!("{} is no list of runs:{lines}", path.display()))
+        Trouble::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
     };
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));

@@ -22,7 +22,7 @@ pub(super) fn search(
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
         settings.push(Setting { key: PARAM.to_owned(), value: "true".to_owned() });
     }
-    let mut select = Select { until: Vec::new(), only: Vec::new(), force: Force::Nothing };
+    let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
     let found = searches(&project.plan(&manifest, &settings, &compiler, false)?);
     if found.is_empty() {
@@ -39,7 +39,19 @@ pub(super) fn search(
     }
     select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
     let events = EventsAs::Terminal;
-    run::run(global, &Run { manifest, settings, select, jobs: None, keep_going: false, events, gpus: None })
+    run::run(
+        global,
+        &Run {
+            manifest,
+            settings,
+            select,
+            jobs: None,
+            keep_going: false,
+            events,
+            gpus: None,
+            env: std::collections::BTreeMap::new(),
+        },
+    )
 }
 
 fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {

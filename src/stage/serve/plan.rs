@@ -335,8 +335,8 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         options::lower(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
-    let (argv, wrapped, inside) = placed(errand, argv, &errand.lease.gpus)?;
-    let world = inside.unwrap_or_else(|| World::of(&server.words, name));
+    let Placed { argv, wrapped, world } = placed(errand, argv, &errand.lease.gpus)?;
+    let world = world.unwrap_or_else(|| World::of(&server.words, name));
     Ok(Planned {
         name: "the server".to_owned(),
         argv,
@@ -358,20 +358,23 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     })
 }
 
-/// A server's words as they are started: in the stage's container, if it has one, with these GPUs. Then also its command, and
-/// what there is to stop.
-pub(super) fn placed(
-    errand: &Errand,
-    argv: Vec<OsString>,
-    gpus: &[u32],
-) -> Result<(Vec<OsString>, Option<Command>, Option<World>), Failure> {
-    let Some(place) = &errand.place else { return Ok((argv, None, None)) };
+/// A server's words as they are started.
+pub(super) struct Placed {
+    pub argv: Vec<OsString>,
+    /// In a container: its command, and what there is to stop.
+    pub wrapped: Option<Command>,
+    pub world: Option<World>,
+}
+
+/// In the stage's container, if it has one, with these GPUs.
+pub(super) fn placed(errand: &Errand, argv: Vec<OsString>, gpus: &[u32]) -> Result<Placed, Failure> {
+    let Some(place) = &errand.place else { return Ok(Placed { argv, wrapped: None, world: None }) };
     let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
     let world = match inside.outliving {
         Some(Outliving::Container { program, name }) => World::Container { program, name },
         _ => World::Process,
     };
-    Ok((inside.command.argv.clone(), Some(inside.command), Some(world)))
+    Ok(Placed { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
 }
 
 /// Ports that nobody listens on now, all different.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::log_of;
-use super::plan::{By, HOST, Planned, World, check_free, free_ports, placed};
+use super::plan::{By, HOST, Placed, Planned, World, check_free, free_ports, placed};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::TrtllmServe;
 use crate::stage::errand::Errand;
@@ -90,7 +90,7 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             crate::stage::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
-        let (argv, wrapped, world) = placed(errand, words.collect(), &gpus)?;
+        let Placed { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
         planned.push(Planned {
             name: format!("server {index}"),
             argv,

@@ -13,7 +13,7 @@ use crate::event::{Failure, FailureKind};
 
 const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for so long is given up.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// A repository and how it is asked.
 #[derive(Clone, Debug)]

@@ -42,15 +42,12 @@ impl Expected {
         let lacks = |what: &str| format!("{path} has no {what}, so it could not be checked");
         let large = sibling.get("lfs").filter(|lfs| lfs.is_object());
         let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
-        let sum = match large {
-            Some(lfs) => {
-                let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
-                Sum::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
-            }
-            None => {
-                let hex = sibling.get("blobId").and_then(Value::as_str);
-                Sum::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
-            }
+        let sum = if let Some(lfs) = large {
+            let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
+            Sum::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
+        } else {
+            let hex = sibling.get("blobId").and_then(Value::as_str);
+            Sum::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
         };
         Ok(Self { path: path.to_owned(), size: size.ok_or_else(|| lacks("size"))?, sum })
     }

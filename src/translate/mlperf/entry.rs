@@ -173,15 +173,15 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
                 );
             }
             name if READ.contains(&name) || SAID.contains(&name) => {}
-            name => match LEFT.iter().find(|(known, _)| *known == name) {
-                Some((_, why)) => leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), sheet),
-                None => {
-                    let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
-                    let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?"));
-                    let near = near.unwrap_or_default();
-                    leave(field.clone(), format!("no field of language models that is known here{near}"), sheet);
+            name => {
+                if let Some((_, why)) = LEFT.iter().find(|(known, _)| *known == name) {
+                    leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), sheet);
+                    continue;
                 }
-            },
+                let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
+                let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+                leave(field.clone(), format!("no field of language models that is known here{near}"), sheet);
+            }
         }
     }
     value.insert("user_conf".to_owned(), Value::Object(conf));

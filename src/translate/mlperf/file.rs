@@ -144,10 +144,7 @@ impl Read {
     ) {
         let mut own: BTreeMap<String, Val> = BTreeMap::new();
         for base in bases {
-            let base = match base {
-                Expr::Name(base) | Expr::Field(_, base) => base,
-                _ => continue,
-            };
+            let (Expr::Name(base) | Expr::Field(_, base)) = base else { continue };
             match self.names.classes.get(base) {
                 Some(fields) => own.extend(fields.clone()),
                 None if base != "object" => self.unknown_bases.push(base.clone()),

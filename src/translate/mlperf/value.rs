@@ -9,11 +9,11 @@ use super::super::python::{Expr, Item};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Val {
     Plain(Value),
-    List(Vec<Val>),
-    Dict(Vec<(Val, Val)>),
+    List(Vec<Self>),
+    Dict(Vec<(Self, Self)>),
     /// A name that is defined elsewhere: `C.HarnessType.Triton`.
     Symbol(String),
-    Call(String, Vec<Val>),
+    Call(String, Vec<Self>),
 }
 
 /// Names of the file, and attributes of its classes.

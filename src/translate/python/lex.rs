@@ -44,7 +44,7 @@ struct Lexer<'a> {
     out: Vec<Spot>,
 }
 
-impl<'a> Lexer<'a> {
+impl Lexer<'_> {
     fn all(mut self) -> Vec<Spot> {
         self.begin_line();
         while let Some(c) = self.rest.chars().next() {
@@ -71,7 +71,7 @@ impl<'a> Lexer<'a> {
                 }
                 '\'' | '"' => self.text(""),
                 _ if c.is_ascii_digit() || c == '.' && self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-                    self.number()
+                    self.number();
                 }
                 _ if c.is_alphabetic() || c == '_' => self.name(),
                 _ => self.mark(c),

@@ -11,7 +11,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        parse(text).iter().map(|one| format!("{}: {:?}\n", one.line, one.what)).collect()
+        parse(text).iter().map(|one| format!("{}: {:?}", one.line, one.what)).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
         ] {
             parse(&text);
         }
-        let steps: String = (0..2000).map(|n| format!("{}class A:\n", " ".repeat(n))).collect();
+        let steps: String = (0..2000).map(|n| " ".repeat(n) + "class A:\n").collect();
         parse(&steps);
     }
 

@@ -9,16 +9,16 @@ pub enum Expr {
     Bool(bool),
     None,
     /// A list or a tuple.
-    List(Vec<Expr>),
+    List(Vec<Self>),
     Dict(Vec<Item>),
     Name(String),
     /// `a.b`
-    Field(Box<Expr>, String),
+    Field(Box<Self>, String),
     /// `a[b]`
-    Index(Box<Expr>, Box<Expr>),
-    Call(Box<Expr>, Vec<Expr>),
-    Minus(Box<Expr>),
-    Binary(&'static str, Box<Expr>, Box<Expr>),
+    Index(Box<Self>, Box<Self>),
+    Call(Box<Self>, Vec<Self>),
+    Minus(Box<Self>),
+    Binary(&'static str, Box<Self>, Box<Self>),
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -24,8 +24,12 @@ struct Origin {
     files: &'static [(&'static str, &'static str)],
 }
 
-const TRT_LLM: &[(&str, &str)] =
-    &[("requirements.txt", "torch\n"), ("scripts/build_wheel.py", ""), ("examples/quantization/quantize.py", "")];
+const TRT_LLM: &[(&str, &str)] = &[
+    ("requirements.txt", "torch\n"),
+    ("scripts/build_wheel.py", ""),
+    ("examples/quantization/quantize.py", ""),
+    ("cpp/build/tensorrt_llm/libtensorrt_llm.so", ""),
+];
 const SERVER: &[(&str, &str)] = &[("build.py", "#!/bin/sh\nexec \"$BUILD_PY\" \"$@\"\n")];
 const BACKEND: &[(&str, &str)] = &[("inflight_batcher_llm/CMakeLists.txt", ""), ("tensorrt_llm/.keep", "")];
 
@@ -115,6 +119,9 @@ fn project(origins: &[Origin], twin: &World) -> World {
     world
 }
 
+/// Where a task that leaves no output works.
+const FOLDER: &str = "<project>/.regatta/out/";
+
 /// Texts with paths of this machine and of this run → as they are in golden files.
 struct Plain {
     known: Vec<(String, String)>,
@@ -151,18 +158,20 @@ impl Plain {
         for (path, name) in &self.known {
             text = text.replace(path.as_str(), name);
         }
+        while let Some(at) = text.find(FOLDER) {
+            let rest = &text[at + FOLDER.len()..];
+            let end = rest.find('/').unwrap_or(rest.len());
+            text = format!("{}$OUT{}", &text[..at], &rest[end..]);
+        }
         text
     }
 }
 
 /// A call, a line.
 fn line(call: &Value, plain: &Plain) -> String {
-    let env: String = call["env"]
-        .as_object()
-        .expect("a map")
-        .iter()
-        .map(|(name, value)| format!("{name}={} ", value.as_str().unwrap_or_default()))
-        .collect();
+    let env = call["env"].as_object().expect("a map").iter();
+    let env: Vec<String> = env.map(|(name, value)| format!("{name}={} ", value.as_str().unwrap_or_default())).collect();
+    let env = env.concat();
     let words = call["argv"].as_array().expect("words").iter().map(|word| {
         let word = plain.text(word.as_str().expect("a word"));
         match (word.split_once("-port="), word.split_once("-prefix-name=")) {
@@ -180,20 +189,29 @@ fn line(call: &Value, plain: &Plain) -> String {
     format!("{env}{}", quoted.collect::<Vec<_>>().join(" "))
 }
 
+/// What each task called, by task: which of two that may run at once comes first means nothing.
 fn calls(world: &World) -> String {
     let plain = Plain::of(world);
-    let text = world.read("calls.jsonl");
-    let mut lines: Vec<String> =
-        text.lines().map(|call| line(&serde_json::from_str(call).expect("a call"), &plain)).collect();
-    // Servers of one stage start side by side: their order means nothing.
-    let mut begin = 0;
-    while begin < lines.len() {
-        let server = |line: &String| line.contains("tritonserver ") || line.contains("commands.serve");
-        let length = lines[begin..].iter().take_while(|line| server(line)).count();
-        lines[begin..begin + length].sort();
-        begin += length.max(1);
+    let mut tasks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for call in world.read("calls.jsonl").lines() {
+        let call: Value = serde_json::from_str(call).expect("a call");
+        // Between the run and the attempt.
+        let task = call["task"].as_str().expect("a task").split('/').collect::<Vec<_>>();
+        let task = task[1..task.len() - 1].join("/");
+        tasks.entry(task).or_default().push(line(&call, &plain));
     }
-    lines.join("\n") + "\n"
+    let mut out = String::new();
+    for (task, mut lines) in tasks {
+        // Servers start side by side.
+        if task.starts_with("triton/") || task.starts_with("trtllm_serve/") {
+            lines.sort();
+        }
+        let _ = writeln!(out, "{task}");
+        for line in lines {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    out
 }
 
 /// The files that a server reads.

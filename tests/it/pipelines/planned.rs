@@ -45,13 +45,13 @@ fn told(task: &Task, out: &mut String) {
     };
     match action(task) {
         Action::Git(Git { url, rev, cherry_picks, submodules, .. }) => {
-            let picks: String = cherry_picks
+            let picks: Vec<String> = cherry_picks
                 .iter()
                 .map(|pick| match pick {
                     CherryPick::Commit(commit) | CherryPick::From { commit, .. } => format!(", {commit} on top"),
                 })
                 .collect();
-            line(&format!("{url} at {rev}{picks}{}", if submodules { ", with submodules" } else { "" }));
+            line(&format!("{url} at {rev}{}{}", picks.concat(), if submodules { ", with submodules" } else { "" }));
         }
         Action::Shell(Script::Text(text)) => text.lines().for_each(line),
         Action::Engine(engine) => {

@@ -17,7 +17,7 @@ KEPT = ["CUDA_VISIBLE_DEVICES", "CCACHE_NODISABLE", "TRTLLM_ORCHESTRATOR", "TRTL
 
 
 def record(words):
-    line = json.dumps({"argv": words, "env": {key: os.environ[key] for key in KEPT if key in os.environ}}) + "\n"
+    line = json.dumps({"task": os.environ["REGATTA_TASK"], "argv": words, "env": {key: os.environ[key] for key in KEPT if key in os.environ}}) + "\n"
     handle = os.open(os.environ["CALLS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(handle, line.encode())
     os.close(handle)
@@ -93,6 +93,7 @@ if name in ("python3", "python"):
         simulate(os.environ["SIMULATED"], "0", value("--port"), "0")
 elif name == "build.py":
     link(os.path.join(value("--install-dir"), "bin/tritonserver"))
+    write(os.path.join(value("--install-dir"), "backends/tensorrtllm/libtriton_tensorrtllm.so"))
 elif name == "tritonserver":
     if value("--allow-grpc") == "false":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
