@@ -23,6 +23,7 @@ pub fn schema() -> Value {
         }
         exactly_one(definitions, "Stage", &Action::KEYS);
         exactly_one(definitions, "Param", &PARAM_KINDS);
+        or_default_alone(definitions);
         exactly_one(definitions, "Image", &Image::KINDS);
         definitions.insert("expression".to_owned(), template);
     }
@@ -43,6 +44,14 @@ fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) 
     let choices: Vec<Value> = keys.iter().map(|key| json!({ "required": [key] })).collect();
     if let Some(definition) = definitions.get_mut(name).and_then(Value::as_object_mut) {
         definition.insert("oneOf".to_owned(), Value::Array(choices));
+    }
+}
+
+/// A file that is merged with others, of a catalog say, may give a parameter another default; its kind stands elsewhere.
+fn or_default_alone(definitions: &mut Map<String, Value>) {
+    let kinds: Vec<Value> = PARAM_KINDS.iter().map(|key| json!({ "required": [key] })).collect();
+    if let Some(choices) = definitions.get_mut("Param").and_then(|param| param["oneOf"].as_array_mut()) {
+        choices.push(json!({ "required": ["default"], "not": { "anyOf": kinds } }));
     }
 }
 

@@ -10,14 +10,14 @@ fn the_chapters_are_true() {
     manual()
         .case("tests/manual/0[1234689]-*.md")
         .case("tests/manual/11-*.md")
-        .case("tests/manual/15-*.md")
-        .case("tests/manual/machine-doctor.md");
+        .case("tests/manual/14-*.md")
+        .case("tests/manual/16-*.md");
 }
 
 /// Those with a server and a load against it.
 #[test]
 fn the_chapters_with_the_simulator_are_true() {
-    manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md");
+    manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md").case("tests/manual/13-*.md");
 }
 
 /// The one with a real podman, which has the image of the other tests.
@@ -28,7 +28,7 @@ fn the_chapter_with_containers_is_true() {
     cases.register_bin("podman", std::path::PathBuf::from("/usr/bin/podman"));
     cases.env("CONTAINERS_CONF", podman.config.display().to_string());
     cases.env("CONTAINERS_STORAGE_CONF", podman.storage.display().to_string());
-    cases.case("tests/manual/machine-containers.md");
+    cases.case("tests/manual/15-*.md");
 }
 
 /// The one that builds LoadGen and rehearses a submission.
