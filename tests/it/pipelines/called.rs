@@ -121,6 +121,8 @@ fn project(origins: &[Origin], twin: &World) -> World {
 
 /// Where a task that leaves no output works.
 const FOLDER: &str = "<project>/.regatta/out/";
+/// Each run's own folder, by its name.
+const RUNS: &str = "<project>/.regatta/runs/";
 
 /// Texts with paths of this machine and of this run → as they are in golden files.
 struct Plain {
@@ -157,6 +159,10 @@ impl Plain {
         let mut text = text.to_owned();
         for (path, name) in &self.known {
             text = text.replace(path.as_str(), name);
+        }
+        if let Some(at) = text.find(RUNS).map(|at| at + RUNS.len()) {
+            let end = text[at..].find('/').unwrap_or(text.len() - at);
+            text.replace_range(at..at + end, "<run>");
         }
         while let Some(at) = text.find(FOLDER) {
             let rest = &text[at + FOLDER.len()..];
@@ -218,20 +224,17 @@ fn calls(world: &World) -> String {
 fn files(world: &World) -> String {
     let plain = Plain::of(world);
     let mut out = String::new();
-    // Those of `trtllm-serve` lie where it was started.
-    let mut options: Vec<PathBuf> = walkdir::WalkDir::new(world.path(".regatta"))
+    // Those of `trtllm-serve` lie where it was started, in folders whose names say nothing of their order.
+    let mut options: Vec<String> = walkdir::WalkDir::new(world.path(".regatta"))
         .into_iter()
         .flatten()
         .map(walkdir::DirEntry::into_path)
         .filter(|path| path.ends_with("extra_llm_api_options.yaml"))
+        .map(|path| fs::read_to_string(path).expect("options"))
         .collect();
     options.sort();
-    for path in options {
-        let _ = writeln!(
-            out,
-            "\n== extra_llm_api_options.yaml\n\n{}",
-            fs::read_to_string(path).expect("options").trim_end()
-        );
+    for text in options {
+        let _ = writeln!(out, "\n== extra_llm_api_options.yaml\n\n{}", text.trim_end());
     }
     let mut found: Vec<PathBuf> = Vec::new();
     for entry in
