@@ -26,7 +26,7 @@
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, triton, harness, loadgen, mlperf, sim, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match`; here, or in a job of Slurm's | manifest, plan, runner, store, process, triton, harness, loadgen, mlperf, sim, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event |
 //! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
@@ -38,7 +38,7 @@
 //! | `app` | the only place that knows every room | all |
 //!
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
-//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `report::compare`, `report::compat`,
+//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `process::slurm`, `report::compare`, `report::compat`,
 //! `report::decisions`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
 //! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word

@@ -7,6 +7,7 @@ mod exchange;
 mod history;
 mod manifests;
 mod mlperf;
+mod node;
 mod planning;
 mod project;
 mod repository;
@@ -87,6 +88,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(Exit::Done)
         }
+        Job::OnNode { folder } => node::work_in(folder),
         Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }

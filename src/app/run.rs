@@ -16,9 +16,9 @@ use crate::plan::Plan;
 use crate::process::{self, Warden};
 use crate::report::{Live, Look, Places};
 use crate::runner::{self, Emit, Options, Summary};
-use crate::stage::Stages;
+use crate::stage::{Stages, end_abandoned};
 use crate::store::{
-    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, last_run, name_run, read_journal,
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, abandoned, discard, ended_well, last_run, name_run, read_journal,
     unfinished, unfinished_plans,
 };
 
@@ -139,7 +139,17 @@ impl Errand {
         }
         let plan = Arc::new(self.plan);
         let stages = Arc::new(Stages::new(home.state(), id.clone()));
+        let abandoned = abandoned(&home);
         let summary = runtime.block_on(async {
+            if !abandoned.is_empty() {
+                let emit = Arc::clone(&emit);
+                // A controller that does not answer must not hold the run up.
+                tokio::spawn(async move {
+                    for text in end_abandoned(abandoned).await {
+                        emit(Event::Notice { task: None, text });
+                    }
+                });
+            }
             let running = runner::run(
                 Arc::clone(&plan),
                 stages,

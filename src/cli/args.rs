@@ -130,6 +130,9 @@ pub(super) enum Command {
     /// Answers requests without doing any work, for a preflight.
     #[command(name = "__null-server", hide = true)]
     NullServer(NullServerArgs),
+    /// The work of a job on a node of a cluster.
+    #[command(name = "__job", hide = true)]
+    OnNode(OnNodeArgs),
     /// One LoadGen test, in a process of its own.
     #[command(name = "__loadgen-test", hide = true)]
     LoadgenTest(LoadgenTestArgs),
@@ -572,6 +575,12 @@ pub(super) struct NullServerArgs {
 fn between(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once(',').ok_or("two numbers with a comma between them")?;
     Ok((zero_or_more(low)?, zero_or_more(high)?))
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OnNodeArgs {
+    /// Its folder.
+    pub folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

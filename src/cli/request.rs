@@ -89,6 +89,10 @@ pub enum Job {
     Warden {
         run: PathBuf,
     },
+    /// The hidden work of a job on a node of a cluster; the job's folder.
+    OnNode {
+        folder: PathBuf,
+    },
     /// The hidden child process of one LoadGen test; its job file.
     LoadgenTest {
         job: PathBuf,

@@ -12,7 +12,7 @@ use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
 use super::task::{ActionKind, Lifetime, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
-use crate::manifest::model::{Action, InputPaths, Stage};
+use crate::manifest::model::{Action, Host, InputPaths, Stage};
 use crate::manifest::{
     Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
 };
@@ -250,6 +250,7 @@ fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
         outputs: Vec::new(),
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        host: None,
         gpus: 0,
         cpus: Some(0),
         timeout: None,
@@ -276,6 +277,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
             inputs.entry(name.to_owned()).or_insert_with(|| vec![path.to_owned()]);
         }
     }
+    let host = typed.host.as_ref().and_then(Host::elsewhere);
     let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });
     Some(Task {
         id: one.id.clone(),
@@ -290,6 +292,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,
+        host: host.as_ref().and_then(|host| serde_json::to_string(host).ok()),
         gpus: typed.gpus,
         cpus,
         timeout: typed.timeout.and_then(|text| duration(&text).ok()),
@@ -298,8 +301,10 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
             delay: retry.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
         }),
         cache: typed.cache,
-        // A search that is cut off goes on with the probes that it has.
-        resume: typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some()),
+        // A search that is cut off goes on with the probes that it has. Elsewhere an attempt that was cut off may still write, so
+        // that each has a folder of its own.
+        resume: host.is_none()
+            && (typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some())),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod host;
 mod mlperf;
 mod serve;
 
@@ -7,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request, Scenario,
+    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request, Scenario,
     Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
@@ -21,6 +22,9 @@ const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postpro
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     let mut look = Look { node, name, found };
     look.common(stage);
+    if let Some(host) = stage.host.as_ref().and_then(Host::elsewhere) {
+        look.elsewhere(stage, &host);
+    }
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
     }

@@ -47,6 +47,8 @@ struct Runner<W> {
     running: BTreeMap<Ix, Running>,
     /// Tries that were thrown away because an input changed under them.
     stale: BTreeMap<Ix, u32>,
+    /// Attempts that lost their machine.
+    lost: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
     summary: Summary,
@@ -83,6 +85,7 @@ pub async fn run<W: Work>(
         made: vec![None; n],
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
+        lost: BTreeMap::new(),
         blame: BTreeMap::new(),
         summary: Summary::default(),
         send,
@@ -98,7 +101,8 @@ fn item(task: &Task, part: Part) -> Item {
         needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
         service: task.lifetime == Lifetime::Service,
         cpus: task.cpus,
-        gpus: task.gpus,
+        gpus: if task.host.is_some() { 0 } else { task.gpus },
+        elsewhere: task.host.is_some(),
         skipped,
     }
 }
@@ -390,6 +394,15 @@ impl<W: Work> Runner<W> {
             *tries += 1;
             if *tries < STALE_TRIES {
                 let text = format!("{}; it is run again", failure.what);
+                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                return self.schedule.rekey(ix);
+            }
+        }
+        if failure.kind == FailureKind::Lost && !self.schedule.is_halted() && !self.stop.is_asked() {
+            let times = self.lost.entry(ix).or_default();
+            *times += 1;
+            if *times <= task.resubmit() {
+                let text = format!("{}; it is submitted again, and what the old attempt still writes counts for nothing", failure.what);
                 (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
                 return self.schedule.rekey(ix);
             }

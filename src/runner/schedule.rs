@@ -50,8 +50,17 @@ pub struct Item {
     /// Slots it takes; `None` for all of them. Services take none.
     pub cpus: Option<u32>,
     pub gpus: u32,
+    /// It runs on another machine: nothing of this one is leased to it.
+    pub elsewhere: bool,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
+}
+
+impl Item {
+    /// It takes all slots of this machine.
+    const fn is_alone(&self) -> bool {
+        self.cpus.is_none() && !self.elsewhere
+    }
 }
 
 struct Node {
@@ -77,6 +86,8 @@ pub struct Schedule {
     nodes: Vec<Node>,
     to_key: BTreeSet<Ix>,
     wanting: BTreeSet<Ix>,
+    /// How many of them need nothing of this machine.
+    wanting_elsewhere: u32,
     to_stop: Vec<Ix>,
     cancelled: Vec<(Ix, Ix)>,
     slots: u32,
@@ -119,6 +130,7 @@ impl Schedule {
             nodes,
             to_key: BTreeSet::new(),
             wanting: BTreeSet::new(),
+            wanting_elsewhere: 0,
             to_stop: Vec::new(),
             cancelled: Vec::new(),
             slots,
@@ -173,6 +185,7 @@ impl Schedule {
         }
         self.set(ix, State::Wanting);
         self.wanting.insert(ix);
+        self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// A running step is to be looked up again: its inputs changed under it.
@@ -185,7 +198,12 @@ impl Schedule {
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
     /// while other steps run, so that a big one gets its turn.
     pub fn next_to_start(&mut self) -> Option<Start> {
-        if self.halted || self.free_slots == 0 {
+        if self.halted {
+            return None;
+        }
+        // What runs elsewhere needs no slot here.
+        let mut full = self.free_slots == 0;
+        if full && self.wanting_elsewhere == 0 {
             return None;
         }
         let wanting: Vec<Ix> = self.wanting.iter().copied().take(256).collect();
@@ -194,7 +212,11 @@ impl Schedule {
         let mut alone_before = self.running_alone > 0;
         for ix in wanting {
             let node = &self.nodes[ix as usize];
-            if node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
+            let elsewhere = node.item.elsewhere;
+            if full && !elsewhere {
+                continue;
+            }
+            if !elsewhere && node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
                 continue;
             }
             let mut all_up = true;
@@ -213,17 +235,21 @@ impl Schedule {
             if !all_up {
                 continue;
             }
-            let want = node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots);
+            let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
             if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
                 self.wanting.remove(&ix);
+                self.wanting_elsewhere -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
                 self.set(ix, State::Running);
                 self.running_steps += 1;
-                self.running_alone += u32::from(self.nodes[ix as usize].item.cpus.is_none());
+                self.running_alone += u32::from(self.nodes[ix as usize].item.is_alone());
                 return Some(Start { task: ix, gpus });
             }
             if self.running_steps > 0 {
-                return None;
+                if self.wanting_elsewhere == 0 {
+                    return None;
+                }
+                full = true;
             }
         }
         None
@@ -261,7 +287,9 @@ impl Schedule {
             let was_settled = self.nodes[at as usize].item.service
                 && matches!(self.state(at), State::Known | State::Starting | State::Up | State::Stopping);
             self.to_key.remove(&at);
-            self.wanting.remove(&at);
+            if self.wanting.remove(&at) {
+                self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
+            }
             self.set(at, State::Over(how));
             self.open -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
@@ -357,7 +385,7 @@ impl Schedule {
         let node = &mut self.nodes[ix as usize];
         if node.state == State::Running {
             self.running_steps -= 1;
-            self.running_alone -= u32::from(node.item.cpus.is_none());
+            self.running_alone -= u32::from(node.item.is_alone());
         }
         self.free_slots += std::mem::take(&mut node.held_slots);
         self.free_gpus.extend(std::mem::take(&mut node.held_gpus));
@@ -408,7 +436,7 @@ mod tests {
     use super::*;
 
     fn step(needs: &[Ix]) -> Item {
-        Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, skipped: false }
+        Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, elsewhere: false, skipped: false }
     }
 
     fn service(needs: &[Ix]) -> Item {
@@ -467,6 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
+        let elsewhere = |i: Item| Item { elsewhere: true, ..i };
+        let alone = Item { cpus: None, ..step(&[]) };
+        let mut s = Schedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
+        while let Some(ix) = s.next_to_key() {
+            s.missed(ix);
+        }
+        let mut started = Vec::new();
+        while let Some(start) = s.next_to_start() {
+            started.push(start.task);
+        }
+        assert_eq!(started, [0, 2, 3], "all but the one that needs the slot");
+        s.over(2, Over::Done);
+        assert_eq!(s.next_to_start(), None, "its end gives no slot back that it never had");
+        s.over(0, Over::Done);
+        assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    }
+
+    #[test]
     fn what_can_never_have_its_gpus_is_found() {
         let mut s = Schedule::new(vec![Item { gpus: 2, ..step(&[]) }], 1, [0]);
         let ix = s.next_to_key().unwrap();
@@ -507,7 +554,8 @@ mod tests {
                 let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
                 needs.sort_unstable();
                 needs.dedup();
-                Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, skipped: false }
+                let elsewhere = *cpus == 2 && *gpus == 0;
+                Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, skipped: false }
             }).collect();
             let mut s = Schedule::new(items.clone(), 2, 0..4);
             let mut busy: Vec<Ix> = Vec::new();
@@ -531,7 +579,7 @@ mod tests {
                     }
                     busy.push(start.task);
                 }
-                let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && s.state(**i) == State::Running)
+                let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == State::Running)
                     .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
                 prop_assert!(used <= 2);
                 stopping.extend(s.take_to_stop());

@@ -19,6 +19,7 @@ mod scrape;
 mod search;
 mod serve;
 mod shell;
+mod slurm;
 mod telemetry;
 mod template;
 mod undeclared;
@@ -33,21 +34,24 @@ use crate::runner::{Lease, Work};
 pub use engine::engine_commands;
 use errand::Errand;
 pub use serve::{Launch, Preview, previews};
+use slurm::Cluster;
+pub use slurm::{NotDone, end_abandoned, work};
 
-/// Performs every kind of task on this machine.
+/// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
 pub struct Stages {
     home: PathBuf,
     run: RunId,
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
+    cluster: Cluster,
 }
 
 impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run, program: None }
+        Self { home: home.into(), run, program: None, cluster: Cluster::default() }
     }
 
     /// Another program for simulated servers than the one that is running.
@@ -77,6 +81,16 @@ impl Work for Stages {
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        match lease.assignment.host.clone() {
+            Some(host) => Box::pin(slurm::perform(lease, &host, &self.home, &self.cluster)).await,
+            None => self.here(lease).await,
+        }
+    }
+}
+
+impl Stages {
+    /// Does a task on this machine, wherever its stage says that it runs: on a node of a cluster that is so already.
+    async fn here(&self, lease: Lease) -> Result<Done, Failure> {
         let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")

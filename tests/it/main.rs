@@ -44,6 +44,7 @@ mod search;
 mod sending;
 mod services;
 mod simulator;
+mod slurm;
 mod stages;
 mod standstill;
 mod submission;

@@ -6,6 +6,7 @@
 
 mod action;
 mod bench;
+mod host;
 mod load;
 mod mlperf;
 mod param;
@@ -21,6 +22,7 @@ pub use bench::{
     Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
+pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,

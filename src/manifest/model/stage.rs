@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Git, Mlperf, Repository, Script, Serve, Template};
+use super::{Bench, Engine, Git, Host, Mlperf, Repository, Script, Serve, Template};
 
 /// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench, mlperf`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -34,6 +34,9 @@ pub struct Stage {
     /// Names of environment variables that are passed through and never shown, logged or hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Where it runs: `slurm` makes a job of it. [default: here]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
     pub gpus: u32,

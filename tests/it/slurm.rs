@@ -1,0 +1,390 @@
+//! Stages as jobs of a real Slurm: a controller and four virtual nodes on this machine, one cluster for each test.
+//! `tests/parts/slurm.sh` brings them up, and installs Slurm where it is missing.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::world::{Ended, World, signal, signal_pid};
+
+/// A cluster that is gone when this is dropped.
+struct Cluster {
+    keeper: Child,
+    /// The keeper takes the cluster down when this closes.
+    alive: Option<ChildStdin>,
+    folder: PathBuf,
+    prefix: String,
+}
+
+impl Cluster {
+    fn up() -> Self {
+        static COUNT: AtomicU16 = AtomicU16::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
+        let port = 20_000 + (id % 400) as u16 * 100 + (n % 5) * 20;
+        let prefix = format!("t{id}x{n}n");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
+        let mut keeper = Command::new(script)
+            .arg("keep")
+            .arg(&folder)
+            .args(["4", &port.to_string(), &prefix])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("slurm.sh");
+        let alive = keeper.stdin.take();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        let mut cluster = Self { keeper, alive, folder, prefix };
+        if said.trim() != "up" {
+            drop(cluster.alive.take());
+            let mut why = String::new();
+            let _ = std::io::Read::read_to_string(&mut cluster.keeper.stderr.take().expect("stderr"), &mut why);
+            panic!("no Slurm: {said}{why}");
+        }
+        cluster
+    }
+
+    /// A project that submits to this cluster.
+    fn world(&self, manifest: &str) -> World {
+        let mut world = World::with(manifest);
+        let folder = world.path("");
+        world.env("W", folder);
+        let path = format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap());
+        world.env("PATH", path);
+        world
+    }
+
+    /// What one of Slurm's programs prints; the calls of tests are not counted.
+    fn ask(&self, words: &[&str]) -> String {
+        let output = Command::new(format!("/usr/bin/{}", words[0]))
+            .args(&words[1..])
+            .env("SLURM_CONF", self.folder.join("etc/slurm.conf"))
+            .output()
+            .expect("Slurm's program");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// `state reason node` of every job that there ever was, oldest first.
+    fn jobs(&self) -> Vec<String> {
+        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"]).lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// How many times the run asked one of Slurm's programs.
+    fn calls(&self, program: &str) -> usize {
+        let calls = fs::read_to_string(self.folder.join("log/calls")).unwrap_or_default();
+        calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).count()
+    }
+
+    fn pid(&self, daemon: &str) -> i32 {
+        let file = self.folder.join(format!("run/{daemon}.pid"));
+        fs::read_to_string(&file).expect("its process id").trim().parse().expect("a number")
+    }
+
+    /// The node that a stage wrote down.
+    fn node(&self, world: &World, file: &str) -> String {
+        let node = world.read(file).trim().to_owned();
+        assert!(node.starts_with(&self.prefix), "{node} is not one of ours");
+        node
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
+#[track_caller]
+fn patiently(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(5);
+    while !is() {
+        assert!(Instant::now() < deadline, "waited five minutes for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// One stage whose job says where it is, and waits for a gate.
+const GATED: &str = r#"
+stages:
+  it:
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: |
+      echo $SLURMD_NODENAME >> "$W/nodes"
+      echo begun > out
+      while [ ! -e "$W/gate" ]; do sleep 0.1; done
+      echo done >> out
+"#;
+
+fn end(child: Child) -> Ended {
+    Ended::of(child)
+}
+
+#[test]
+fn a_stage_runs_on_a_node_and_where_it_ran_is_no_part_of_what_it_made() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  here: { shell: 'echo here > out' }
+  there:
+    host: { slurm: { partition: gpu, time: 5m, nodes: 1, poll: 1s } }
+    gpus: 1
+    env: { WHO: me }
+    shell: |
+      echo "$WHO $CUDA_VISIBLE_DEVICES ${SBATCH_TIMELIMIT-none}" > out
+      cat {{ stages.here.out }}/out >> out
+      echo $SLURMD_NODENAME > "$W/node"
+      echo said by the job
+  after: { shell: 'cat {{ stages.there.out }}/out > out' }
+"#,
+    );
+    let mut command = world.command(&["run", "m"]);
+    // A person's default, which the job must not inherit; and an allocation of somebody else's.
+    command.env("SBATCH_TIMELIMIT", "7").env("SLURM_JOB_ID", "999").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = Ended::of(command.spawn().unwrap());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.ran(), ["after", "here", "there"]);
+    cluster.node(&world, "node");
+    let out = world.read("latest/after/out");
+    assert!(out.starts_with("me 0 none\n"), "{out}");
+    assert!(out.ends_with("\nhere\n"), "{out}");
+    world.good(&["logs", "there"]).says("said by the job");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true), "its folder goes when it has been judged");
+    assert_eq!(cluster.jobs().len(), 1);
+
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    let text = world.read("manifests/m.yaml").replace("partition: gpu, time: 5m, ", "time: 6m, ");
+    world.file("manifests/m.yaml", &text);
+    assert!(world.good(&["run", "m"]).ran().is_empty(), "another place makes the same");
+}
+
+#[test]
+fn forty_stages_are_forty_jobs_and_one_question_at_a_time() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  many:
+    foreach: { n: "{{ range(40) }}" }
+    host: { slurm: { time: 5m, poll: 2s } }
+    shell: 'echo {{ n }} > out; echo {{ n }} >> "$W/ran"'
+"#,
+    );
+    let begun = Instant::now();
+    let ended = world.good(&["run", "m", "-j", "1"]);
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(ended.ran().len(), 40, "one slot here is no limit there");
+    assert_eq!(world.count("ran"), 40, "each ran once");
+    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (40, 40));
+    let questions = cluster.calls("squeue");
+    // Whatever the number of jobs: one every two seconds, one to begin with, and one that was under way.
+    assert!((questions as f64) < seconds / 2.0 + 3.0, "{questions} questions in {seconds:.1} s");
+    eprintln!("40 stages: {seconds:.1} s, 40 jobs, {questions} queries");
+}
+
+#[test]
+fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 5m, poll: 1s } }\n    shell: 'echo almost; echo no such engine >&2; exit 3'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("exit code 3").says("no such engine");
+    assert_eq!(cluster.jobs().len(), 1);
+}
+
+#[test]
+fn what_slurm_will_not_take_or_never_start_is_told_at_once() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  nowhere: { host: { slurm: { partition: gpuu, poll: 1s } }, shell: 'echo x > out' }
+  never: { host: { slurm: { partition: short, time: 30m, poll: 1s } }, shell: 'echo x > out' }
+"#,
+    );
+    let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
+    assert_eq!(ended.code, 1);
+    ended.says("Slurm does not take its job: invalid partition specified: gpuu").says("--partition=gpuu");
+    let ended = world.regatta(&["run", "m", "--only", "never"]);
+    assert_eq!(ended.code, 1);
+    ended.says("will never start: it asks for more time than its partition allows (PartitionTimeLimit)");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("CANCELLED"), "{jobs:?}");
+}
+
+#[test]
+fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let again = world.start(&["run", "m"]);
+    patiently("the second run to find the job", || {
+        newest_journal(&world).contains("goes on with job")
+    });
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("goes on with job");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    assert_eq!(world.count("nodes"), 1, "it ran once");
+    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (1, 1));
+}
+
+#[test]
+fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.file("gate", "");
+    patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
+    let ended = world.good(&["run", "m"]);
+    ended.says("goes on with job");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
+}
+
+fn newest_journal(world: &World) -> String {
+    let runs = fs::read_dir(world.path(".regatta/runs")).into_iter().flatten().flatten();
+    let newest = runs.map(|run| run.path()).max();
+    newest.and_then(|run| fs::read_to_string(run.join("journal.jsonl")).ok()).unwrap_or_default()
+}
+
+#[test]
+fn ctrl_c_cancels_the_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    signal(&run, "INT");
+    let ended = end(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    ended.says("stopped, and its job cancelled");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && !jobs[0].starts_with("RUNNING") && !jobs[0].starts_with("PENDING"), "{jobs:?}");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    world.file("gate", "");
+    world.good(&["run", "m"]);
+    assert_eq!(world.count("nodes"), 2, "the second run has a job of its own");
+}
+
+#[test]
+fn a_node_is_killed_and_the_stage_is_submitted_again() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    let node = cluster.node(&world, "nodes");
+    kill_node(&cluster, &node);
+    patiently("the second attempt", || world.count("nodes") == 2);
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("lost its node").says("it is submitted again");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    let states: Vec<String> = cluster.jobs();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert!(states[0].starts_with("NODE_FAIL"), "{states:?}");
+}
+
+/// Ends everything of a node at once, as a power cut would.
+fn kill_node(cluster: &Cluster, node: &str) {
+    signal_pid(cluster.pid(&format!("slurmd.{node}")), "KILL");
+    for (pid, _) in crate::world::alive_with(format!("SLURMD_NODENAME={node}")) {
+        signal_pid(pid, "KILL");
+    }
+}
+
+#[test]
+fn a_node_falls_silent_and_what_its_old_attempt_still_writes_counts_for_nothing() {
+    let cluster = Cluster::up();
+    // The first attempt goes on after the second has ended, and would overwrite everything if it could.
+    let world = cluster.world(
+        r#"
+stages:
+  it:
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: |
+      echo $SLURMD_NODENAME >> "$W/nodes"
+      me=$(wc -l < "$W/nodes")
+      echo attempt $me > out
+      while [ ! -e "$W/gate$me" ]; do sleep 0.1; done
+      echo attempt $me has ended >> out
+      echo attempt $me has ended >> "$W/ended"
+"#,
+    );
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    let node = cluster.node(&world, "nodes");
+    // The controller hears nothing of it any more; what runs there runs on, as behind a cut link.
+    let daemon = cluster.pid(&format!("slurmd.{node}"));
+    signal_pid(daemon, "STOP");
+    patiently("the second attempt", || world.count("nodes") == 2);
+    world.file("gate1", "");
+    patiently("the old attempt to have written", || world.path("ended").exists());
+    world.file("gate2", "");
+    let ended = end(run);
+    signal_pid(daemon, "CONT");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("lost its node");
+    assert_eq!(world.read("latest/it/out"), "attempt 2\nattempt 2 has ended\n");
+    assert_eq!(world.read("ended"), "attempt 1 has ended\nattempt 2 has ended\n");
+    assert!(world.good(&["run", "m"]).ran().is_empty(), "and the output stays what it was");
+}
+
+#[test]
+fn the_controller_stops_while_a_job_is_submitted_and_there_is_one_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let controller = cluster.pid("slurmctld");
+    signal_pid(controller, "STOP");
+    let run = world.start(&["run", "m"]);
+    patiently("the run to hear that it is not answered", || newest_journal(&world).contains("has not taken its job yet"));
+    signal_pid(controller, "CONT");
+    patiently("the job", || world.path("nodes").exists());
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(world.count("nodes"), 1);
+    let jobs = cluster.jobs();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+}
+
+#[test]
+fn a_job_that_runs_into_its_time_limit_is_warned_of_and_told() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 1m, warn: 30s, poll: 1s } }\n    shell: 'echo begun; sleep 1000'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("less than 30 s left until its time limit").says("ran into its time limit of 1m").says("begun");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("TIMEOUT"), "{jobs:?}");
+}
+
+#[test]
+fn the_timeout_of_a_stage_counts_from_its_start_there() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 5m, poll: 1s } }\n    timeout: 2s\n    shell: 'sleep 1000'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("it ran past its timeout of 2 s");
+}
