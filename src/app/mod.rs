@@ -1,5 +1,6 @@
 //! The only place that knows every room: what was asked for → who does it → the exit code.
 
+mod allocation;
 mod bench;
 mod cleaning;
 mod comparing;

@@ -185,6 +185,17 @@ pub(super) struct RunArgs {
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
+    /// Run all of it in one allocation of this batch system, and follow it; the same command again goes on with it.
+    #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
+    pub on: Option<OnWord>,
+    /// What to ask Slurm for, as `host.slurm` has it: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` holds too. Repeatable.
+    #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
+    pub slurm: Vec<Setting>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum OnWord {
+    Slurm,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -51,6 +51,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --force                     all of it again",
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
     "regatta run quickstart --events jsonl | jq -r .event",
+    "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
 
 pub(super) const PLAN: &str = with_codes!(examples![

@@ -22,7 +22,7 @@ pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell, Show,
+    On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell, Show,
     Simulate, Status,
 };
 pub use setting::Setting;

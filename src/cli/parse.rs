@@ -9,16 +9,16 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use super::args::{
-    ALL, ColorWord, Command, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
-    Typed,
+    ALL, ColorWord, Command, EventsWord, GraphWord, OnWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
+    Subject, Typed,
 };
 use super::bench;
 use super::exit::Exit;
 use super::mlperf;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show, Simulate,
-    Status,
+    On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show,
+    Simulate, Status,
 };
 use super::setting::Setting;
 use super::triton;
@@ -141,6 +141,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     Some(EventsWord::Jsonl) => EventsAs::JsonLines,
                 },
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
+                on: match args.on {
+                    None => On::Here,
+                    Some(OnWord::Slurm) => On::Slurm(args.slurm),
+                },
             })
         }
         Command::Bench(args) if args.selftest => Job::Selftest(Selftest::default()),

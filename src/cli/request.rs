@@ -110,6 +110,17 @@ pub struct Run {
     pub events: EventsAs,
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
+    pub on: On,
+}
+
+/// Where a whole run happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    Here,
+    /// In one allocation, with these of Slurm's settings.
+    Slurm(Vec<Setting>),
+    /// In an allocation that we are in already: stages that ask for one of their own run here.
+    InPlace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -303,8 +303,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         cache: typed.cache,
         // A search that is cut off goes on with the probes that it has. Elsewhere an attempt that was cut off may still write, so
         // that each has a folder of its own.
-        resume: host.is_none()
-            && (typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some())),
+        resume: host.is_none() && (typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some())),
     })
 }
 

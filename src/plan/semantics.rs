@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request, Scenario,
-    Stage, Stream, ThinkTime, Words,
+    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request,
+    Scenario, Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 

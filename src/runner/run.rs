@@ -402,7 +402,10 @@ impl<W: Work> Runner<W> {
             let times = self.lost.entry(ix).or_default();
             *times += 1;
             if *times <= task.resubmit() {
-                let text = format!("{}; it is submitted again, and what the old attempt still writes counts for nothing", failure.what);
+                let text = format!(
+                    "{}; it is submitted again, and what the old attempt still writes counts for nothing",
+                    failure.what
+                );
                 (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
                 return self.schedule.rekey(ix);
             }

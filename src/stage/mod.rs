@@ -35,7 +35,7 @@ pub use engine::engine_commands;
 use errand::Errand;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;
-pub use slurm::{NotDone, end_abandoned, work};
+pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
 
 /// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
@@ -45,13 +45,22 @@ pub struct Stages {
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
     cluster: Cluster,
+    /// Every task runs here, whatever its stage says: this is the place already.
+    in_place: bool,
 }
 
 impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run, program: None, cluster: Cluster::default() }
+        Self { home: home.into(), run, program: None, cluster: Cluster::default(), in_place: false }
+    }
+
+    /// On the nodes of an allocation: stages that ask for one run here.
+    #[must_use]
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
     }
 
     /// Another program for simulated servers than the one that is running.
@@ -81,7 +90,7 @@ impl Work for Stages {
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
-        match lease.assignment.host.clone() {
+        match lease.assignment.host.clone().filter(|_| !self.in_place) {
             Some(host) => Box::pin(slurm::perform(lease, &host, &self.home, &self.cluster)).await,
             None => self.here(lease).await,
         }

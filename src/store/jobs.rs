@@ -96,7 +96,9 @@ impl JobFolder {
     pub fn claim(&self, number: &str) -> Result<bool, PathError> {
         let path = self.path.join("claim");
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => file.write_all(number.as_bytes()).and_then(|()| file.sync_all()).at("write", &path).map(|()| true),
+            Ok(mut file) => {
+                file.write_all(number.as_bytes()).and_then(|()| file.sync_all()).at("write", &path).map(|()| true)
+            }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(e) => Err(e).at("create", &path),
         }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::world::{Ended, World, signal, signal_pid};
+use crate::world::{Ended, World, alive_with, signal, signal_pid};
 
 /// A cluster that is gone when this is dropped.
 struct Cluster {
@@ -21,17 +21,28 @@ struct Cluster {
 
 impl Cluster {
     fn up() -> Self {
+        Self::with(false)
+    }
+
+    /// Each node has a network of its own, whose link can be cut.
+    fn with_links() -> Self {
+        Self::with(true)
+    }
+
+    fn with(links: bool) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
         let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
-        let port = 20_000 + (id % 400) as u16 * 100 + (n % 5) * 20;
+        // Below those that the kernel gives to anybody; twenty for each cluster.
+        let port = 12_000 + (id % 40) as u16 * 400 + (n % 20) * 20;
         let prefix = format!("t{id}x{n}n");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
         let mut keeper = Command::new(script)
             .arg("keep")
             .arg(&folder)
             .args(["4", &port.to_string(), &prefix])
+            .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -72,13 +83,22 @@ impl Cluster {
 
     /// `state reason node` of every job that there ever was, oldest first.
     fn jobs(&self) -> Vec<String> {
-        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"]).lines().map(|line| line.trim().to_owned()).collect()
+        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"])
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .collect()
     }
 
     /// How many times the run asked one of Slurm's programs.
     fn calls(&self, program: &str) -> usize {
         let calls = fs::read_to_string(self.folder.join("log/calls")).unwrap_or_default();
         calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).count()
+    }
+
+    /// `cut` or `heal`: a node's link.
+    fn link(what: &str, node: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
+        assert!(Command::new(script).args([what, node]).status().expect("slurm.sh").success());
     }
 
     fn pid(&self, daemon: &str) -> i32 {
@@ -231,9 +251,7 @@ fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
     run.kill().unwrap();
     run.wait().unwrap();
     let again = world.start(&["run", "m"]);
-    patiently("the second run to find the job", || {
-        newest_journal(&world).contains("goes on with job")
-    });
+    patiently("the second run to find the job", || newest_journal(&world).contains("goes on with job"));
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -304,16 +322,23 @@ fn a_node_is_killed_and_the_stage_is_submitted_again() {
 
 /// Ends everything of a node at once, as a power cut would.
 fn kill_node(cluster: &Cluster, node: &str) {
-    signal_pid(cluster.pid(&format!("slurmd.{node}")), "KILL");
-    for (pid, _) in crate::world::alive_with(format!("SLURMD_NODENAME={node}")) {
-        signal_pid(pid, "KILL");
+    let kill = |pid: i32| drop(Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status());
+    kill(cluster.pid(&format!("slurmd.{node}")));
+    // The steps' own daemons first: they would tell the controller how the rest ended.
+    for (pid, command) in alive_with(cluster.folder.join("etc/slurm.conf")) {
+        if command.starts_with("slurmstepd") {
+            kill(pid);
+        }
+    }
+    for (pid, _) in alive_with(format!("SLURMD_NODENAME={node}")) {
+        kill(pid);
     }
 }
 
 #[test]
-fn a_node_falls_silent_and_what_its_old_attempt_still_writes_counts_for_nothing() {
-    let cluster = Cluster::up();
-    // The first attempt goes on after the second has ended, and would overwrite everything if it could.
+fn a_link_is_cut_and_what_the_old_attempt_still_writes_counts_for_nothing() {
+    let cluster = Cluster::with_links();
+    // The first attempt would overwrite everything if it could: it writes when it is asked to end, and after that.
     let world = cluster.world(
         r#"
 stages:
@@ -323,28 +348,32 @@ stages:
       echo $SLURMD_NODENAME >> "$W/nodes"
       me=$(wc -l < "$W/nodes")
       echo attempt $me > out
+      trap 'echo late >> out; echo late > more; echo $me >> "$W/late"; exit 0' TERM
       while [ ! -e "$W/gate$me" ]; do sleep 0.1; done
       echo attempt $me has ended >> out
-      echo attempt $me has ended >> "$W/ended"
 "#,
     );
     let run = world.start(&["run", "m"]);
     world.await_file("nodes");
     let node = cluster.node(&world, "nodes");
-    // The controller hears nothing of it any more; what runs there runs on, as behind a cut link.
-    let daemon = cluster.pid(&format!("slurmd.{node}"));
-    signal_pid(daemon, "STOP");
+    let cut = Instant::now();
+    // Nobody is told: packets to and from the node are lost, and what runs there runs on.
+    Cluster::link("cut", &node);
     patiently("the second attempt", || world.count("nodes") == 2);
-    world.file("gate1", "");
-    patiently("the old attempt to have written", || world.path("ended").exists());
+    let seconds = cut.elapsed().as_secs_f64();
+    patiently("the old attempt to have written", || world.path("late").exists());
     world.file("gate2", "");
     let ended = end(run);
-    signal_pid(daemon, "CONT");
+    Cluster::link("heal", &node);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node");
+    ended.says("lost its node").says("it is submitted again");
     assert_eq!(world.read("latest/it/out"), "attempt 2\nattempt 2 has ended\n");
-    assert_eq!(world.read("ended"), "attempt 1 has ended\nattempt 2 has ended\n");
+    assert!(!world.path("latest/it/more").exists());
+    assert_eq!(world.read("late"), "1\n");
     assert!(world.good(&["run", "m"]).ran().is_empty(), "and the output stays what it was");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 2 && jobs[0].starts_with("NODE_FAIL"), "{jobs:?}");
+    eprintln!("a cut link: the second attempt ran {seconds:.0} s after the cut; 2 jobs for 1 stage");
 }
 
 #[test]
@@ -354,7 +383,9 @@ fn the_controller_stops_while_a_job_is_submitted_and_there_is_one_job() {
     let controller = cluster.pid("slurmctld");
     signal_pid(controller, "STOP");
     let run = world.start(&["run", "m"]);
-    patiently("the run to hear that it is not answered", || newest_journal(&world).contains("has not taken its job yet"));
+    patiently("the run to hear that it is not answered", || {
+        newest_journal(&world).contains("has not taken its job yet")
+    });
     signal_pid(controller, "CONT");
     patiently("the job", || world.path("nodes").exists());
     world.file("gate", "");
@@ -387,4 +418,92 @@ fn the_timeout_of_a_stage_counts_from_its_start_there() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("it ran past its timeout of 2 s");
+}
+
+#[test]
+fn a_server_in_a_job_is_measured_from_here_and_gone_afterwards() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  engine:
+    engine:
+      backend: simulator
+      precision: fp8
+      model: { name: tiny, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }
+      system: { name: sim, gpus: 1, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }
+      build_flags: { max_batch_size: 16, max_num_tokens: 2048, max_input_len: 256, max_seq_len: 512, tokens_per_block: 32 }
+  models:
+    repository: { engine: "{{ stages.engine.out }}", streaming: true, models: [tensorrt_llm] }
+  server:
+    host: { slurm: { time: 10m, poll: 1s } }
+    serve: { simulator: { repository: "{{ stages.models.out }}" } }
+  user:
+    shell: 'echo {{ stages.server }} > out; cp "$W/.regatta/jobs"/*/claim number'
+"#,
+    );
+    let ended = world.good(&["run", "m"]);
+    ended.says("▲ server").says("▼ server");
+    // The address at which the node answers, found when the server was up.
+    assert!(world.read("latest/user/out").starts_with("127.0.0.1:"), "{}", world.read("latest/user/out"));
+    assert_eq!(world.read("latest/user/number"), "1");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("COMPLETED"), "it ended by itself when it was asked to: {jobs:?}");
+}
+
+#[test]
+fn a_whole_run_in_one_allocation() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  a: { shell: 'echo $SLURM_JOB_ID > out; echo $SLURM_JOB_ID > "$W/job"' }
+  b:
+    host: { slurm: { partition: short, poll: 1s } }
+    shell: 'echo $SLURM_JOB_ID $SLURM_JOB_NUM_NODES > out; cat {{ stages.a.out }}/out >> out'
+  c: { when: "{{ fail }}", shell: 'echo went wrong >&2; exit 9' }
+params:
+  fail: { switch: {}, default: false }
+"#,
+    );
+    let on = ["run", "m", "--on", "slurm", "--slurm", "nodes=2", "--slurm", "time=5m", "--slurm", "poll=1s"];
+    let ended = world.good(&on);
+    assert_eq!(ended.ran(), ["a", "b"], "what it says there is said here");
+    assert_eq!(world.read("latest/b/out"), "1 2\n1\n", "one allocation, of two nodes");
+    assert_eq!(cluster.jobs().len(), 1);
+    let failing: Vec<&str> = on.iter().copied().chain(["fail=true"]).collect();
+    let ended = world.regatta(&failing);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("exit code 9").says("went wrong");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    let mistaken = world.regatta(&["run", "m", "--on", "slurm", "--slurm", "partitoin=gpu"]);
+    assert_eq!(mistaken.code, 2);
+    mistaken.says("partitoin");
+    assert_eq!(cluster.jobs().len(), 2);
+}
+
+#[test]
+fn the_command_around_an_allocation_is_killed_and_said_again() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&GATED.replace("    host: { slurm: { time: 10m, poll: 1s } }\n", ""));
+    let on = ["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"];
+    let mut run = world.start(&on);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let again = world.start(&on);
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("goes on with job 1").says("✓ it");
+    assert_eq!((world.count("nodes"), cluster.jobs().len()), (1, 1));
+
+    fs::remove_file(world.path("gate")).unwrap();
+    let run = world.start(&[&on[..], &["--force"]].concat());
+    patiently("it to run again", || world.count("nodes") == 2);
+    signal(&run, "INT");
+    let ended = end(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 2 && !jobs[1].starts_with("RUNNING"), "{jobs:?}");
 }

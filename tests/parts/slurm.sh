@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # A real Slurm on this one machine, for tests: a controller and virtual nodes, without systemd, on loopback only.
 #
-#   slurm.sh keep DIR NODES PORT PREFIX   brings a cluster up, prints "up", and takes it down when its standard input ends:
-#                                         so it never outlives the test that started it, however that ends
-#   slurm.sh up DIR NODES PORT PREFIX     only brings it up
-#   slurm.sh down DIR                     takes it down, with every job of it, and removes DIR
+#   slurm.sh keep DIR NODES PORT PREFIX [NET]   brings a cluster up, prints "up", and takes it down when its standard input
+#                                               ends: so it never outlives the test that started it, however that ends
+#   slurm.sh up DIR NODES PORT PREFIX [NET]     only brings it up
+#   slurm.sh down DIR                           takes it down, with every job of it, and removes DIR
+#   slurm.sh cut|heal NODE                      its link goes down, comes up again; for a cluster with a network
 #
+# With NET (10.88.1, say) each node has a network of its own, NET.1, NET.2, …, on a bridge to the controller; root only.
 # Each node PREFIX1, PREFIX2, … is a slurmd of its own with 4 CPUs and 2 GPUs (device files without a driver). Partitions:
 # `gpu` (default; up to an hour) and `short` (up to two minutes). Slurm's programs for it are in DIR/bin. Nothing is read from or
 # written to /etc. Several clusters can be up side by side. As root the packages are installed when they are missing.
@@ -35,7 +37,7 @@ install_packages() {
 }
 
 configure() {
-  local dir=$1 nodes=$2 port=$3 prefix=$4 track=linuxproc
+  local dir=$1 nodes=$2 port=$3 prefix=$4 net=${5:-} track=linuxproc
   local cgroup=/sys/fs/cgroup
   # With a writable cgroup tree also daemonised processes of a job are found and ended.
   if [ -w $cgroup/freezer/cgroup.procs ] && mkdir "$cgroup/freezer/test.$$" 2>/dev/null; then rmdir "$cgroup/freezer/test.$$"; track=cgroup; fi
@@ -44,16 +46,20 @@ configure() {
   done
   local list="$prefix[1-$nodes]" ports="[$((port + 10))-$((port + 9 + nodes))]"
   if (( nodes == 1 )); then list=${prefix}1 ports=$((port + 10)); fi
+  local controller=127.0.0.1 where="NodeAddr=127.0.0.1 Port=$ports"
+  local bind=CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+  # The controller must be heard on the bridge then, too.
+  if [ -n "$net" ]; then bind='' controller=$net.254 where="NodeAddr=$net.[1-$nodes] Port=$((port + 10))"; fi
   local me; me=$(id -un)
   cat >"$dir/etc/slurm.conf" <<CONF
 ClusterName=lab
-SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmctldHost=$(hostname -s)($controller)
 SlurmctldPort=$port
 SlurmUser=$me
 SlurmdUser=$me
 AuthType=auth/munge
 AuthInfo=socket=$dir/run/munge.socket
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+$bind
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
 TmpFS=$dir/tmp/%n
@@ -85,7 +91,7 @@ MessageTimeout=10
 JobCompType=jobcomp/filetxt
 JobCompLoc=$dir/log/jobs
 AccountingStorageType=accounting_storage/none
-NodeName=$list NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=$ports CPUs=4 RealMemory=4096 Gres=gpu:h100:2 State=UNKNOWN
+NodeName=$list NodeHostname=$(hostname -s) $where CPUs=4 RealMemory=4096 Gres=gpu:h100:2 State=UNKNOWN
 PartitionName=gpu Default=YES Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 State=UP
 PartitionName=short Nodes=ALL DefaultTime=00:01:00 MaxTime=00:02:00 State=UP
 CONF
@@ -100,13 +106,14 @@ CONF
 }
 
 up() {
-  local dir=$1 nodes=$2 port=$3 prefix=$4
+  local dir=$1 nodes=$2 port=$3 prefix=$4 net=${5:-}
   exec 9>"${TMPDIR:-/tmp}/regatta-slurm-packages.lock"
   flock 9; install_packages; flock -u 9; exec 9>&-
   mkdir -p "$dir"/{etc,run,log,state,dev,bin,spool,tmp}
   chmod 755 "$dir" "$dir"/*
   dir=$(cd "$dir" && pwd -P)
-  configure "$dir" "$nodes" "$port" "$prefix"
+  configure "$dir" "$nodes" "$port" "$prefix" "$net"
+  [ -z "$net" ] || connect "$dir" "$nodes" "$prefix" "$net"
   export SLURM_CONF=$dir/etc/slurm.conf REGATTA_TEST_SLURM=$dir
   quiet() { setsid "$@" </dev/null >>"$dir/log/start" 2>&1; }
   (umask 077; head -c 128 /dev/urandom >"$dir/etc/munge.key")
@@ -125,9 +132,26 @@ up() {
   die "only $ready of $nodes nodes came up"
 }
 
+connect() { # a bridge, and for each node a network of its own with a link to it
+  local dir=$1 nodes=$2 prefix=$3 net=$4 i
+  echo "$prefix" >"$dir/etc/bridge"
+  ip link add "$prefix" type bridge; ip addr add "$net.254/24" dev "$prefix"; ip link set "$prefix" up
+  for ((i = 1; i <= nodes; i++)); do
+    ip netns add "$prefix$i"
+    ip link add "$prefix$i" type veth peer name eth0 netns "$prefix$i"
+    ip link set "$prefix$i" master "$prefix" up
+    ip -n "$prefix$i" addr add "$net.$i/24" dev eth0
+    ip -n "$prefix$i" link set lo up; ip -n "$prefix$i" link set eth0 up
+    echo "$prefix$i" >>"$dir/etc/links"
+  done
+}
+
 node() { # dir name: starts the daemon of one node
   mkdir -p "$1/spool/$2" "$1/tmp/$2"
-  SLURM_CONF=$1/etc/slurm.conf REGATTA_TEST_SLURM=$1 setsid slurmd -N "$2" </dev/null >>"$1/log/start" 2>&1 || die "slurmd $2: $(tail -n 5 "$1/log/start")"
+  local inside=()
+  # `ip netns exec` would hide the cgroups.
+  [ -e "/run/netns/$2" ] && inside=(nsenter "--net=/run/netns/$2")
+  SLURM_CONF=$1/etc/slurm.conf REGATTA_TEST_SLURM=$1 setsid "${inside[@]}" slurmd -N "$2" </dev/null >>"$1/log/start" 2>&1 || die "slurmd $2: $(tail -n 5 "$1/log/start")"
 }
 
 ours() { # dir: processes that carry this cluster in their environment, the keeper and what it runs apart
@@ -135,11 +159,12 @@ ours() { # dir: processes that carry this cluster in their environment, the keep
   for p in /proc/[0-9]*; do
     p=${p#/proc/}
     [ "$p" = $$ ] || [ "$p" = "$BASHPID" ] || [ "$p" = "$PPID" ] && continue
-    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qxF -e "REGATTA_TEST_SLURM=$1" -e "SLURM_CONF=$1/etc/slurm.conf" && echo "$p"
+    { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qxF -e "REGATTA_TEST_SLURM=$1" -e "SLURM_CONF=$1/etc/slurm.conf" && echo "$p"
   done
 }
 
 down() {
+  set +e
   local dir=$1 try pids
   [ -d "$dir" ] || return 0
   dir=$(cd "$dir" && pwd -P)
@@ -158,6 +183,10 @@ down() {
       [ -d "$group" ] && find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null
     done
   done
+  if [ -e "$dir/etc/bridge" ]; then
+    while read -r n; do ip netns del "$n" 2>/dev/null; ip link del "$n" 2>/dev/null; done <"$dir/etc/links"
+    ip link del "$(cat "$dir/etc/bridge")" 2>/dev/null
+  fi
   rm -rf "$dir"
 }
 
@@ -165,11 +194,13 @@ case ${1:-} in
   up) shift; up "$@";;
   down) down "$2";;
   node) node "$2" "$3";;
+  cut) ip link set "$2" down;;
+  heal) ip link set "$2" up;;
   keep)
     shift
     trap 'down "$1"' EXIT
     up "$@"
     echo up
     cat >/dev/null;;
-  *) sed -n '2,13p' "$0"; exit 2;;
+  *) sed -n '2,16p' "$0"; exit 2;;
 esac

@@ -186,9 +186,11 @@ impl Slurm {
             return Some(Ok(text.to_owned()));
         }
         let limit = crate::manifest::duration(text);
-        Some(limit.map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0)).map(
-            |minutes| format!("{}", minutes.max(1.0)),
-        ))
+        Some(
+            limit
+                .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))
+                .map(|minutes| format!("{}", minutes.max(1.0))),
+        )
     }
 }
 

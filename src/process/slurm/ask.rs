@@ -69,9 +69,10 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let asked = match ended {
         Ok(Some(output)) => Asked::Said {
             // 128 + n, as a shell says it.
-            code: output.status.code().unwrap_or_else(|| {
-                128 + std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)
-            }),
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         },

@@ -8,7 +8,17 @@ use std::ffi::{OsStr, OsString};
 
 /// What belongs to where we are: another allocation, another MPI world, another session, another run of ours.
 const NOT_OURS_TO_GIVE: [&str; 11] = [
-    "SLURM_", "SLURMD_", "PMIX_", "PMI_", "OMPI_", "PRTE_", "REGATTA_", "CUDA_VISIBLE_DEVICES", "SSH_", "DISPLAY", "XDG_",
+    "SLURM_",
+    "SLURMD_",
+    "PMIX_",
+    "PMI_",
+    "OMPI_",
+    "PRTE_",
+    "REGATTA_",
+    "CUDA_VISIBLE_DEVICES",
+    "SSH_",
+    "DISPLAY",
+    "XDG_",
 ];
 /// Needed to find programs and files, whatever else is left out.
 const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF"];
@@ -45,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_job_inherits_no_other_allocation() {
-        let names = ["SLURM_JOB_ID", "SLURM_CONF", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HF_HOME", "PATH", "SBATCH_ACCOUNT"];
+        let names =
+            ["SLURM_JOB_ID", "SLURM_CONF", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HF_HOME", "PATH", "SBATCH_ACCOUNT"];
         assert_eq!(left(&names, None), ["HF_HOME", "PATH", "SBATCH_ACCOUNT", "SLURM_CONF"]);
         assert_eq!(left(&["REGATTA_RUN", "CUDA_VISIBLE_DEVICES", "SSH_TTY"], None), [""; 0]);
     }

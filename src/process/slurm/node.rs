@@ -31,7 +31,8 @@ mod tests {
 
     #[test]
     fn the_address_comes_before_the_host_name() {
-        let text = "NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=127.0.0.1 NodeHostName=lab Port=17610 Version=22.05.8";
+        let text =
+            "NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=127.0.0.1 NodeHostName=lab Port=17610 Version=22.05.8";
         assert_eq!(told(text), ["127.0.0.1", "lab"]);
         assert_eq!(told("no such node"), [""; 0]);
     }

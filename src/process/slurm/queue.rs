@@ -129,7 +129,8 @@ fn read(text: &str) -> BTreeMap<String, Vec<Entry>> {
     for line in text.lines() {
         let mut fields = line.splitn(5, '|');
         let mut next = || fields.next().map(str::trim);
-        let (Some(number), Some(state), Some(reason), Some(nodes), Some(name)) = (next(), next(), next(), next(), next())
+        let (Some(number), Some(state), Some(reason), Some(nodes), Some(name)) =
+            (next(), next(), next(), next(), next())
         else {
             continue;
         };

@@ -29,9 +29,8 @@ impl State {
     pub fn read(text: &str) -> Self {
         let word = text.split([' ', '+']).next().unwrap_or_default();
         match word {
-            "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
-                Self::Pending
-            }
+            "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
+            | "RESV_DEL_HOLD" => Self::Pending,
             "RUNNING" | "COMPLETING" | "STAGE_OUT" | "SIGNALING" | "RESIZING" => Self::Running,
             "SUSPENDED" | "STOPPED" => Self::Suspended,
             "COMPLETED" => Self::Completed,
@@ -68,15 +67,17 @@ impl Pending {
     pub fn read(reason: &str) -> Self {
         let word = reason.split([',', ' ']).next().unwrap_or_default();
         match word {
-            "PartitionTimeLimit" => {
-                Self::Never("it asks for more time than its partition allows", "a smaller `time`, or another `partition`")
-            }
+            "PartitionTimeLimit" => Self::Never(
+                "it asks for more time than its partition allows",
+                "a smaller `time`, or another `partition`",
+            ),
             "PartitionNodeLimit" => {
                 Self::Never("it asks for more nodes than its partition allows", "fewer `nodes`, or another `partition`")
             }
-            "DependencyNeverSatisfied" => {
-                Self::Never("a job that it depends on did not end as it must", "look at `args`: a `--dependency` is in them")
-            }
+            "DependencyNeverSatisfied" => Self::Never(
+                "a job that it depends on did not end as it must",
+                "look at `args`: a `--dependency` is in them",
+            ),
             "BadConstraints" => Self::Never("no node is like this", "look at `constraint`, `gres` and `gpus_per_node`"),
             "InvalidAccount" | "AccountNotAllowed" => {
                 Self::Never("its account may not be used there", "look at `account` and `partition`")
@@ -87,8 +88,12 @@ impl Pending {
             "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
                 Self::Never("it asks for more time than its account or quality of service allows", "a smaller `time`")
             }
-            "AssocGrpGRES" | "QOSMaxGRESPerJob" | "QOSMaxNodePerJobLimit" | "AssocMaxNodePerJobLimit"
-            | "QOSMaxCpuPerJobLimit" | "AssocMaxCpuPerJobLimit" => Self::Never(
+            "AssocGrpGRES"
+            | "QOSMaxGRESPerJob"
+            | "QOSMaxNodePerJobLimit"
+            | "AssocMaxNodePerJobLimit"
+            | "QOSMaxCpuPerJobLimit"
+            | "AssocMaxCpuPerJobLimit" => Self::Never(
                 "it asks for more than its account or quality of service allows for one job",
                 "ask for less, or for another `account` or `qos`",
             ),
@@ -126,7 +131,9 @@ mod tests {
         assert!(matches!(Pending::read("PartitionTimeLimit"), Pending::Never(..)));
         assert!(matches!(Pending::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), Pending::Person(_)));
         assert!(matches!(
-            Pending::read("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"),
+            Pending::read(
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+            ),
             Pending::Person(_)
         ));
     }

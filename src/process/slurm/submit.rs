@@ -152,7 +152,8 @@ mod tests {
         assert_eq!(
             said(1, "", wrong),
             Submitted::Refused(
-                "invalid partition specified: gpuu; Batch job submission failed: Invalid partition name specified".to_owned()
+                "invalid partition specified: gpuu; Batch job submission failed: Invalid partition name specified"
+                    .to_owned()
             )
         );
         assert!(matches!(judge(&Asked::Late), Submitted::Unknown(_)));

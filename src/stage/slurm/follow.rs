@@ -1,6 +1,7 @@
 //! The run's side of a job: submitted or found, followed, and judged.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -38,28 +39,55 @@ pub struct Attempt<'a> {
     pub spec: Spec,
     pub env: process::slurm::Environment,
     pub view: watch::Receiver<View>,
+    /// Its end has been seen, whatever it was: the folder has no use any more.
+    settled: AtomicBool,
 }
 
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
     let ready = lease.ready.take();
     let folder = JobFolder::of(home, &lease.out);
+    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready).await;
+    if settled {
+        // What comes now from this attempt counts for nothing.
+        let _ = folder.forget();
+    }
+    result
+}
+
+/// One attempt, of a task or of a whole run (`words`). The second value: whether its end was seen.
+pub async fn through(
+    lease: &Lease,
+    slurm: Slurm,
+    words: Option<Vec<String>>,
+    folder: &JobFolder,
+    cluster: &Cluster,
+    ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+) -> (Result<Done, Failure>, bool) {
     let found: Option<Spec> = folder.read();
     let adopted = found.is_some();
     let spec = match found {
         Some(spec) => spec,
-        None => write_down(&lease, slurm, &folder).map_err(|error| broken(&error))?,
+        None => match write_down(lease, slurm, words, folder) {
+            Ok(spec) => spec,
+            Err(error) => return (Err(broken(&error)), false),
+        },
     };
-    point(&lease.log, &spec.log).map_err(|error| broken(&error))?;
-    let only = spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
+    if let Err(error) = point(&lease.log, &spec.log) {
+        return (Err(broken(&error)), false);
+    }
+    let only =
+        spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
     let env = environment(std::env::vars_os(), only.as_deref());
     let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
     let view = cluster.queue.listen(&env, every);
-    let attempt = Attempt { lease: &lease, cluster, folder, spec, env, view };
-    attempt.go(adopted, ready).await
+    let mut attempt =
+        Attempt { lease, cluster, folder: folder.clone(), spec, env, view, settled: AtomicBool::new(false) };
+    let result = attempt.go(adopted, ready).await;
+    (result, attempt.settled.into_inner())
 }
 
 /// Everything that the job needs to know.
-fn write_down(lease: &Lease, slurm: Slurm, folder: &JobFolder) -> Result<Spec, PathError> {
+fn write_down(lease: &Lease, slurm: Slurm, words: Option<Vec<String>>, folder: &JobFolder) -> Result<Spec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package tells what it was made from, and working that out reads many records.
     let origins = if lease.task.kind == ActionKind::Mlperf { (lease.origins)() } else { Origins::default() };
@@ -74,16 +102,24 @@ fn write_down(lease: &Lease, slurm: Slurm, folder: &JobFolder) -> Result<Spec, P
         project: lease.project.clone(),
         origins,
         slurm,
+        words,
     };
-    let program = order::program(&spec.slurm, &spec.project)
-        .map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
+    let program = order::program(&spec.slurm, &spec.project).map_err(|source| PathError {
+        doing: "find",
+        path: "this program".into(),
+        source,
+    })?;
     let comment = format!("{} of {}", spec.task.id, spec.project.display());
     folder.write(&spec, &order::script(&program, folder.path(), &comment))?;
     Ok(spec)
 }
 
 impl Attempt<'_> {
-    async fn go(mut self, adopted: bool, ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>) -> Result<Done, Failure> {
+    async fn go(
+        &mut self,
+        adopted: bool,
+        ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    ) -> Result<Done, Failure> {
         // A person looks at the log of a stage that has not begun, too.
         let known = if adopted { Known::Perhaps } else { Known::Absent };
         let since = Instant::now();
@@ -91,16 +127,20 @@ impl Attempt<'_> {
         if begun {
             let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
             self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
-        } else if !until_submitted(&self, &self.order(), known).await? {
+        } else if !until_submitted(self, &self.order(), known).await? {
             return Err(self.left().await);
         }
         let result = self.follow(since, ready).await;
         if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
             return result;
         }
-        // Judged: what comes now from this attempt counts for nothing.
-        let _ = self.folder.forget();
+        self.settle();
         result
+    }
+
+    /// Its end was seen, or there is none: nothing of it is to be looked for again.
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::Relaxed);
     }
 
     fn order(&self) -> Submission {
@@ -188,7 +228,10 @@ impl Attempt<'_> {
                 self.await_files(ended.extent).await?;
                 Ok(done)
             }
-            Err(failure) if failure.kind == FailureKind::Interrupted => Err(self.why_stopped(failure, judge).await),
+            // Slurm signals the stage's own processes, too: either may be the first to notice.
+            Err(failure) if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Signal(_)) => {
+                Err(self.why_stopped(failure, judge).await)
+            }
             Err(mut failure) => {
                 failure.log = Some(self.lease.log.clone());
                 Err(failure)
@@ -214,10 +257,13 @@ impl Attempt<'_> {
             }
         };
         let told = match job {
-            Some(job) if !matches!(job.state, State::Completed | State::Failed) && job.state.is_final() => {
+            Some(job) if job.state.is_final() && !matches!(job.state, State::Completed | State::Failed) => {
                 judge.failure(&job)
             }
-            _ => Failure::new(FailureKind::Signal(15), "its job was asked to end, and nobody says by whom"),
+            _ if failure.kind == FailureKind::Interrupted => {
+                Failure::new(FailureKind::Signal(15), "its job was asked to end, and nobody says by whom")
+            }
+            _ => return Failure { log: Some(self.lease.log.clone()), ..failure },
         };
         Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..told }
     }
@@ -260,7 +306,7 @@ impl Attempt<'_> {
     async fn stop(&mut self, service: bool, judge: &Judge) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = leave::gently(self).await {
-            let _ = self.folder.forget();
+            self.settle();
             return match self.conclude(ended, judge).await {
                 Err(failure) if failure.kind == FailureKind::Signal(15) => Ok(Done::default()),
                 result => result,
@@ -274,7 +320,7 @@ impl Attempt<'_> {
         let _ = self.folder.cancel();
         match leave::for_certain(self).await {
             Ok(()) => {
-                let _ = self.folder.forget();
+                self.settle();
                 Failure::new(FailureKind::Interrupted, "stopped, and its job cancelled")
             }
             Err(why) => {

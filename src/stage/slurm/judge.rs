@@ -35,6 +35,10 @@ pub struct Judge {
     limit: Option<String>,
     missing: Option<Instant>,
     ended: Option<Instant>,
+    /// When it was first seen that a job works on it.
+    claimed: Option<Instant>,
+    /// Views in a row that showed it waiting after that.
+    back: u64,
     /// Views in a row that said that it never starts.
     never: u64,
     last_view: u64,
@@ -50,6 +54,8 @@ impl Judge {
             limit,
             missing: None,
             ended: None,
+            claimed: None,
+            back: 0,
             never: 0,
             last_view: 0,
             told: Vec::new(),
@@ -73,6 +79,12 @@ impl Judge {
         let number = &job.number;
         match &job.state {
             State::Pending if claimant.is_some() => {
+                // A view from before the claim says nothing.
+                let claimed = *self.claimed.get_or_insert(now);
+                self.back += u64::from(fresh && view.at.is_some_and(|at| at > claimed));
+                if self.back < 2 {
+                    return Look::Wait(format!("job {number} has begun"));
+                }
                 let what = format!("its job {number} was put back into the queue after it had begun");
                 lost(what, "an attempt is never run twice: what it has left may be half of something")
             }
@@ -172,7 +184,9 @@ impl Judge {
             State::NodeFailed => fail(FailureKind::Lost, format!("its job {number} lost its node{on}")),
             State::Preempted => fail(FailureKind::Lost, format!("its job {number}{on} was preempted")),
             State::Cancelled => fail(FailureKind::Signal(15), format!("somebody cancelled its job {number}{on}")),
-            State::Deadline => fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline")),
+            State::Deadline => {
+                fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
+            }
             state => fail(
                 FailureKind::Spawn,
                 format!("its job {number}{on} ended ({state:?}) without a word of how: it could not begin its work"),
@@ -300,7 +314,10 @@ mod tests {
     #[test]
     fn a_job_that_somebody_puts_back_is_not_run_twice() {
         let mut queue = Queue::new(None);
-        let (kind, what) = over(queue.shows(1, &[("7", "PENDING", "BeginTime", "")], Some("7")));
+        let back = [("7", "PENDING", "BeginTime", "")];
+        assert!(matches!(queue.shows(1, &back, Some("7")), Look::Wait(_)), "the queue may not have seen its start yet");
+        assert!(matches!(queue.shows(2, &back, Some("7")), Look::Wait(_)));
+        let (kind, what) = over(queue.shows(3, &back, Some("7")));
         assert_eq!(kind, FailureKind::Lost);
         assert_eq!(what, "its job 7 was put back into the queue after it had begun");
     }

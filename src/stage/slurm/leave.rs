@@ -89,7 +89,10 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
         match cancel(Cancel::Name(&spec.name), &env).await {
             Ok(()) => {
                 let _ = folder.forget();
-                told.push(format!("cancelled the job {} of {}, which an earlier run left behind", spec.name, spec.task.id));
+                told.push(format!(
+                    "cancelled the job {} of {}, which an earlier run left behind",
+                    spec.name, spec.task.id
+                ));
             }
             Err(why) => told.push(format!("the job {} of an earlier run could not be cancelled: {why}", spec.name)),
         }

@@ -12,6 +12,7 @@
 //! - The end is what the job wrote down. The queue's word counts only where there is no such record, and its silence never.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
+mod allocation;
 mod container;
 mod follow;
 mod judge;
@@ -30,9 +31,10 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::HostOn;
 use crate::process::slurm::Queue;
 use crate::runner::Lease;
+pub use allocation::{Allocation, in_allocation};
 pub use container::around;
 pub use leave::end_abandoned;
-pub use work::{NotDone, work};
+pub use work::{Claim, NotDone, work};
 
 /// How many submissions go on at once: a controller is busy enough.
 const AT_ONCE: usize = 4;

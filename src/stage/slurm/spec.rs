@@ -24,6 +24,9 @@ pub struct Spec {
     pub project: PathBuf,
     pub origins: Origins,
     pub slurm: Slurm,
+    /// A whole run instead of the one task: the words of its command line.
+    #[serde(default)]
+    pub words: Option<Vec<String>>,
 }
 
 /// A line of `events`.
@@ -62,9 +65,8 @@ impl Extent {
     /// Links count as files; what cannot be looked at does not count.
     pub fn of(folder: &std::path::Path) -> Self {
         let items = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| !item.file_type().is_dir());
-        items.filter_map(|item| item.metadata().ok()).fold(Self::default(), |sum, meta| Self {
-            files: sum.files + 1,
-            bytes: sum.bytes + meta.len(),
-        })
+        items
+            .filter_map(|item| item.metadata().ok())
+            .fold(Self::default(), |sum, meta| Self { files: sum.files + 1, bytes: sum.bytes + meta.len() })
     }
 }

@@ -69,14 +69,18 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
             }
             Submitted::Later(why) => tell(&why),
             Submitted::Refused(why) => {
-                let _ = attempt.folder.forget();
+                attempt.settle();
                 let failure = Failure::new(FailureKind::Refused, format!("Slurm does not take its job: {why}"));
-                return Err(failure.command(attempt.shown(order)).hint("look at `host.slurm`, and at `SBATCH_*` in the environment"));
+                return Err(failure
+                    .command(attempt.shown(order))
+                    .hint("look at `host.slurm`, and at `SBATCH_*` in the environment"));
             }
             Submitted::Absent(why) => {
-                let _ = attempt.folder.forget();
+                attempt.settle();
                 let failure = Failure::new(FailureKind::Spawn, why);
-                return Err(failure.hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit"));
+                return Err(failure.hint(
+                    "`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit",
+                ));
             }
         }
         tokio::select! {
@@ -89,7 +93,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
 
 /// Nothing was submitted: nothing stays.
 fn forget(attempt: &Attempt<'_>) -> bool {
-    let _ = attempt.folder.forget();
+    attempt.settle();
     false
 }
 

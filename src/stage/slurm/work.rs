@@ -1,6 +1,7 @@
 //! The job's side: claims the attempt, does the stage as it would be done here, and writes down how it ended.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,31 +36,66 @@ pub enum NotDone {
 }
 
 /// The whole of a job. What the stage itself says of its end is in `ended.json`, and is no error here.
-pub async fn work(folder: &JobFolder) -> Result<(), NotDone> {
+pub async fn work(folder: &JobFolder, claim: &Claim) -> Result<(), NotDone> {
     let signals = Signals::new()?;
-    let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
-    let spec: Spec = folder.read().ok_or_else(gone)?;
-    if folder.is_cancelled() {
-        return Err(gone());
-    }
-    let number = variable("SLURM_JOB_ID").unwrap_or_else(|| std::process::id().to_string());
-    if !folder.claim(&number)? {
-        return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
-    }
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
-    let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
-    teller.tell(&Line::Began { number: number.clone(), node: node.clone(), host });
     let stop = Stop::new();
     let how = tokio::select! {
-        how = perform(folder, &spec, &node, &stop, &teller) => how,
-        never = watch(folder, &spec, signals, &stop, &teller) => match never {},
+        how = perform(folder, claim, &stop) => how,
+        never = watch(folder, &claim.spec, signals, &stop, &claim.teller) => match never {},
     };
-    folder.end(&Ended { number, node, how, extent: Extent::of(&spec.out) })?;
-    Ok(())
+    claim.end(folder, how)
 }
 
-async fn perform(folder: &JobFolder, spec: &Spec, node: &str, stop: &Stop, teller: &Arc<Teller>) -> Result<Done, Failure> {
+/// The right to work on an attempt: one job has it, once.
+pub struct Claim {
+    spec: Spec,
+    number: String,
+    node: String,
+    teller: Arc<Teller>,
+}
+
+impl Claim {
+    /// Takes it, if nobody has and somebody wants the work done.
+    pub fn take(folder: &JobFolder) -> Result<Self, NotDone> {
+        let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
+        let spec: Spec = folder.read().ok_or_else(gone)?;
+        if folder.is_cancelled() {
+            return Err(gone());
+        }
+        let number = variable("SLURM_JOB_ID").unwrap_or_else(|| std::process::id().to_string());
+        if !folder.claim(&number)? {
+            return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
+        }
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
+        let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
+        teller.tell(&Line::Began { number: number.clone(), node: node.clone(), host });
+        Ok(Self { spec, number, node, teller })
+    }
+
+    /// Of a whole run: its command line.
+    pub fn words(&self) -> Option<&[String]> {
+        self.spec.words.as_deref()
+    }
+
+    pub fn project(&self) -> &Path {
+        &self.spec.project
+    }
+
+    /// Seconds before the time limit at which USR2 comes.
+    pub fn warn_s(&self) -> u64 {
+        duration(&self.spec.slurm.warn).map_or(60, |warn| warn.as_secs())
+    }
+
+    /// Writes down how it ended.
+    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NotDone> {
+        let extent = Extent::of(&self.spec.out);
+        Ok(folder.end(&Ended { number: self.number.clone(), node: self.node.clone(), how, extent })?)
+    }
+}
+
+async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done, Failure> {
+    let Claim { spec, node, teller, .. } = claim;
     let (ready, hears) = oneshot::channel();
     let service = spec.task.lifetime == Lifetime::Service;
     let emit = Arc::clone(teller);
@@ -80,7 +116,7 @@ async fn perform(folder: &JobFolder, spec: &Spec, node: &str, stop: &Stop, telle
     // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
     let stages = Stages::new(folder.path(), RunId::new(spec.name.clone()));
     let tell = Arc::clone(teller);
-    let named = node.to_owned();
+    let named = node.clone();
     tokio::spawn(async move {
         if let Ok(endpoints) = hears.await {
             tell.tell(&Line::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
@@ -109,7 +145,8 @@ async fn perform(folder: &JobFolder, spec: &Spec, node: &str, stop: &Stop, telle
 
 /// Names of this machine mean nothing elsewhere.
 fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
-    let local = matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
+    let local =
+        matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
     if local { Endpoint { host: node.to_owned(), ..endpoint } } else { endpoint }
 }
 
@@ -124,7 +161,13 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Everything that may end the work from outside. Never resolves: it pulls `stop`.
-async fn watch(folder: &JobFolder, spec: &Spec, mut signals: Signals, stop: &Stop, teller: &Teller) -> std::convert::Infallible {
+async fn watch(
+    folder: &JobFolder,
+    spec: &Spec,
+    mut signals: Signals,
+    stop: &Stop,
+    teller: &Teller,
+) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), tokio::time::Instant::now());
     loop {
