@@ -5,6 +5,7 @@
 //! command again, after the first one was killed, goes on with the job that is there.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -200,11 +201,11 @@ fn tell(event: &Event) {
 fn tell_failure(failure: &Failure) {
     let mut text = format!("error: the run in its allocation failed: {}\n", failure.what);
     for line in &failure.tail {
-        text.push_str(&format!("  | {line}\n"));
+        let _ = writeln!(text, "  | {line}");
     }
     for (what, line) in [("cause", &failure.cause), ("hint", &failure.hint)] {
         if let Some(line) = line {
-            text.push_str(&format!("  {what}: {line}\n"));
+            let _ = writeln!(text, "  {what}: {line}");
         }
     }
     say_error(&text);

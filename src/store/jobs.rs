@@ -189,7 +189,7 @@ impl JobFolder {
 /// The output folder of an attempt at this task that an earlier run submitted and did not see end.
 pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf> {
     let prefix = format!("{}-", key.short());
-    all(home).into_iter().find_map(|job| {
+    all(&home.jobs()).into_iter().find_map(|job| {
         let name = job.path.file_name()?.to_str()?.to_owned();
         let head = job.head().filter(|_| name.starts_with(&prefix))?;
         let out = home.output(&name);
@@ -199,14 +199,21 @@ pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf>
 
 /// Jobs of earlier runs that nobody can go on with: servers, and what somebody wanted to end.
 pub fn abandoned(home: &Home) -> Vec<JobFolder> {
-    let mut found = all(home);
+    let mut found = all(&home.jobs());
     found.retain(|job| job.is_cancelled() || job.head().is_none_or(|head| head.lifetime != "Step"));
     found
 }
 
+/// Jobs of earlier runs for a task that is about to be done by `own`: they make what nobody wants any more.
+pub fn superseded(own: &JobFolder, task: &TaskId) -> Vec<JobFolder> {
+    let mut found = own.path.parent().map(all).unwrap_or_default();
+    found.retain(|job| job != own && job.head().is_some_and(|head| head.id == *task));
+    found
+}
+
 /// Every attempt whose end nobody has seen.
-fn all(home: &Home) -> Vec<JobFolder> {
-    let items = fs::read_dir(home.jobs()).into_iter().flatten().flatten();
+fn all(jobs: &Path) -> Vec<JobFolder> {
+    let items = fs::read_dir(jobs).into_iter().flatten().flatten();
     let mut all: Vec<JobFolder> = items.map(|item| JobFolder::at(item.path())).collect();
     all.sort_by(|a, b| a.path.cmp(&b.path));
     all
@@ -237,6 +244,10 @@ mod tests {
         assert_eq!(left_running(&home, &TaskId::new("other"), &key), None, "two tasks may have one key");
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);
         assert_eq!(abandoned(&home), []);
+        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        assert_eq!(superseded(&other, &it), [folder.clone()], "for another key of the same task");
+        assert_eq!(superseded(&other, &TaskId::new("other")), []);
+        assert_eq!(superseded(&folder, &it), []);
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key), None, "that one is to end");
         assert_eq!(abandoned(&home), [folder.clone()]);

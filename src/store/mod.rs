@@ -53,7 +53,7 @@ pub use durable::{PathError, discard, point};
 pub use explain::explain;
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;
-pub use jobs::{JobFolder, abandoned, left_running};
+pub use jobs::{JobFolder, abandoned, left_running, superseded};
 pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
 pub use lock::{Held, Lock, Taken};

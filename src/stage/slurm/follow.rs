@@ -19,7 +19,7 @@ use crate::plan::{ActionKind, Lifetime};
 use crate::process::slurm::{Cancel, State, Submission, View, addresses, cancel, environment};
 use crate::process::{self, shown};
 use crate::runner::{Lease, Origins};
-use crate::store::{JobFolder, PathError, point};
+use crate::store::{JobFolder, PathError, point, superseded};
 
 /// How often the folder is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -46,6 +46,9 @@ pub struct Attempt<'a> {
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
     let ready = lease.ready.take();
     let folder = JobFolder::of(home, &lease.out);
+    for text in leave::end_abandoned(superseded(&folder, &lease.task.id)).await {
+        lease.notice(text);
+    }
     let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready).await;
     if settled {
         // What comes now from this attempt counts for nothing.

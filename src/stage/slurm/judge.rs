@@ -43,7 +43,6 @@ pub struct Judge {
     never: u64,
     last_view: u64,
     told: Vec<String>,
-    started: bool,
 }
 
 impl Judge {
@@ -59,7 +58,6 @@ impl Judge {
             never: 0,
             last_view: 0,
             told: Vec::new(),
-            started: false,
         }
     }
 
@@ -74,14 +72,16 @@ impl Judge {
         }
         let fresh = std::mem::replace(&mut self.last_view, view.seen) != view.seen;
         let entries = view.jobs.get(name).map_or(&[][..], Vec::as_slice);
+        if claimant.is_some() {
+            self.claimed.get_or_insert(now);
+        }
         let Some(job) = pick(entries, claimant) else { return self.missing(view, claimant, now) };
         self.missing = None;
         let number = &job.number;
         match &job.state {
             State::Pending if claimant.is_some() => {
                 // A view from before the claim says nothing.
-                let claimed = *self.claimed.get_or_insert(now);
-                self.back += u64::from(fresh && view.at.is_some_and(|at| at > claimed));
+                self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
                 if self.back < 2 {
                     return Look::Wait(format!("job {number} has begun"));
                 }
@@ -89,10 +89,7 @@ impl Judge {
                 lost(what, "an attempt is never run twice: what it has left may be half of something")
             }
             State::Pending => self.pending(job, fresh, now),
-            State::Running => {
-                self.started = true;
-                Look::Wait(format!("job {number} on {}", job.nodes))
-            }
+            State::Running => Look::Wait(format!("job {number} on {}", job.nodes)),
             State::Suspended => {
                 let text = format!("its job {number} is suspended on {}", job.nodes);
                 self.once("suspended", text)
@@ -187,9 +184,14 @@ impl Judge {
             State::Deadline => {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }
+            State::Failed | State::Completed if self.claimed.is_some() => {
+                let what = format!("its job {number}{on} ended, and could not write down how");
+                fail(FailureKind::Signal(9), what)
+                    .cause("it was killed: by the kernel for want of memory, or by somebody on the node")
+            }
             state => fail(
                 FailureKind::Spawn,
-                format!("its job {number}{on} ended ({state:?}) without a word of how: it could not begin its work"),
+                format!("its job {number}{on} ended ({state:?}) before it could begin its work"),
             )
             .hint("the project folder and this program must be at the same place on the nodes"),
         }
@@ -277,6 +279,22 @@ mod tests {
         queue.shows(1, &late, Some("7"));
         let (kind, what) = over(queue.shows(10, &late, Some("7")));
         assert_eq!((kind, what.as_str()), (FailureKind::Timeout, "its job 7 on n1 ran into its time limit of 2h"));
+    }
+
+    #[test]
+    fn a_job_that_was_killed_is_told_from_one_that_never_began() {
+        let failed = [("7", "FAILED", "NonZeroExitCode", "n1")];
+        let mut queue = Queue::new(None);
+        queue.shows(1, &failed, None);
+        let (kind, what) = over(queue.shows(10, &failed, None));
+        assert_eq!(
+            (kind, what.as_str()),
+            (FailureKind::Spawn, "its job 7 on n1 ended (Failed) before it could begin its work")
+        );
+        let mut queue = Queue::new(None);
+        queue.shows(1, &failed, Some("7"));
+        assert!(matches!(queue.shows(50, &failed, Some("7")), Look::Wait(_)), "its record may be on its way");
+        assert_eq!(over(queue.shows(70, &failed, Some("7"))).0, FailureKind::Signal(9));
     }
 
     #[test]
