@@ -82,7 +82,11 @@ fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
 
-pub(super) fn meaning(args: BenchArgs) -> Result<Bench, Mistake> {
+pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
+    // `--goodput` takes words up to the next option: a TARGET behind it is the last of them.
+    if args.target.is_none() && args.url.is_none() {
+        args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
+    }
     let protocol = protocol(&args)?;
     let Some(target) = args.target.clone().or_else(|| args.url.clone()) else {
         return Err((
@@ -242,15 +246,22 @@ fn extra(words: &[String]) -> Result<Map<String, Value>, Mistake> {
     Ok(all)
 }
 
+/// Ours, for it or for GenAI-Perf's name of it.
+fn metric(name: &str) -> Option<&'static str> {
+    match name {
+        "ttft" | "time_to_first_token" => Some("ttft"),
+        "tpot" | "inter_token_latency" => Some("tpot"),
+        "e2e" | "request_latency" => Some("e2e"),
+        _ => None,
+    }
+}
+
 fn promise(word: &str) -> Result<(&'static str, f64), Mistake> {
     let Some((name, ms)) = word.split_once(':') else {
         return mistake(format!("`--goodput {word}` is not METRIC:MS"));
     };
-    let key = match name {
-        "ttft" | "time_to_first_token" => "ttft",
-        "tpot" | "inter_token_latency" => "tpot",
-        "e2e" | "request_latency" => "e2e",
-        _ => return mistake(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e")),
+    let Some(key) = metric(name) else {
+        return mistake(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e"));
     };
     match ms.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms > 0.0) {
         Some(ms) => Ok((key, ms)),
@@ -353,6 +364,13 @@ mod tests {
         assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
         assert!(read("h:1 --data x.txt").unwrap_err().contains("--data-kind"));
         assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, 5);
+    }
+
+    #[test]
+    fn a_target_behind_the_promises_is_the_target() {
+        let bench = read("--goodput ttft:150 tpot:40 sim:").unwrap();
+        assert_eq!((bench.target.as_str(), bench.promise), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
+        assert!(read("--goodput ttft:150 tpot:40").unwrap_err().contains("no TARGET"));
     }
 
     #[test]

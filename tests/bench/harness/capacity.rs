@@ -23,6 +23,7 @@ pub fn print(share: f64) -> Outcome {
             requests: ((ROUNDS as f64 * share).ceil() as u64).max(2) * u64::from(users),
             tokens: TOKENS,
             clients: 2,
+            seed: 1,
         };
         let result = race.run(&server)?.result;
         let share = used(&server.truths()?, users as usize);

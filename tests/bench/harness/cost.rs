@@ -44,6 +44,7 @@ pub fn print(share: f64) -> Outcome {
                 requests: (case.requests as f64 * share).ceil() as u64,
                 tokens: case.tokens,
                 clients: case.clients,
+                seed: 1,
             };
             let result = race.run(&server)?.result;
             cpu.push(result.client.cpu_ms_per_1000_chunks.unwrap_or(f64::NAN));

@@ -16,6 +16,7 @@ pub struct Race {
     pub tokens: u32,
     /// Connections.
     pub clients: u32,
+    pub seed: u64,
 }
 
 impl Race {
@@ -30,7 +31,7 @@ impl Race {
             stop: Until { requests: Some(self.requests), duration: None },
             input_len: Length::Fixed(32),
             output_len: Length::Fixed(self.tokens),
-            seed: 1,
+            seed: self.seed,
             warmup: 0,
             pace: Pace::default(),
             content: Content::default(),

@@ -23,6 +23,7 @@ pub fn print(share: f64) -> Outcome {
         requests: ((RATE * SECONDS * share) as u64).max(2 * u64::from(PLACES)),
         tokens: TOKENS,
         clients,
+        seed: 1,
     };
     let mut server = Server::paced(GAP_MS, GAP_MS)?;
     // One connection: the server's limit of 200 streams is its capacity, and the queue stands at the client.
