@@ -1,129 +1,18 @@
 //! Stages as jobs of a real Slurm: a controller and four virtual nodes on this machine, one cluster for each test.
 //! `tests/parts/slurm.sh` brings them up, and installs Slurm where it is missing.
 
+mod cluster;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use regatta::harness::read_result;
 
 use crate::services::{ENGINE, REPOSITORY};
 use crate::world::{Ended, World, alive_with, signal, signal_pid};
-
-/// A cluster that is gone when this is dropped.
-struct Cluster {
-    keeper: Child,
-    /// The keeper takes the cluster down when this closes.
-    alive: Option<ChildStdin>,
-    folder: PathBuf,
-    prefix: String,
-}
-
-impl Cluster {
-    fn up() -> Self {
-        Self::with(false)
-    }
-
-    /// Each node has a network of its own, whose link can be cut.
-    fn with_links() -> Self {
-        Self::with(true)
-    }
-
-    fn with(links: bool) -> Self {
-        static COUNT: AtomicU16 = AtomicU16::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let id = std::process::id();
-        let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
-        // Below those that the kernel gives to anybody; twenty for each cluster.
-        let port = 12_000 + (id % 40) as u16 * 400 + (n % 20) * 20;
-        let prefix = format!("t{id}x{n}n");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
-        let mut keeper = Command::new(script)
-            .arg("keep")
-            .arg(&folder)
-            .args(["4", &port.to_string(), &prefix])
-            .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("slurm.sh");
-        let alive = keeper.stdin.take();
-        let mut said = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
-        let mut cluster = Self { keeper, alive, folder, prefix };
-        if said.trim() != "up" {
-            drop(cluster.alive.take());
-            let mut why = String::new();
-            let _ = std::io::Read::read_to_string(&mut cluster.keeper.stderr.take().expect("stderr"), &mut why);
-            panic!("no Slurm: {said}{why}");
-        }
-        cluster
-    }
-
-    /// A project that submits to this cluster.
-    fn world(&self, manifest: &str) -> World {
-        let mut world = World::with(manifest);
-        let folder = world.path("");
-        world.env("W", folder);
-        let path = format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap());
-        world.env("PATH", path);
-        world
-    }
-
-    /// What one of Slurm's programs prints; the calls of tests are not counted.
-    fn ask(&self, words: &[&str]) -> String {
-        let output = Command::new(format!("/usr/bin/{}", words[0]))
-            .args(&words[1..])
-            .env("SLURM_CONF", self.folder.join("etc/slurm.conf"))
-            .output()
-            .expect("Slurm's program");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// `state reason node` of every job that there ever was, oldest first.
-    fn jobs(&self) -> Vec<String> {
-        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"])
-            .lines()
-            .map(|line| line.trim().to_owned())
-            .collect()
-    }
-
-    /// How many times the run asked one of Slurm's programs.
-    fn calls(&self, program: &str) -> usize {
-        let calls = fs::read_to_string(self.folder.join("log/calls")).unwrap_or_default();
-        calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).count()
-    }
-
-    /// `cut` or `heal`: a node's link.
-    fn link(what: &str, node: &str) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
-        assert!(Command::new(script).args([what, node]).status().expect("slurm.sh").success());
-    }
-
-    fn pid(&self, daemon: &str) -> i32 {
-        let file = self.folder.join(format!("run/{daemon}.pid"));
-        fs::read_to_string(&file).expect("its process id").trim().parse().expect("a number")
-    }
-
-    /// The node that a stage wrote down.
-    fn node(&self, world: &World, file: &str) -> String {
-        let node = world.read(file).trim().to_owned();
-        assert!(node.starts_with(&self.prefix), "{node} is not one of ours");
-        node
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        drop(self.alive.take());
-        let _ = self.keeper.wait();
-    }
-}
+use cluster::Cluster;
 
 /// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
 #[track_caller]
@@ -311,7 +200,7 @@ fn a_node_is_killed_and_the_stage_is_submitted_again() {
     let run = world.start(&["run", "m"]);
     world.await_file("nodes");
     let node = cluster.node(&world, "nodes");
-    kill_node(&cluster, &node);
+    cluster.kill(&node);
     patiently("the second attempt", || world.count("nodes") == 2);
     world.file("gate", "");
     let ended = end(run);
@@ -321,21 +210,6 @@ fn a_node_is_killed_and_the_stage_is_submitted_again() {
     let states: Vec<String> = cluster.jobs();
     assert_eq!(states.len(), 2, "{states:?}");
     assert!(states[0].starts_with("NODE_FAIL"), "{states:?}");
-}
-
-/// Ends everything of a node at once, as a power cut would.
-fn kill_node(cluster: &Cluster, node: &str) {
-    let kill = |pid: i32| drop(Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status());
-    kill(cluster.pid(&format!("slurmd.{node}")));
-    // The steps' own daemons first: they would tell the controller how the rest ended.
-    for (pid, command) in alive_with(cluster.folder.join("etc/slurm.conf")) {
-        if command.starts_with("slurmstepd") {
-            kill(pid);
-        }
-    }
-    for (pid, _) in alive_with(format!("SLURMD_NODENAME={node}")) {
-        kill(pid);
-    }
 }
 
 #[test]
@@ -577,4 +451,36 @@ fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
     let jobs = cluster.jobs();
     assert_eq!(jobs.len(), 4, "{jobs:?}");
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+}
+
+#[test]
+fn a_stage_in_a_container_is_run_through_pyxis() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  inside:
+    host: { slurm: { time: 5m, poll: 1s, container: { image: "nvcr.io#nvidia/tritonserver:24.12", mounts: ["/models:/models:ro"] } } }
+    env: { WHO: me }
+    shell: |
+      echo $PYXIS_TEST_IMAGE > out
+      echo $PYXIS_TEST_MOUNTS > "$W/mounts"
+      echo $PYXIS_TEST_WORKDIR = $OUT > "$W/workdir"
+      echo $PYXIS_TEST_ENV $WHO > "$W/env"
+  gone:
+    host: { slurm: { time: 5m, poll: 1s, container: { image: missing } } }
+    shell: 'echo x > out'
+"#,
+    );
+    world.good(&["run", "m", "--only", "inside"]);
+    assert_eq!(world.read("latest/inside/out"), "nvcr.io#nvidia/tritonserver:24.12\n");
+    let here = fs::canonicalize(world.path("")).unwrap();
+    assert_eq!(world.read("mounts"), format!("{0}:{0},/models:/models:ro\n", here.display()));
+    let workdir = world.read("workdir");
+    let (workdir, out) = workdir.trim().split_once(" = ").unwrap();
+    assert_eq!(workdir, out);
+    assert_eq!(world.read("env"), "WHO,OUT me\n");
+    let ended = world.regatta(&["run", "m", "--only", "gone"]);
+    assert_eq!(ended.code, 1);
+    ended.says("failed to import docker image: missing");
 }

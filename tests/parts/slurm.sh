@@ -9,7 +9,7 @@
 #
 # With NET (10.88.1, say) each node has a network of its own, NET.1, NET.2, …, on a bridge to the controller; root only.
 # Each node PREFIX1, PREFIX2, … is a slurmd of its own with 4 CPUs and 2 GPUs (device files without a driver). Partitions:
-# `gpu` (default; up to an hour) and `short` (up to two minutes). Slurm's programs for it are in DIR/bin. Nothing is read from or
+# `gpu` (default; up to an hour) and `short` (up to two minutes). Slurm's programs for it are in DIR/bin; srun has a stand-in for pyxis (pyxis.c, which needs cc). Nothing is read from or
 # written to /etc. Several clusters can be up side by side. As root the packages are installed when they are missing.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
@@ -94,7 +94,12 @@ AccountingStorageType=accounting_storage/none
 NodeName=$list NodeHostname=$(hostname -s) $where CPUs=4 RealMemory=4096 Gres=gpu:h100:2 State=UNKNOWN
 PartitionName=gpu Default=YES Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 State=UP
 PartitionName=short Nodes=ALL DefaultTime=00:01:00 MaxTime=00:02:00 State=UP
+PlugStackConfig=$dir/etc/plugstack.conf
 CONF
+  local a b c version; version=$(slurmd -V | awk '{print $2}'); IFS=. read -r a b c <<<"$version"
+  cc -shared -fPIC -O1 -DSLURM_VER="$(printf '0x%02x%02x%02x' "$((10#$a))" "$((10#$b))" "$((10#${c%%[!0-9]*}))")" \
+    -o "$dir/etc/pyxis.so" "$(dirname "$(readlink -f "$0")")/pyxis.c" || die 'pyxis.c did not compile'
+  echo "required $dir/etc/pyxis.so" >"$dir/etc/plugstack.conf"
   echo "NodeName=$list Name=gpu Type=h100 File=$dir/dev/nvidia[0-1]" >"$dir/etc/gres.conf"
   printf '%s\n' CgroupPlugin=cgroup/v1 CgroupMountpoint=$cgroup ConstrainCores=no ConstrainRAMSpace=no ConstrainDevices=no >"$dir/etc/cgroup.conf"
   for program in sbatch srun squeue scancel sinfo scontrol; do

@@ -65,7 +65,7 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
     orphans::awaited(pid);
     drop(starting);
-    let ended = handle.wait_timeout(limit).map(|ended| ended.cloned());
+    let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
     let asked = match ended {
         Ok(Some(output)) => Asked::Said {
             // 128 + n, as a shell says it.

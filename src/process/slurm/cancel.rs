@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ask::{Asked, Environment, ask};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is to be ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::ask::{Asked, Environment, ask};
 use super::state::State;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Not even somebody in a hurry makes it be asked more often.
 const SPACING: Duration = Duration::from_secs(1);
 

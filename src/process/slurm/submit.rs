@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::ask::{Asked, Environment, ask};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A job to be.
 #[derive(Clone, Debug)]

@@ -7,29 +7,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::judge::{Judge, Look, pick, surplus};
+use super::judge::{Judge, Look, surplus};
 use super::order;
-use super::spec::{Ended, Extent, Line, Spec};
+use super::reach::reachable;
+use super::spec::{Ended, Line, Spec};
 use super::submitting::{Known, until_submitted};
 use super::{Cluster, leave};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Lifetime};
-use crate::process::slurm::{Cancel, State, Submission, View, addresses, cancel, environment};
-use crate::process::{self, shown};
+use crate::process::shown;
+use crate::process::slurm::{Cancel, Environment, Submission, View, cancel, environment};
 use crate::runner::{Lease, Origins};
 use crate::store::{JobFolder, PathError, point, superseded};
 
 /// How often the folder is looked at.
-const LOOK: Duration = Duration::from_millis(500);
-/// How long the files of an output may need to reach us.
-const FILES: Duration = Duration::from_secs(120);
-/// How long the queue may need to say why a job was ended that has told its end.
-const WHY: Duration = Duration::from_secs(60);
+pub const LOOK: Duration = Duration::from_millis(500);
 /// How often a service hears that somebody needs it.
 const BEAT: Duration = Duration::from_secs(5);
-const TAIL: usize = 20;
 
 /// One attempt at a stage.
 pub struct Attempt<'a> {
@@ -37,7 +33,7 @@ pub struct Attempt<'a> {
     pub cluster: &'a Cluster,
     pub folder: JobFolder,
     pub spec: Spec,
-    pub env: process::slurm::Environment,
+    pub env: Environment,
     pub view: watch::Receiver<View>,
     /// Its end has been seen, whatever it was: the folder has no use any more.
     settled: AtomicBool,
@@ -159,13 +155,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// The submission as it could be typed.
-    pub fn shown(&self, order: &Submission) -> String {
-        let mut argv = vec![std::ffi::OsString::from("sbatch")];
-        argv.extend(order.words());
-        shown(&argv, &[], &[])
-    }
-
     async fn follow(
         &mut self,
         since: Instant,
@@ -187,7 +176,7 @@ impl Attempt<'_> {
                     Line::Told(event) => (self.lease.emit)(event),
                     Line::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
-                            let _ = ready.send(self.reachable(endpoints).await);
+                            let _ = ready.send(reachable(endpoints, &self.env).await);
                         }
                     }
                 }
@@ -224,87 +213,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// It told its end.
-    async fn conclude(&mut self, ended: Ended, judge: &Judge) -> Result<Done, Failure> {
-        match ended.how {
-            Ok(done) => {
-                self.await_files(ended.extent).await?;
-                Ok(done)
-            }
-            // Slurm signals the stage's own processes, too: either may be the first to notice.
-            Err(failure) if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Signal(_)) => {
-                Err(self.why_stopped(failure, judge).await)
-            }
-            Err(mut failure) => {
-                failure.log = Some(self.lease.log.clone());
-                Err(failure)
-            }
-        }
-    }
-
-    /// It was stopped, and not by us: the queue knows by whom.
-    async fn why_stopped(&mut self, failure: Failure, judge: &Judge) -> Failure {
-        let deadline = Instant::now() + WHY;
-        let claimant = self.folder.claimant();
-        let job = loop {
-            let view = self.view.borrow_and_update().clone();
-            let entries = view.jobs.get(&self.spec.name).map_or(&[][..], Vec::as_slice);
-            let job = pick(entries, claimant.as_deref()).cloned();
-            if Instant::now() > deadline || job.as_ref().is_some_and(|job| job.state.is_final()) {
-                break job;
-            }
-            self.cluster.queue.hurry();
-            tokio::select! {
-                _ = self.view.changed() => {}
-                () = sleep(LOOK) => {}
-            }
-        };
-        let told = match job {
-            Some(job) if job.state.is_final() && !matches!(job.state, State::Completed | State::Failed) => {
-                judge.failure(&job)
-            }
-            _ if failure.kind == FailureKind::Interrupted => {
-                Failure::new(FailureKind::Signal(15), "its job was asked to end, and nobody says by whom")
-            }
-            _ => return Failure { log: Some(self.lease.log.clone()), ..failure },
-        };
-        Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..told }
-    }
-
-    /// On a filesystem of the network what a node has written may need a while until it is seen here.
-    async fn await_files(&self, there: Extent) -> Result<(), Failure> {
-        let deadline = Instant::now() + FILES;
-        loop {
-            let here = Extent::of(&self.spec.out);
-            if here == there {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let what = format!(
-                    "its output has {} files and {} bytes here, and had {} files and {} bytes on its node",
-                    here.files, here.bytes, there.files, there.bytes
-                );
-                return Err(Failure::new(FailureKind::System, what)
-                    .hint("is the project folder on a filesystem that all nodes share? Was it written to after the job's end?"));
-            }
-            self.lease.say("waits for the files of its output", 0, None);
-            sleep(LOOK).await;
-        }
-    }
-
-    /// The queue has decided. Whatever of the job is left is ended.
-    async fn give_up(&self, mut failure: Failure) -> Failure {
-        let _ = self.folder.cancel();
-        let _ = cancel(Cancel::Name(&self.spec.name), &self.env).await;
-        failure.tail = process::tail(&self.spec.log, TAIL);
-        if failure.tail.is_empty() {
-            failure.tail = process::tail(&self.folder.output(), TAIL);
-        }
-        failure.command = Some(self.shown(&self.order()));
-        failure.log = Some(self.lease.log.clone());
-        failure
-    }
-
     /// Somebody asked to stop: a service is asked to end in its own way, anything else is cancelled.
     async fn stop(&mut self, service: bool, judge: &Judge) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
@@ -335,25 +243,13 @@ impl Attempt<'_> {
             }
         }
     }
+}
 
-    /// Where a server on a node can be reached from here: the first address at which somebody answers.
-    async fn reachable(&self, endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
-        let mut all = Vec::new();
-        for endpoint in endpoints {
-            let mut names = addresses(&endpoint.host, &self.env).await;
-            names.push(endpoint.host.clone());
-            let mut chosen = None;
-            for name in names {
-                let connect = tokio::net::TcpStream::connect((name.as_str(), endpoint.grpc));
-                if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), connect).await {
-                    chosen = Some(name);
-                    break;
-                }
-            }
-            all.push(Endpoint { host: chosen.unwrap_or_else(|| endpoint.host.clone()), ..endpoint });
-        }
-        all
-    }
+/// The submission as it could be typed.
+pub fn typed(order: &Submission) -> String {
+    let mut argv = vec![std::ffi::OsString::from("sbatch")];
+    argv.extend(order.words());
+    shown(&argv, &[], &[])
 }
 
 fn broken(error: &PathError) -> Failure {

@@ -6,11 +6,11 @@ use crate::event::{Failure, FailureKind};
 use crate::process::slurm::{Entry, Pending, State, View};
 
 /// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
-const RECORD: Duration = Duration::from_secs(60);
+const RECORD: Duration = Duration::from_mins(1);
 /// The same for a job that was cut off: it has most likely left none.
 const CUT_OFF: Duration = Duration::from_secs(5);
 /// How long a job may be missing in the queue. A controller that restarts from an older state may not know it at first.
-const MISSING: Duration = Duration::from_secs(120);
+const MISSING: Duration = Duration::from_mins(2);
 /// Complaints in a row until a person hears of them.
 const SILENT: u32 = 3;
 

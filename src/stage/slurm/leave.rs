@@ -10,7 +10,7 @@ use crate::process::slurm::{Cancel, View, cancel, environment};
 use crate::store::JobFolder;
 
 /// How long a server may take to drain.
-const DRAIN: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_mins(1);
 /// How long a cancelled job may take to be gone: Slurm's `KillWait` is 30 s unless a cluster says otherwise.
 const GONE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(200);

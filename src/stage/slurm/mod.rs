@@ -14,10 +14,12 @@
 
 mod allocation;
 mod container;
+mod ending;
 mod follow;
 mod judge;
 mod leave;
 mod order;
+mod reach;
 mod spec;
 mod submitting;
 mod work;

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::follow::Attempt;
+use super::follow::{Attempt, typed};
 use crate::event::{Failure, FailureKind};
 use crate::process::slurm::{Submission, Submitted, View, submit};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A submission whose answer was lost may still be on its way into the queue when it is looked for.
 const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
@@ -72,7 +72,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
                 attempt.settle();
                 let failure = Failure::new(FailureKind::Refused, format!("Slurm does not take its job: {why}"));
                 return Err(failure
-                    .command(attempt.shown(order))
+                    .command(typed(order))
                     .hint("look at `host.slurm`, and at `SBATCH_*` in the environment"));
             }
             Submitted::Absent(why) => {

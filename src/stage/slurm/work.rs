@@ -20,7 +20,7 @@ use crate::store::{JobFolder, PathError};
 /// How often the job looks whether it is to end.
 const LOOK: Duration = Duration::from_secs(1);
 /// A server that nobody has needed for so long has lost its run.
-const DESERTED: Duration = Duration::from_secs(120);
+const DESERTED: Duration = Duration::from_mins(2);
 
 /// Why a job did nothing. Not a failure of the stage: another job does it, or nobody wants it any more.
 #[derive(Debug, thiserror::Error)]
@@ -124,12 +124,11 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
     });
     let mut doing = tokio::spawn(async move { stages.here(lease).await });
     let limit = spec.task.timeout.unwrap_or(Duration::MAX);
-    let (ended, late) = match tokio::time::timeout(limit, &mut doing).await {
-        Ok(ended) => (ended, false),
-        Err(_) => {
-            stop.gently();
-            (doing.await, true)
-        }
+    let (ended, late) = if let Ok(ended) = tokio::time::timeout(limit, &mut doing).await {
+        (ended, false)
+    } else {
+        stop.gently();
+        (doing.await, true)
     };
     let how = ended.unwrap_or_else(|panic| {
         Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
