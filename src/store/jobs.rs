@@ -245,12 +245,12 @@ mod tests {
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);
         assert_eq!(abandoned(&home), []);
         let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        assert_eq!(superseded(&other, &it), [folder.clone()], "for another key of the same task");
+        assert_eq!(superseded(&other, &it), std::slice::from_ref(&folder), "for another key of the same task");
         assert_eq!(superseded(&other, &TaskId::new("other")), []);
         assert_eq!(superseded(&folder, &it), []);
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key), None, "that one is to end");
-        assert_eq!(abandoned(&home), [folder.clone()]);
+        assert_eq!(abandoned(&home), std::slice::from_ref(&folder));
         folder.forget().unwrap();
         assert_eq!(abandoned(&home), []);
     }

@@ -142,7 +142,7 @@ impl Attempt<'_> {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    fn order(&self) -> Submission {
+    pub fn order(&self) -> Submission {
         let Slurm { warn, .. } = &self.spec.slurm;
         Submission {
             name: self.spec.name.clone(),
