@@ -10,12 +10,13 @@ use clap_complete::Shell;
 use super::bench_args::BenchArgs;
 use super::help;
 use super::mlperf::MlperfArgs;
+use super::on_args::{OnArgs, OnNodeArgs};
 use super::setting::Setting;
 use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const CHOICE: &str = "Which stages";
-const HOW: &str = "How";
+pub(super) const HOW: &str = "How";
 const EVERYWHERE: &str = "Everywhere";
 
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, race, report.
@@ -185,17 +186,8 @@ pub(super) struct RunArgs {
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
-    /// Run all of it in one allocation of this batch system, and follow it; the same command again goes on with it.
-    #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
-    pub on: Option<OnWord>,
-    /// What to ask Slurm for, as `host.slurm` has it: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` holds too. Repeatable.
-    #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
-    pub slurm: Vec<Setting>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum OnWord {
-    Slurm,
+    #[command(flatten)]
+    pub on: OnArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -586,12 +578,6 @@ pub(super) struct NullServerArgs {
 fn between(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once(',').ok_or("two numbers with a comma between them")?;
     Ok((zero_or_more(low)?, zero_or_more(high)?))
-}
-
-#[derive(Debug, Args)]
-pub(super) struct OnNodeArgs {
-    /// Its folder.
-    pub folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod bench_args;
 mod exit;
 mod help;
 mod mlperf;
+mod on_args;
 mod parse;
 mod request;
 mod setting;

@@ -9,12 +9,13 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use super::args::{
-    ALL, ColorWord, Command, EventsWord, GraphWord, OnWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
-    Subject, Typed,
+    ALL, ColorWord, Command, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
+    Typed,
 };
 use super::bench;
 use super::exit::Exit;
 use super::mlperf;
+use super::on_args::OnWord;
 use super::request::{
     Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
     On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show,
@@ -141,9 +142,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     Some(EventsWord::Jsonl) => EventsAs::JsonLines,
                 },
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
-                on: match args.on {
+                on: match args.on.on {
                     None => On::Here,
-                    Some(OnWord::Slurm) => On::Slurm(args.slurm),
+                    Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
                 },
             })
         }

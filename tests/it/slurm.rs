@@ -118,11 +118,11 @@ fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
 fn what_slurm_will_not_take_or_never_start_is_told_at_once() {
     let cluster = Cluster::up();
     let world = cluster.world(
-        r#"
+        r"
 stages:
   nowhere: { host: { slurm: { partition: gpuu, poll: 1s } }, shell: 'echo x > out' }
   never: { host: { slurm: { partition: short, time: 30m, poll: 1s } }, shell: 'echo x > out' }
-"#,
+",
     );
     let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
     assert_eq!(ended.code, 1);

@@ -1,0 +1,172 @@
+//! What may start and what must stop, by example and for any graph.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn step(needs: &[Ix]) -> Item {
+    Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, elsewhere: false, skipped: false }
+}
+
+fn service(needs: &[Ix]) -> Item {
+    Item { service: true, cpus: None, ..step(needs) }
+}
+
+#[test]
+fn a_service_whose_dependents_are_cached_is_never_started() {
+    let mut s = Schedule::new(vec![service(&[]), step(&[0])], 2, []);
+    assert_eq!(s.next_to_key(), Some(0));
+    s.known(0);
+    assert_eq!(s.next_to_key(), Some(1));
+    s.over(1, Over::Cached);
+    assert_eq!(s.state(0), State::Over(Over::NotNeeded));
+    assert!(s.is_over());
+}
+
+#[test]
+fn a_server_stays_up_until_its_last_dependent_ends() {
+    let mut s = Schedule::new(vec![service(&[]), step(&[0]), step(&[0])], 2, []);
+    s.next_to_key();
+    s.known(0);
+    while let Some(ix) = s.next_to_key() {
+        s.missed(ix);
+    }
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+    assert_eq!(s.next_to_start(), None, "nobody starts before the server is up");
+    s.up(0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
+    s.over(1, Over::Done);
+    assert!(s.take_to_stop().is_empty());
+    s.over(2, Over::Failed);
+    assert_eq!(s.take_to_stop(), [0]);
+    s.over(0, Over::Done);
+    assert!(s.is_over());
+}
+
+#[test]
+fn two_servers_that_need_all_gpus_take_turns() {
+    let gpu = |i: Item| Item { gpus: 8, ..i };
+    let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];
+    let mut s = Schedule::new(items, 4, 0..8);
+    while let Some(ix) = s.next_to_key() {
+        if ix < 2 { s.known(ix) } else { s.missed(ix) }
+    }
+    assert_eq!(s.next_to_start().map(|x| x.gpus.len()), Some(8));
+    s.up(0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
+    assert_eq!(s.next_to_start(), None);
+    s.over(2, Over::Done);
+    assert_eq!(s.take_to_stop(), [0]);
+    assert_eq!(s.next_to_start(), None, "its GPUs are free only when it has ended");
+    s.over(0, Over::Done);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+}
+
+#[test]
+fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
+    let elsewhere = |i: Item| Item { elsewhere: true, ..i };
+    let alone = Item { cpus: None, ..step(&[]) };
+    let mut s = Schedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
+    while let Some(ix) = s.next_to_key() {
+        s.missed(ix);
+    }
+    let mut started = Vec::new();
+    while let Some(start) = s.next_to_start() {
+        started.push(start.task);
+    }
+    assert_eq!(started, [0, 2, 3], "all but the one that needs the slot");
+    s.over(2, Over::Done);
+    assert_eq!(s.next_to_start(), None, "its end gives no slot back that it never had");
+    s.over(0, Over::Done);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+}
+
+#[test]
+fn what_can_never_have_its_gpus_is_found() {
+    let mut s = Schedule::new(vec![Item { gpus: 2, ..step(&[]) }], 1, [0]);
+    let ix = s.next_to_key().unwrap();
+    s.missed(ix);
+    assert_eq!(s.next_to_start(), None);
+    assert_eq!(s.stuck(), Some(0));
+}
+
+#[test]
+fn a_failure_cancels_all_that_stand_on_it_and_nothing_else() {
+    let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[0]), step(&[2]), step(&[1])], 1, []);
+    s.next_to_key();
+    s.over(0, Over::Failed);
+    assert_eq!(s.take_cancelled(), [(2, 0), (3, 2)]);
+    assert_eq!(s.next_to_key(), Some(1));
+    s.over(1, Over::Cached);
+    assert_eq!(s.next_to_key(), Some(4));
+}
+
+#[test]
+fn ten_thousand_deep_fails_without_deep_recursion() {
+    let items = (0..10_000u32).map(|i| step(&i.checked_sub(1).map_or(vec![], |n| vec![n]))).collect();
+    let mut s = Schedule::new(items, 1, []);
+    s.next_to_key();
+    s.over(0, Over::Failed);
+    assert!(s.is_over());
+}
+
+proptest! {
+    /// Any graph, any order of events: slots and GPUs are never oversold, a step runs only when its needs are settled
+    /// and its servers are up, and everything ends.
+    #[test]
+    fn everything_ends_and_nothing_is_oversold(
+        shape in prop::collection::vec((prop::collection::vec(0u32..100, 0..4), any::<bool>(), 0u32..3, 0u32..3), 1..40),
+        choices in prop::collection::vec(0u8..10, 400),
+    ) {
+        let items: Vec<Item> = shape.iter().enumerate().map(|(i, (needs, service, cpus, gpus))| {
+            let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
+            needs.sort_unstable();
+            needs.dedup();
+            let elsewhere = *cpus == 2 && *gpus == 0;
+            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, skipped: false }
+        }).collect();
+        let mut s = Schedule::new(items.clone(), 2, 0..4);
+        let mut busy: Vec<Ix> = Vec::new();
+        let mut stopping: Vec<Ix> = Vec::new();
+        let mut choice = choices.into_iter().cycle();
+        for _ in 0..2000 {
+            if s.is_over() { break }
+            while let Some(ix) = s.next_to_key() {
+                if items[ix as usize].service { s.known(ix) }
+                else if choice.next().unwrap() < 3 { s.over(ix, Over::Cached) }
+                else { s.missed(ix) }
+            }
+            while let Some(start) = s.next_to_start() {
+                let item = &items[start.task as usize];
+                prop_assert_eq!(start.gpus.len(), item.gpus as usize);
+                for need in &item.needs {
+                    let state = s.state(*need);
+                    let fine = if items[*need as usize].service && !item.service { matches!(state, State::Up) }
+                        else { matches!(state, State::Over(_) | State::Known | State::Starting | State::Up | State::Stopping) };
+                    prop_assert!(fine, "{:?}", state);
+                }
+                busy.push(start.task);
+            }
+            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == State::Running)
+                .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
+            prop_assert!(used <= 2);
+            stopping.extend(s.take_to_stop());
+            s.take_cancelled();
+            if let Some(ix) = stopping.pop() {
+                s.over(ix, Over::Done);
+            } else if !busy.is_empty() {
+                let at = choice.next().unwrap() as usize % busy.len();
+                let ix = busy.swap_remove(at);
+                match s.state(ix) {
+                    State::Starting => { s.up(ix); }
+                    State::Running => s.over(ix, if choice.next().unwrap() == 0 { Over::Failed } else { Over::Done }),
+                    _ => {}
+                }
+            } else if let Some(ix) = s.stuck() {
+                s.over(ix, Over::Failed);
+            }
+        }
+        prop_assert!(s.is_over());
+    }
+}
