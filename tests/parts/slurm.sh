@@ -192,7 +192,8 @@ down() {
     while read -r n; do ip netns del "$n" 2>/dev/null; ip link del "$n" 2>/dev/null; done <"$dir/etc/links"
     ip link del "$(cat "$dir/etc/bridge")" 2>/dev/null
   fi
-  rm -rf "$dir"
+  # Who has just been killed may still be on the way out.
+  for try in 1 2 3 4 5; do rm -rf "$dir" && break; sleep 0.2; done
 }
 
 case ${1:-} in
