@@ -1,10 +1,10 @@
-//! `export` and `import`: results to and from the files of other tools.
+//! `export` and `import`: results to and from the files of other tools; their lines and configs go to `translate`.
 
 use std::fs;
 use std::path::Path;
 
 use super::results::{RESULT, SEEN, find, sources};
-use super::{Trouble, say, say_error};
+use super::{Trouble, say, say_error, translate};
 use crate::cli::{Exit, Export, Global, Import};
 use crate::report::export::{self, Shape};
 use crate::report::import;
@@ -30,11 +30,25 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<Exit, Trouble>
     Ok(Exit::Done)
 }
 
-pub(super) fn import(request: &Import) -> Result<Exit, Trouble> {
+pub(super) fn import(global: &Global, request: &Import) -> Result<Exit, Trouble> {
+    if !request.line.is_empty() {
+        return translate::line(global, &request.line);
+    }
     let missing: Vec<String> =
         request.paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
     if !missing.is_empty() {
         return Err(Trouble::Usage(format!("not there: {}", missing.join(", "))));
+    }
+    if request.paths.iter().all(|path| path.extension().is_some_and(|suffix| suffix == "py")) {
+        return translate::configs(&request.paths, &request.pick);
+    }
+    if let [script] = request.paths.as_slice()
+        && script.extension().is_some_and(|suffix| suffix == "sh")
+    {
+        return translate::script(global, script);
+    }
+    if !request.pick.is_empty() {
+        return Err(Trouble::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
     let imported = import::import(&name, &sources(&request.paths)?).map_err(Trouble::Usage)?;

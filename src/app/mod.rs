@@ -2,8 +2,10 @@
 
 mod allocation;
 mod bench;
+mod bulk;
 mod cleaning;
 mod comparing;
+mod doctor;
 mod exchange;
 mod history;
 mod manifests;
@@ -16,6 +18,7 @@ mod results;
 mod run;
 mod selftest;
 mod simulate;
+mod translate;
 mod triton;
 
 use std::io::{Write as _, stdin, stdout};
@@ -58,8 +61,10 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
     let Request { global, job } = request;
     match job {
         Job::Run(request) => run::run(&global, &request),
+        Job::Bulk(request) => bulk::bulk(&global, &request),
         Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
+        Job::Doctor(request) => doctor::doctor(&global, &request),
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),
         Job::List(request) => manifests::list(&global, request),
@@ -71,7 +76,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Report(request) => comparing::compat(&global, &request),
         Job::Compare(request) => comparing::compare(&global, &request),
         Job::Export(request) => exchange::export(&global, &request),
-        Job::Import(request) => exchange::import(&request),
+        Job::Import(request) => exchange::import(&global, &request),
         Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
@@ -114,6 +119,16 @@ enum Trouble {
     Usage(String),
     /// Regatta cannot go on: 1.
     Other(anyhow::Error),
+}
+
+impl Trouble {
+    /// The code that it leaves with.
+    const fn exit(&self) -> Exit {
+        match self {
+            Self::Manifest(_) | Self::Usage(_) => Exit::Usage,
+            Self::Other(_) => Exit::Failed,
+        }
+    }
 }
 
 impl From<Diagnostics> for Trouble {

@@ -1,6 +1,6 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
-use super::project::{Project, gpus_here, options};
+use super::project::{Project, gpus_here, options, repeated};
 use super::{Trouble, say, say_error};
 use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
@@ -14,6 +14,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &compiler, false)?;
+    let plan = repeated(plan, request.select.repeat);
     match request.show {
         PlanAs::Dot => say(&report::graph::dot(&plan)),
         PlanAs::Mermaid => say(&report::graph::mermaid(&plan)),
@@ -23,7 +24,8 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             let shelf = Shelf::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = Stages::new(project.home.state(), RunId::new("plan"));
-            let notes = loadgen::notes(&plan);
+            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::Part::Out).collect();
+            let notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),

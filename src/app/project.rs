@@ -7,13 +7,15 @@ use std::path::Path;
 use super::Trouble;
 use crate::cli::{Force, Global, Select, Setting};
 use crate::manifest::{Given, Library, Manifest, is_shipped, load};
-use crate::plan::{Plan, expand};
+use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::{Options, Part, parts};
 use crate::store::{Compiler, Home, Origins};
 
 pub(super) struct Project {
     pub home: Home,
     pub manifests: Library,
+    /// Variables that are seen before those of this process.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Project {
@@ -21,12 +23,12 @@ impl Project {
     pub(super) fn here(global: &Global) -> Result<Self, Trouble> {
         let folder = env::current_dir()?;
         let state = folder.join(&global.home);
-        Ok(Self { manifests: Library::new(&folder), home: Home::new(folder, state) })
+        Ok(Self { manifests: Library::new(&folder), home: Home::new(folder, state), env: BTreeMap::new() })
     }
 
     /// A manifest with what was given on the command line and in the environment.
     pub(super) fn manifest(&self, name: &str, settings: &[Setting]) -> Result<Manifest, Trouble> {
-        Ok(load(&self.manifests, name, &given(settings))?)
+        Ok(load(&self.manifests, name, &self.given(settings))?)
     }
 
     /// Names one way to compile a manifest.
@@ -35,6 +37,9 @@ impl Project {
         words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
         words.extend(select.until.iter().map(|s| format!("--until {s}")));
         words.extend(select.only.iter().map(|s| format!("--only {s}")));
+        if select.repeat > 1 {
+            words.push(format!("--repeat {}", select.repeat));
+        }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Compiler::new(&self.home, &words)
     }
@@ -47,7 +52,7 @@ impl Project {
         compiler: &Compiler,
         keep: bool,
     ) -> Result<Plan, Trouble> {
-        if compiler.is_fresh(|name| env::var(name).ok())
+        if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
             return Ok(plan);
@@ -81,6 +86,20 @@ impl Project {
         )))
     }
 
+    /// An environment variable as parameters see it.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        self.env.get(name).cloned().or_else(|| env::var(name).ok())
+    }
+
+    fn given(&self, settings: &[Setting]) -> Given {
+        let own =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Given {
+            params: settings.iter().map(|s| (s.key.clone(), s.value.clone())).collect(),
+            env: own.chain(self.env.clone()).collect(),
+        }
+    }
+
     fn origins(&self, name: &str, manifest: &Manifest) -> Origins {
         let root = self.home.project();
         let mut sources = Vec::new();
@@ -99,13 +118,15 @@ impl Project {
     }
 }
 
-fn given(settings: &[Setting]) -> Given {
-    Given {
-        params: settings.iter().map(|s| (s.key.clone(), s.value.clone())).collect(),
-        env: env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect::<BTreeMap<_, _>>(),
+/// Benchmarks of a repeat have keys of their own.
+pub(super) fn repeated(mut plan: Plan, repeat: u32) -> Plan {
+    if repeat > 1 {
+        let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+        for task in plan.tasks.iter_mut().filter(measures) {
+            task.env.insert("REGATTA_REPEAT".to_owned(), repeat.to_string());
+        }
     }
+    plan
 }
 
 /// Which tasks are part of the run, and which run even if they are done.

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::project::{Project, gpus_here, options};
+use super::project::{Project, gpus_here, options, repeated};
 use super::{Trouble, allocation, history};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness, On};
 use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
-use crate::report::{Live, Look, Places};
+use crate::report::{Chapter, Live, Look, Places, State, Story};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::stage::{Stages, end_abandoned};
 use crate::store::{
@@ -28,6 +28,28 @@ pub(super) struct Ran {
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
+    /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
+    pub told: Vec<Told>,
+}
+
+/// One task in the end.
+pub(super) struct Told {
+    pub task: TaskId,
+    pub headline: Option<String>,
+    pub failed: Option<String>,
+    pub out: Option<PathBuf>,
+    pub is_cached: bool,
+}
+
+fn told(story: &Story) -> Vec<Told> {
+    let of = |(task, chapter): (&TaskId, &Chapter)| Told {
+        task: task.clone(),
+        headline: chapter.headline.clone(),
+        failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
+        out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
+        is_cached: chapter.state == State::Cached,
+    };
+    story.tasks.iter().map(of).collect()
 }
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
@@ -40,7 +62,7 @@ pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> 
 /// `aside` tells the run on stderr.
 pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Result<Ran, Trouble> {
     let begun = Instant::now();
-    let project = Project::here(global)?;
+    let project = Project { env: request.env.clone(), ..Project::here(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let look = Look {
         json_lines: request.events == EventsAs::JsonLines,
@@ -50,14 +72,15 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         aside,
     };
     if request.select.force == Force::Nothing
-        && compiler.is_fresh(|name| env::var(name).ok())
+        && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.rest()
         && rest.holds()
     {
-        let exit = nothing_to_do(&rest, look, &project.home, begun);
-        return Ok(Ran { exit, outs: Vec::new(), report: None });
+        let told = nothing_to_do(&rest, look, &project.home, begun);
+        return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
     }
     let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    let plan = repeated(plan, request.select.repeat);
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
@@ -72,7 +95,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
 }
 
 /// Everything was looked at, and nothing has changed since the last run.
-fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Exit {
+fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Vec<Told> {
     let mut live = Live::new(look);
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
@@ -83,8 +106,9 @@ fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Exit {
         };
         live.event(&event);
     }
+    let told = told(live.story());
     live.finish(&places(home));
-    Exit::Done
+    told
 }
 
 struct Errand {
@@ -112,7 +136,7 @@ impl Errand {
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None });
+            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -137,6 +161,10 @@ impl Errand {
             at: jiff::Timestamp::now().to_string(),
             pid: std::process::id(),
         });
+        let chosen: Vec<bool> = self.options.parts.iter().map(|part| *part != runner::Part::Out).collect();
+        for text in self.plan.idle(&chosen) {
+            emit(Event::Notice { task: None, text });
+        }
         if lock.unprotected {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
@@ -189,6 +217,7 @@ impl Errand {
         let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
         let outs = history::outputs(live.story(), &summary.done);
         let report = report.ok();
+        let told = told(live.story());
         let places = Places { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
@@ -198,7 +227,7 @@ impl Errand {
         }
         keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
         drop(lock);
-        Ok(Ran { exit, outs, report })
+        Ok(Ran { exit, outs, report, told })
     }
 }
 

@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
+use super::bulk::BulkArgs;
 use super::help;
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnArgs, OnNodeArgs};
+use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::setting::Setting;
 use super::triton::TritonArgs;
 
@@ -59,12 +60,18 @@ pub(super) enum Command {
     /// Run a manifest: what is already done is not done again.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
+    /// Run a list of runs, one after the other, whatever becomes of each; a table at the end.
+    #[command(after_long_help = help::BULK)]
+    Bulk(BulkArgs),
     /// Measure one server with one line, no manifest needed.
     #[command(after_long_help = help::BENCH)]
     Bench(Box<BenchArgs>),
     /// Say what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
+    /// Say what this machine has, what a manifest needs of it, and the command that fixes the difference.
+    #[command(after_long_help = help::DOCTOR)]
+    Doctor(DoctorArgs),
     /// Find the mistakes in manifests, all at once.
     #[command(after_long_help = help::CHECK)]
     Check(CheckArgs),
@@ -116,7 +123,7 @@ pub(super) enum Command {
     /// Write a result in the files of another tool, with that tool's definitions.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Read another tool's result files into the shape of ours.
+    /// Read what another tool wrote or is called with: its results, its command line, its config.
     #[command(after_long_help = help::IMPORT)]
     Import(ImportArgs),
     /// Say what a number means, and who means something else by the same word.
@@ -160,6 +167,9 @@ pub(super) struct SelectArgs {
     /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
     pub force: Vec<String>,
+    /// Measure under this number: a benchmark keeps a result for each, beside that of the first [default: 1].
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: Option<u32>,
 }
 
 /// What a bare `--force` stands for. No stage can be called so.
@@ -219,6 +229,19 @@ pub(super) struct PlanArgs {
 pub(super) enum GraphWord {
     Dot,
     Mermaid,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// A manifest's name or a path to its file [default: none, facts only].
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<String>,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -408,127 +431,6 @@ fn above_zero(text: &str) -> Result<f64, String> {
 
 fn zero_or_more(text: &str) -> Result<f64, String> {
     finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err("must be 0 or more".to_owned()) })
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ReportArgs {
-    /// A run's name, as `regatta status` prints it [default: the last run].
-    #[arg(value_name = "RUN")]
-    pub run: Option<String>,
-    /// Print our numbers and this tool's, computed from the same requests, beside each other. RUN may then also be a task or
-    /// a folder with a result. Repeatable.
-    #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
-    pub compat: Vec<String>,
-    /// Print JSON.
-    #[arg(long, requires = "compat")]
-    pub json: bool,
-}
-
-/// Whose definitions there are.
-pub(super) const TOOLS: [&str; 14] = [
-    "regatta",
-    "loadgen",
-    "aiperf",
-    "genai-perf",
-    "perf-analyzer",
-    "vllm",
-    "sglang",
-    "sglang-native",
-    "guidellm",
-    "inference-perf",
-    "llmperf",
-    "trtllm-bench",
-    "mlcommons-endpoints",
-    "hf-benchmarker",
-];
-
-/// In whose files a result can be written.
-pub(super) const SHAPES: [&str; 7] =
-    ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "parquet", "timeslices"];
-
-/// What can be explained.
-pub(super) const METRICS: [&str; 25] = [
-    "ttft",
-    "ttft_sent",
-    "ttft_adjusted",
-    "tpot",
-    "itl_token",
-    "icl",
-    "max_stall",
-    "e2e",
-    "e2e_sent",
-    "e2e_adjusted",
-    "queue_client",
-    "requests_full",
-    "requests_loadgen_completed",
-    "output_tokens",
-    "offered",
-    "admitted",
-    "goodput",
-    "steady",
-    "little",
-    "cpu_share_max",
-    "backlog",
-    "ks",
-    "tokens_per_joule",
-    "gpu_energy",
-    "preflight",
-];
-
-#[derive(Debug, Args)]
-pub(super) struct CompareArgs {
-    /// Results: a task of the last run, a run's name, a folder or a file, ours or another tool's. The others are held
-    /// against the first.
-    #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
-    pub results: Vec<String>,
-    /// Tell all of them with this tool's definitions, from their requests.
-    #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
-    pub as_tool: Option<String>,
-    /// Subtract numbers that mean different things, too.
-    #[arg(long)]
-    pub force: bool,
-    /// Leave with 1 when the second result differs so from the first: `ttft_p99>5%`, `output_tokens<-2%`. Repeatable.
-    #[arg(long, value_name = "CONDITION")]
-    pub fail_if: Vec<String>,
-    /// Write a page, too: differences, distributions and courses over each other, how each was measured.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub html: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ExportArgs {
-    /// A task of the last run, a run's name, or a folder with a result.
-    #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
-    pub result: String,
-    /// In whose files. Repeatable.
-    #[arg(long = "as", value_name = "SHAPE", required = true, value_parser = PossibleValuesParser::new(SHAPES))]
-    pub shapes: Vec<String>,
-    /// Where to write them; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
-    pub out: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ImportArgs {
-    /// Files of one run of a tool, or the folder they are in.
-    #[arg(value_name = "FILE|DIR", required = true, value_hint = ValueHint::AnyPath)]
-    pub paths: Vec<PathBuf>,
-    /// Where to write `result.json`; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
-    pub out: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ExplainArgs {
-    /// What [default: a line on each].
-    #[arg(value_name = "METRIC", value_parser = PossibleValuesParser::new(METRICS))]
-    pub metric: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -59,15 +59,21 @@ impl Exit {
     /// consequence; a failure outweighs a verdict; and among verdicts the client's comes first, because with a client
     /// that was too slow the other two cannot be believed either.
     pub fn of_all(kinds: impl IntoIterator<Item = FailureKind>) -> Self {
-        let weight = |exit: Self| match exit {
+        Self::worst(kinds.into_iter().map(Self::of))
+    }
+
+    /// The code for several runs, by the same order.
+    pub fn worst(exits: impl IntoIterator<Item = Self>) -> Self {
+        let weight = |exit: &Self| match exit {
             Self::Interrupted => 0,
-            Self::Failed | Self::Usage => 1,
-            Self::InvalidClient => 2,
-            Self::InvalidLoad => 3,
-            Self::InvalidServer => 4,
-            Self::Done => 5,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::InvalidClient => 3,
+            Self::InvalidLoad => 4,
+            Self::InvalidServer => 5,
+            Self::Done => 6,
         };
-        kinds.into_iter().map(Self::of).min_by_key(|exit| weight(*exit)).unwrap_or(Self::Done)
+        exits.into_iter().min_by_key(weight).unwrap_or(Self::Done)
     }
 }
 

@@ -50,8 +50,16 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --force run_harness         measure again, keep the rest",
     "regatta run quickstart --force                     all of it again",
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
+    "regatta run quickstart --repeat 2                  measure once more, beside the first",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
+]);
+
+pub(super) const BULK: &str = with_run_codes!(examples![
+    "regatta bulk nightly.yaml --dry-run                    the commands",
+    "regatta bulk nightly.yaml                              again: what is done is not done again",
+    "regatta bulk llmb.yaml --gpu-type gb200                a file of llmb-run",
+    "regatta bulk llmb.yaml system=sim-gb200-x1             the same on the simulator",
 ]);
 
 pub(super) const PLAN: &str = with_codes!(examples![
@@ -70,6 +78,20 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
 ]);
+
+pub(super) const DOCTOR: &str = concat!(
+    examples![
+        "regatta doctor                           GPUs, containers, tools, disk, limits of this machine",
+        "regatta doctor quickstart                what is missing for it",
+        "regatta doctor quickstart --json | jq '.findings[] | select(.standing == \"missing\")'",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    everything that is needed is there\n",
+    "  1    something that is needed is missing\n",
+    "  2    the manifest or the command line is wrong\n",
+    "  130  interrupted\n",
+);
 
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
 
@@ -134,6 +156,7 @@ pub(super) const MLPERF: &str = with_codes!(examples![
     "regatta mlperf check latest/package",
     "regatta mlperf check ../inference_results_v6.0 --round v6.0 --json",
     "regatta mlperf diff ../inference_results_v6.0 latest/package",
+    "regatta mlperf search mlperf/llama2-70b scenarios=server --cost",
 ]);
 
 pub(super) const SELFTEST: &str = concat!(
@@ -178,8 +201,12 @@ pub(super) const EXPORT: &str = with_codes!(examples![
 ]);
 
 pub(super) const IMPORT: &str = with_codes!(examples![
-    "regatta import artifacts/ --out genai",
+    "regatta import artifacts/ --out genai                       results of GenAI-Perf",
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
+    "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
+    "regatta import -- python3 launch_triton_server.py --world_size 4 --model_repo models",
+    "regatta import -- make run_harness RUN_ARGS='--benchmarks=llama2-70b --scenarios=Server'",
+    "regatta import configs/H200-SXM-141GBx8/Server/llama2-70b.py > manifests/mine.yaml",
 ]);
 
 pub(super) const EXPLAIN: &str = with_codes!(examples![

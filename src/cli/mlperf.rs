@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
+use super::parse::rehearsal;
 use super::setting::Setting;
 
 const HOW: &str = "How";
@@ -27,6 +28,26 @@ pub(super) enum MlperfCommand {
     /// Examine a submission folder, more strictly than the official checker: exit code 1 when it is refused.
     #[command(after_long_help = help::MLPERF)]
     Check(CheckArgs),
+    /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
+    /// `run` until these stages, with `search=true` where the manifest has that parameter.
+    #[command(after_long_help = help::MLPERF)]
+    Search(SearchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SearchArgs {
+    /// A manifest's name (`regatta list`) or a path to its file.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: String,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
+    #[arg(help_heading = HOW, long)]
+    pub rehearse: bool,
+    /// Say what it costs, and run nothing.
+    #[arg(help_heading = HOW, long)]
+    pub cost: bool,
 }
 
 #[derive(Debug, Args)]
@@ -74,6 +95,7 @@ pub enum Mlperf {
     Status { manifest: Option<String>, settings: Vec<Setting>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
     Check { folder: PathBuf, round: Option<String>, json: bool },
+    Search { manifest: String, settings: Vec<Setting>, cost: bool },
 }
 
 pub(super) fn meaning(args: MlperfArgs) -> Mlperf {
@@ -81,5 +103,9 @@ pub(super) fn meaning(args: MlperfArgs) -> Mlperf {
         MlperfCommand::Status(StatusArgs { manifest, settings, json }) => Mlperf::Status { manifest, settings, json },
         MlperfCommand::Diff(DiffArgs { a, b, json }) => Mlperf::Diff { a, b, json },
         MlperfCommand::Check(CheckArgs { folder, round, json }) => Mlperf::Check { folder, round, json },
+        MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
+            settings.extend(rehearsal(rehearse));
+            Mlperf::Search { manifest, settings, cost }
+        }
     }
 }

@@ -8,12 +8,14 @@
 mod args;
 mod bench;
 mod bench_args;
+mod bulk;
 mod exit;
 mod help;
 mod mlperf;
 mod on_args;
 mod parse;
 mod request;
+mod result_args;
 mod setting;
 mod triton;
 
@@ -22,9 +24,9 @@ pub use exit::Exit;
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Shell, Show,
-    Simulate, Status,
+    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List,
+    Logs, Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select,
+    Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
 pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

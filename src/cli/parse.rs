@@ -13,13 +13,14 @@ use super::args::{
     Typed,
 };
 use super::bench;
+use super::bulk;
 use super::exit::Exit;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
-    Check, Color, Compare, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs, Loudness,
-    On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show,
-    Simulate, Status,
+    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
+    Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest,
+    Show, Simulate, Status,
 };
 use super::setting::Setting;
 use super::triton;
@@ -101,7 +102,7 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
     }
 }
 
-type Mistake = (ErrorKind, String);
+pub(super) type Mistake = (ErrorKind, String);
 
 fn meaning(typed: Typed) -> Result<Request, Mistake> {
     let Typed { global, command } = typed;
@@ -146,8 +147,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     None => On::Here,
                     Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
                 },
+                env: BTreeMap::new(),
             })
         }
+        Command::Bulk(args) => Job::Bulk(bulk::meaning(args)?),
         Command::Bench(args) if args.selftest => Job::Selftest(Selftest::default()),
         Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
         Command::Plan(args) => {
@@ -163,6 +166,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 (false, Some(GraphWord::Mermaid)) => PlanAs::Mermaid,
             };
             Job::Plan(PlanRequest { manifest, settings, select, show })
+        }
+        Command::Doctor(args) => {
+            each_once(&args.settings)?;
+            Job::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
         Command::Check(args) => Job::Check(Check { manifests: args.manifests }),
         Command::Show(args) => {
@@ -206,7 +213,9 @@ fn job(command: Command) -> Result<Job, Mistake> {
             json: args.json,
         }),
         Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
-        Command::Import(args) => Job::Import(Import { paths: args.paths, out: args.out }),
+        Command::Import(args) => {
+            Job::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+        }
         Command::Explain(args) => Job::Explain(Explain { metric: args.metric, json: args.json }),
         Command::Selftest(args) => {
             Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
@@ -246,7 +255,7 @@ fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
 }
 
 /// `--rehearse`
-fn rehearsal(is_asked: bool) -> Option<Setting> {
+pub(super) fn rehearsal(is_asked: bool) -> Option<Setting> {
     is_asked.then(|| Setting { key: "rehearse".to_owned(), value: "true".to_owned() })
 }
 
@@ -273,11 +282,11 @@ fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mista
         (false, true) => Force::Nothing,
         (false, false) => Force::Stages(stages),
     };
-    Ok(Select { until: args.until, only: args.only, force })
+    Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat.unwrap_or(1) })
 }
 
 /// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
-fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
+pub(super) fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
     let mut seen = BTreeMap::new();
     for Setting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
@@ -289,7 +298,7 @@ fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn gpus(text: &str) -> Result<Gpus, Mistake> {
+pub(super) fn gpus(text: &str) -> Result<Gpus, Mistake> {
     let mistake = |what: String| {
         let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
@@ -353,7 +362,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]) }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]) }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), env: {} }"#);
     }
 
     #[test]
@@ -375,7 +384,7 @@ mod tests {
         assert_eq!(after.select.force, Force::All);
         assert_eq!(after.settings.len(), 2);
         assert!(refused("run --force quickstart").contains("put the manifest first"));
-        assert!(refused("run m --force a.b=1").contains("not allowed"));
+        assert!(refused("run m --force a..b=1").contains("not allowed"));
     }
 
     #[test]

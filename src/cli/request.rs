@@ -1,5 +1,6 @@
 //! What it means: a request in which every combination that can be written down makes sense.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -55,8 +56,10 @@ pub enum Loudness {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     Run(Run),
+    Bulk(Bulk),
     Bench(Box<Bench>),
     Plan(PlanRequest),
+    Doctor(Doctor),
     Check(Check),
     Show(Show),
     List(List),
@@ -111,6 +114,8 @@ pub struct Run {
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
     pub on: On,
+    /// Environment variables that parameters see before those of this process.
+    pub env: BTreeMap<String, String>,
 }
 
 /// Where a whole run happens.
@@ -121,6 +126,19 @@ pub enum On {
     Slurm(Vec<Setting>),
     /// In an allocation that we are in already: stages that ask for one of their own run here.
     InPlace,
+}
+
+/// A list of runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    pub file: PathBuf,
+    /// For all of them.
+    pub settings: Vec<Setting>,
+    pub dry_run: bool,
+    /// What a scale is a number of, in files of llmb-run.
+    pub gpu_type: Option<String>,
+    pub jobs: Option<NonZeroUsize>,
+    pub gpus: Option<Gpus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +163,8 @@ pub struct Select {
     pub until: Vec<String>,
     pub only: Vec<String>,
     pub force: Force,
+    /// Which repeat of its benchmarks; 0 is the first, too.
+    pub repeat: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -309,9 +329,21 @@ pub struct Export {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// At least one.
+    /// At least one, or a line.
     pub paths: Vec<PathBuf>,
+    /// A command line of another tool.
+    pub line: Vec<String>,
     pub out: PathBuf,
+    /// Of a config: these settings; empty: all.
+    pub pick: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doctor {
+    /// `None`: facts only.
+    pub manifest: Option<String>,
+    pub settings: Vec<Setting>,
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! `KEY=VALUE`: a parameter as typed.
+//! `KEY=VALUE`: a parameter as typed, or with dots a value of the manifest: `tuning.kv_fraction=0.8`.
 
 use std::str::FromStr;
 
-/// One parameter given on the command line. What the value may be is for the manifest to say.
+/// One parameter, or one value by its place, given on the command line. What the value may be is for the manifest to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub key: String,
@@ -17,7 +17,7 @@ pub enum SettingError {
     #[error("`{0}` has no name before the `=`\n  hint: write KEY=VALUE, for example `system=h200-x8`")]
     NoKey(String),
     #[error(
-        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, `_` and `-`, and start with a letter or `_`{also}"
+        "`{key}` cannot be the name of a parameter: {found:?} is not allowed in it\n  hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{also}"
     )]
     BadKey { key: String, found: char, also: &'static str },
 }
@@ -34,8 +34,10 @@ impl FromStr for Setting {
             return Err(SettingError::NoKey(word.to_owned()));
         };
         let starts = first.is_alphabetic() || first == '_';
-        let bad =
-            if starts { key.chars().find(|c| !(c.is_alphanumeric() || matches!(c, '_' | '-'))) } else { Some(first) };
+        let odd = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let bad = if starts { key.chars().find(|c| odd(*c)) } else { Some(first) };
+        // A dot leads somewhere: not twice in a row, not at the end.
+        let bad = bad.or_else(|| key.split('.').any(str::is_empty).then_some('.'));
         if let Some(found) = bad {
             let also = if found.is_whitespace() { "; there is no space around the `=`" } else { "" };
             return Err(SettingError::BadKey { key: key.to_owned(), found, also });
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_mistake_says_what_to_try() {
-        let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a.b=1"]
+        let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a..b=1", "a.=1"]
             .iter()
             .map(|word| word.parse::<Setting>().expect_err("no setting").to_string())
             .collect();
@@ -69,11 +71,13 @@ mod tests {
         `=h200` has no name before the `=`
           hint: write KEY=VALUE, for example `system=h200-x8`
         `sys tem` cannot be the name of a parameter: ' ' is not allowed in it
-          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; there is no space around the `=`
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside; there is no space around the `=`
         `2x` cannot be the name of a parameter: '2' is not allowed in it
-          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`
-        `a.b` cannot be the name of a parameter: '.' is not allowed in it
-          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside
+        `a..b` cannot be the name of a parameter: '.' is not allowed in it
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside
+        `a.` cannot be the name of a parameter: '.' is not allowed in it
+          hint: names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside
         ");
     }
 

@@ -11,13 +11,20 @@ pub struct Source(Arc<Inner>);
 struct Inner {
     name: String,
     text: String,
+    /// Something that was typed and not written into a file: it has no lines worth counting.
+    is_said: bool,
     /// Byte offsets at which lines begin.
     lines: OnceLock<Vec<usize>>,
 }
 
 impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), text: text.into(), lines: OnceLock::new() }))
+        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: false, lines: OnceLock::new() }))
+    }
+
+    /// A word that somebody typed; `name` is where: `command line`. Its places are told without a line.
+    pub fn said(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: true, lines: OnceLock::new() }))
     }
 
     pub fn name(&self) -> &str {
@@ -118,8 +125,11 @@ impl Span {
 }
 
 impl fmt::Display for Span {
-    /// `manifests/x.yaml:12`
+    /// `manifests/x.yaml:12`, `command line`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.source.0.is_said {
+            return f.write_str(self.source.name());
+        }
         write!(f, "{}:{}", self.source.name(), self.line())
     }
 }

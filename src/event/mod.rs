@@ -7,6 +7,7 @@ mod digest;
 mod endpoint;
 mod happening;
 mod id;
+mod memory;
 mod outcome;
 mod stop;
 
@@ -14,5 +15,6 @@ pub use digest::{Digest, Hasher};
 pub use endpoint::Endpoint;
 pub use happening::{Event, Outliving, Tally};
 pub use id::{RunId, TaskId};
+pub use memory::{Lowered, Memory, OutOfMemory};
 pub use outcome::{Done, Ended, Failure, FailureKind, Verdict};
 pub use stop::Stop;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::OutOfMemory;
+
 /// What a task that succeeded has to say, beside what it left in its output directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
@@ -60,6 +62,9 @@ pub struct Failure {
     /// Where the unfinished output was put aside, if there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
+    /// Set when it failed because memory ran out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_memory: Option<OutOfMemory>,
 }
 
 impl Failure {
@@ -73,6 +78,7 @@ impl Failure {
             hint: None,
             log: None,
             kept: None,
+            out_of_memory: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::{HarnessError, Measured, RunResult, Scenario};
+use super::{HarnessError, Measured, RunResult};
 
 const RESULT: &str = "result.json";
 const REQUESTS: &str = "requests.jsonl";
@@ -23,9 +23,12 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         Ok(())
     })?;
-    if !matches!(measured.result.asked.scenario, Scenario::Outside(_)) {
-        super::plan::write(&dir.join(PLAN), &measured.schedule)?;
-    }
+    super::plan::write(&dir.join(PLAN), &measured.schedule)?;
+    amend(dir, measured)
+}
+
+/// Writes what was seen beside a measurement that another process wrote, and its result again.
+pub fn amend(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     if let Some(scrape) = &measured.scrape {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
     }

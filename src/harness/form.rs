@@ -5,6 +5,7 @@
 mod names;
 mod sheet;
 mod tensor;
+mod vllm;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use rand::RngExt;
 
 pub(super) use self::names::Contract;
-use self::names::{Names, TEXT, TOKENS};
+use self::names::{Names, TEXT, TOKENS, VLLM};
 use self::sheet::{Constant, Message, Sheet};
 use self::tensor::{Value, texts};
 use super::data::Prompt;
@@ -96,15 +97,26 @@ pub(super) struct Form {
     seed: u64,
     drawn_seed: Option<(&'static str, String)>,
     lora: Vec<u64>,
+    /// Of vLLM's backend: what is the same in every request's settings.
+    sampling: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Form {
     /// Holds the request block against the model. Errors: everything that does not fit.
     pub fn agree(spec: &Spec, contract: &Contract) -> Result<Self, Vec<String>> {
-        let ask = &spec.request;
-        let mut faults = ask.faults(spec.vocab_size);
-        let interface = ask.interface.unwrap_or_else(|| contract.interface());
-        let names = if interface == Interface::Text { &TEXT } else { &TOKENS };
+        let mut faults = spec.request.faults(spec.vocab_size);
+        let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
+        let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
+        let (sampling, ask) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
+            Some((sampling, rest)) => (Some(sampling), rest),
+            None => (None, spec.request.clone()),
+        };
+        let ask = &ask;
+        let names = match interface {
+            Interface::TokenIds => &TOKENS,
+            Interface::Text if is_vllm => &VLLM,
+            Interface::Text => &TEXT,
+        };
         let call = contract.call(&spec.scenario);
         let streams = ask.streaming.unwrap_or(call == Call::Stream && ask.beam_width.unwrap_or(1) <= 1);
         if streams && call == Call::Unary {
@@ -235,6 +247,7 @@ impl Form {
             seed: spec.seed,
             drawn_seed,
             lora: ask.lora_task_id.clone(),
+            sampling,
         })
     }
 
@@ -277,8 +290,14 @@ impl Form {
                 sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
             }
         }
-        let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
-        sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+        if let Some(sampling) = &self.sampling {
+            let settings: Vec<String> =
+                planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
+            sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
+        } else {
+            let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
+            sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+        }
         for Constant { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
             sheet.put(name, datatype, shape, raw);

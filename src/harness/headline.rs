@@ -1,23 +1,33 @@
 //! One line for tables.
 
-use super::{RunResult, Scenario, Slo};
+use super::{Loadgen, RunResult, Scenario, Slo};
 
 impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
-    /// Of a run that LoadGen drove it is LoadGen's own numbers.
+    /// Of a run that LoadGen drove it is LoadGen's own numbers; where it gives none, that is said.
     pub fn headline(&self) -> String {
-        if let Some(loadgen) = self.loadgen.as_ref().filter(|loadgen| !loadgen.headline.is_empty()) {
-            let said = loadgen.result.as_deref().unwrap_or("no result");
-            let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
+        self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
+    }
+
+    fn headline_of(&self, loadgen: &Loadgen) -> String {
+        let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
+        let (verdict, answers, scenario) = (self.verdict.as_str(), self.counts.ok, &loadgen.scenario);
+        let said = loadgen.result.as_deref().unwrap_or("no result");
+        if loadgen.mode == "accuracy" {
+            let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
             return format!(
-                "{}  {} (LoadGen {}: {said}, n={}{rehearsal})",
-                self.verdict.as_str(),
-                loadgen.headline,
-                loadgen.scenario,
-                self.counts.ok
+                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by our own stamps it was {speed} tok/s)"
             );
         }
+        if loadgen.headline.is_empty() {
+            return format!("{}  (our own numbers; LoadGen {scenario}: {said}{rehearsal})", self.own_headline());
+        }
+        let mode = if loadgen.mode == "performance" { String::new() } else { format!(" {}", loadgen.mode) };
+        format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
+    }
+
+    fn own_headline(&self) -> String {
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
         let middle = match &self.asked.scenario {
             Scenario::Offline => {

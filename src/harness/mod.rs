@@ -65,7 +65,7 @@ pub use arrival::{Level, Pause, Piece};
 pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
 pub use drive::{Progress, run, run_outside};
 pub use error::HarnessError;
-pub use files::{read_result, result_schema, write};
+pub use files::{amend, read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls, Usage};
 pub use loadgen::{Beside, Loadgen, Reporting};

@@ -143,9 +143,12 @@ impl Inlet {
             let arrival = Arrival { index: log.len() as u64, ticket, sample, at };
             log.push((sample, at));
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            // A lane that has ended takes nothing any more; its error ends the run.
-            if let Some(lane) = self.lanes.get(turn % self.lanes.len().max(1)) {
-                let _ = lane.send(arrival);
+            // A lane that has ended takes nothing any more: its error ends the run, or somebody stopped it. What comes then is
+            // no part of it.
+            let is_taken =
+                self.lanes.get(turn % self.lanes.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
+            if !is_taken {
+                log.pop();
             }
         }
     }

@@ -14,7 +14,7 @@ use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
     Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
-use crate::event::Verdict;
+use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
 
 /// The version of `result.json`.
@@ -37,10 +37,25 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What another process measured and wrote: its requests and its plan are in its files only.
+    pub fn elsewhere(result: RunResult, zero: std::time::Instant) -> Self {
+        let schedule = Arc::new(super::plan::elsewhere());
+        Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
+    }
+
     /// What only those who watch the server know: it died or fell silent under the measurement.
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
+        self.result.verdict = super::judge::verdict(&self.result.reasons);
+    }
+
+    /// What the servers had less of than the manifest says, because memory ran out with more.
+    pub fn lowered(&mut self, lowered: &[Lowered]) {
+        for one in lowered {
+            let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
+            self.result.reasons.push(Reason { check: "lowered".to_owned(), severity: Severity::Warning, text });
+        }
         self.result.verdict = super::judge::verdict(&self.result.reasons);
     }
 

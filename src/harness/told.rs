@@ -55,11 +55,7 @@ impl Load {
         let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
         Self {
             zero_point: format!("{first}{more}"),
-            plan: if let Scenario::Outside(_) = spec.scenario {
-                "none: what was sent when was decided outside; `sample` of each request says what it carried".to_owned()
-            } else {
-                super::files::PLAN.to_owned()
-            },
+            plan: super::files::PLAN.to_owned(),
             content: spec.content.clone(),
             data: schedule.data.clone(),
             input_lengths: if schedule.has_tokenizer() {

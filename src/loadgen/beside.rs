@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::reporter::Reported;
-use super::said::Said;
 use crate::harness::{Beside, Ended, Measured, Record};
 use crate::mlperf::Scenario;
+use crate::mlperf::log::Detail;
 
 const NS: f64 = 1e9;
 /// Of a nanosecond.
 const MS: f64 = 1e-6;
 
 /// Every number that the scenario is judged by, and those beside it.
-pub fn numbers(said: &Said, scenario: Scenario, measured: &Measured, reported: &Reported) -> Vec<Beside> {
+pub fn numbers(said: &Detail, scenario: Scenario, measured: &Measured, reported: &Reported) -> Vec<Beside> {
     let read = Ours::of(&measured.requests);
     let told = Ours::of(&as_told(measured, reported, scenario != Scenario::Offline));
     let mut all = Vec::new();
@@ -124,7 +124,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// One line: what the scenario is judged by.
-pub fn headline(said: &Said, scenario: Scenario) -> String {
+pub fn headline(said: &Detail, scenario: Scenario) -> String {
     let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
     let parts = match scenario {

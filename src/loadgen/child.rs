@@ -1,22 +1,19 @@
 //! The child process: one job, then its end.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use super::ffi::{Fault, Library, Query, Settings, Sut, Told};
+use super::ffi::{Fault, Library, Settings};
 use super::job::{Job, Line, Probe, Probed, Test};
-use super::reporter::{Mouth, Reported, report};
-use super::said::Said;
+use super::moment::Moment;
+use super::race::{Came, Ran, end_at_once, race};
 use super::{beside, samples};
-use crate::event::Stop;
-use crate::harness::{self, HarnessError, Inlet, Loadgen, Measured, Reason, Reporting, Severity};
+use crate::harness::{self, HarnessError, Loadgen, Measured, Reason, Reporting, Severity};
+use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{Benchmark, Division, Mode, Round, Scenario, TEST_FILE, TestTold, conf};
 
-/// How often the child says how far it is.
-const SAY_EVERY: Duration = Duration::from_secs(1);
+/// So many of LoadGen's errors stand in a result.
+const SHOWN: usize = 5;
 
 /// Why a job could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -57,12 +54,6 @@ fn probed(probe: &Probe) -> Result<Probed, Trouble> {
     Ok(Probed { version: library.version(), revision: library.revision(), seeds: settings.seeds() })
 }
 
-/// What came of a test, from its three threads.
-struct Came {
-    measured: Measured,
-    reported: Reported,
-}
-
 fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
     let round =
         Round::named(&test.round).ok_or_else(|| Trouble::Refused(format!("no round is called {}", test.round)))?;
@@ -85,57 +76,105 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
     say(&Line::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
     let performance = test.rehearsal.unwrap_or(benchmark.performance_samples).min(total);
-    let mut came = race(&library, settings, test, &samples, (total, performance), say)?;
+    let ran = race(&library, settings, test, &samples, (total, performance), say)?;
     say(&Line::Phase("writing results".to_owned()));
-    let said = Said::read(&test.out).map_err(Trouble::System)?;
-    let told = Loadgen {
-        version: probed.version.clone(),
-        revision: probed.revision,
-        round: round.name.clone(),
-        benchmark: test.benchmark.clone(),
-        scenario: test.scenario.title().to_owned(),
-        mode: format!("{:?}", test.mode).to_lowercase(),
-        rehearsal: test.rehearsal.is_some(),
-        result: said.result(),
-        why: said.why.clone(),
-        errors: said.errors(),
-        first_errors: said.first_errors.clone(),
-        headline: beside::headline(&said, test.scenario),
-        metrics: if test.mode == Mode::Accuracy {
-            Vec::new()
-        } else {
-            beside::numbers(&said, test.scenario, &came.measured, &came.reported)
-        },
-        reporting: came.reported.reporting,
-    };
-    let reasons = reasons(&told, test.mode);
-    came.measured.loadgen_said(told.clone(), reasons);
-    let told = TestTold {
-        round: round.name.clone(),
-        benchmark: test.benchmark.clone(),
-        scenario: test.scenario,
-        mode: test.mode,
-        division: test.division,
-        rehearsal: test.rehearsal.is_some(),
-        loadgen_version: probed.version,
-        seeds: probed.seeds,
-        dataset: test.dataset.clone(),
-        target_qps: test.target_qps,
-        sut_name: test.sut_name.clone(),
-        result: told.result,
-        errors: told.errors,
-    };
-    let text = serde_json::to_vec_pretty(&told).unwrap_or_default();
-    let path = test.out.join(TEST_FILE);
-    std::fs::write(&path, text).map_err(|error| Trouble::System(format!("{}: {error}", path.display())))?;
-    // LoadGen opens it whether it traces or not.
-    let trace = test.out.join("mlperf_log_trace.json");
-    if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
-        let _ = std::fs::remove_file(trace);
+    let about = About { round: &round, probed, test };
+    match ran {
+        Ran::Whole(came) => about.whole(came, say),
+        Ran::Cut(measured) => {
+            about.cut(measured, say)?;
+            // LoadGen waits for answers that will not come, and has no way to be told so.
+            end_at_once();
+            Ok(())
+        }
     }
-    harness::write(&test.out, &came.measured)?;
-    say(&Line::Done);
-    Ok(())
+}
+
+/// What a test was of.
+struct About<'a> {
+    round: &'a Round,
+    probed: Probed,
+    test: &'a Test,
+}
+
+impl About<'_> {
+    fn whole(&self, Came { mut measured, reported }: Came, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
+        let test = self.test;
+        let said = Detail::of(&test.out)
+            .map_err(|error| Trouble::System(format!("{}: {error}", test.out.join(DETAIL_FILE).display())))?;
+        let metrics = match test.mode {
+            Mode::Accuracy => Vec::new(),
+            _ => beside::numbers(&said, test.scenario, &measured, &reported),
+        };
+        let told = Loadgen { metrics, reporting: reported.reporting, ..self.said(&said) };
+        let (result, errors) = (told.result.clone(), told.errors);
+        let reasons = reasons(&told, test.mode);
+        measured.loadgen_said(told, reasons);
+        // LoadGen opens it whether it traces or not.
+        let trace = test.out.join("mlperf_log_trace.json");
+        if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
+            let _ = std::fs::remove_file(trace);
+        }
+        say(&Line::Zero(Moment::of(measured.zero)));
+        harness::write(&test.out, &measured)?;
+        // The last file: where it is, the test was whole.
+        let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
+        let path = test.out.join(TEST_FILE);
+        std::fs::write(&path, text).map_err(|error| Trouble::System(format!("{}: {error}", path.display())))?;
+        say(&Line::Done);
+        Ok(())
+    }
+
+    /// Of a test that was stopped: what was seen of it until then.
+    fn cut(&self, mut measured: Measured, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
+        let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
+        let reasons = reasons(&told, self.test.mode);
+        measured.loadgen_said(told, reasons);
+        say(&Line::Zero(Moment::of(measured.zero)));
+        harness::write(&self.test.out, &measured)?;
+        say(&Line::Done);
+        Ok(())
+    }
+
+    /// What LoadGen said, for the result.
+    fn said(&self, said: &Detail) -> Loadgen {
+        let test = self.test;
+        Loadgen {
+            version: self.probed.version.clone(),
+            revision: self.probed.revision.clone(),
+            round: self.round.name.clone(),
+            benchmark: test.benchmark.clone(),
+            scenario: test.scenario.title().to_owned(),
+            mode: format!("{:?}", test.mode).to_lowercase(),
+            rehearsal: test.rehearsal.is_some(),
+            result: said.result().map(str::to_owned),
+            why: said.why(),
+            errors: said.all_errors(),
+            first_errors: said.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
+            headline: beside::headline(said, test.scenario),
+            metrics: Vec::new(),
+            reporting: Reporting::default(),
+        }
+    }
+
+    fn told(&self, result: Option<String>, errors: u64) -> TestTold {
+        let test = self.test;
+        TestTold {
+            round: self.round.name.clone(),
+            benchmark: test.benchmark.clone(),
+            scenario: test.scenario,
+            mode: test.mode,
+            division: test.division,
+            rehearsal: test.rehearsal.is_some(),
+            loadgen_version: self.probed.version.clone(),
+            seeds: self.probed.seeds,
+            dataset: test.dataset.clone(),
+            target_qps: test.target_qps,
+            sut_name: test.sut_name.clone(),
+            result,
+            errors,
+        }
+    }
 }
 
 impl Probed {
@@ -188,94 +227,6 @@ fn unheeded(settings: &Settings, test: &Test, benchmark: &Benchmark) -> Result<V
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(found)
-}
-
-/// LoadGen's side of the test.
-struct Called {
-    inlet: Inlet,
-}
-
-impl Sut for Called {
-    fn issue(&self, queries: &[Query]) {
-        self.inlet.issue(queries.iter().map(|query| (query.ticket, query.sample)));
-    }
-
-    fn load(&self, samples: &[usize]) {
-        // What cannot be made now fails again where it is sent, and is told there.
-        let _ = self.inlet.load(samples);
-    }
-
-    fn unload(&self, samples: &[usize]) {
-        self.inlet.unload(samples);
-    }
-}
-
-/// LoadGen on one thread, its reporter on another, the load workers on theirs. All are joined when this returns.
-fn race(
-    library: &Arc<Library>,
-    settings: Settings,
-    test: &Test,
-    samples: &[harness::Sample],
-    (total, performance): (u64, u64),
-    say: &(dyn Fn(&Line) + Sync),
-) -> Result<Came, Trouble> {
-    let (mouth, heard) = channel();
-    let telling = {
-        let library = Arc::clone(library);
-        let wants_firsts = test.scenario != Scenario::Offline;
-        spawn("reporter", move || library.reporter().map(|reporter| report(&heard, reporter, wants_firsts)))?
-    };
-    let issuing: Mutex<Option<JoinHandle<Result<(), Fault>>>> = Mutex::new(None);
-    let open = |inlet: Inlet| {
-        let names = (test.sut_name.clone(), test.benchmark.clone(), test.out.clone(), test.audit.clone());
-        let issue = move || {
-            let (sut, samples, out, audit) = &names;
-            let told = Told { sut, samples, total, performance, out, audit: audit.as_deref() };
-            settings.test(&told, &Called { inlet })
-        };
-        *issuing.lock().unwrap_or_else(PoisonError::into_inner) = spawn("loadgen", issue).ok();
-    };
-    let last = Mutex::new(Instant::now());
-    let progress = |far: harness::Progress| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if far.issued > 0 && last.elapsed() >= SAY_EVERY {
-            *last = Instant::now();
-            say(&Line::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::System(format!("no runtime: {error}")))?;
-    let stop = Stop::new();
-    let measured =
-        runtime.block_on(harness::run_outside(&test.spec, samples, Arc::new(Mouth(mouth)), open, &stop, progress));
-    let measured = match measured {
-        Ok(measured) => measured,
-        Err(error) => {
-            let is_issuing = issuing.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-            if is_issuing {
-                // LoadGen waits for answers that will not come, and has no way to be told so.
-                say(&Line::Failed { why: error.to_string(), is_refused: false });
-                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-            }
-            return Err(error.into());
-        }
-    };
-    let issued = issuing.into_inner().unwrap_or_else(PoisonError::into_inner).map(JoinHandle::join);
-    let reported = telling.join();
-    match issued {
-        Some(Ok(Ok(()))) => {}
-        Some(Ok(Err(fault))) => return Err(fault.into()),
-        Some(Err(_)) | None => return Err(Trouble::System("LoadGen's thread ended before its test".to_owned())),
-    }
-    match reported {
-        Ok(Some(reported)) => Ok(Came { measured, reported }),
-        _ => Err(Trouble::System("the reporter's thread ended before the test".to_owned())),
-    }
-}
-
-fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, Trouble> {
-    let builder = thread::Builder::new().name(name.to_owned());
-    builder.spawn(work).map_err(|error| Trouble::System(format!("no thread for {name}: {error}")))
 }
 
 /// What speaks against the run because of what LoadGen said.

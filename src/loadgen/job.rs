@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::moment::Moment;
 use crate::harness::Spec;
 use crate::mlperf::{DatasetTold, Division, Mode, Scenario, Seeds};
 
@@ -70,6 +71,8 @@ pub enum Line {
         failed: u64,
     },
     Probed(Probed),
+    /// When the first sample was asked for: what all stamps in the files count from.
+    Zero(Moment),
     /// The test is over, and its files are written.
     Done,
     /// It could not take place. `is_refused`: because of what was asked for.

@@ -14,12 +14,14 @@ mod beside;
 mod child;
 mod ffi;
 mod job;
+mod moment;
+mod race;
 mod reporter;
-mod said;
 mod samples;
 
 pub use child::{Trouble, perform};
 pub use job::{Job, Line, Probe, Probed, Test};
+pub use moment::Moment;
 
 /// The sources that are compiled together with LoadGen's, by name.
 pub const SHIM: [(&str, &str); 3] = [

@@ -100,6 +100,14 @@ impl Expressions {
         names
     }
 
+    /// What a text looks at, with the steps inside it: `tuning.kv_fraction`.
+    pub fn paths_in(&self, text: &str) -> Vec<String> {
+        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(true));
+        let mut paths: Vec<String> = found.unwrap_or_default().into_iter().collect();
+        paths.sort();
+        paths
+    }
+
     /// The names in a text that exist nowhere, without computing anything: for manifests that have other mistakes,
     /// so that all are told at once. Texts that ask whether something is defined are left alone.
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {

@@ -206,7 +206,8 @@ impl FileId {
         names
             .into_iter()
             .filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned))
-            .filter(|name| self.item(name) != *except)
+            // A folder's pipeline is what its items are for.
+            .filter(|name| name != "pipeline" && self.item(name) != *except)
             .collect()
     }
 

@@ -12,7 +12,7 @@ use super::node::{Entry, Map, Node, Tree};
 use super::param::{Chooser, Chosen};
 use super::shape::{self, Shape};
 use super::value::value_of;
-use super::{Given, Library, Manifest, param, read, vars};
+use super::{Given, Library, Manifest, overrides, param, read, uses, vars};
 use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
 use crate::event::Digest;
 
@@ -61,6 +61,8 @@ impl Loader {
         let mut params = IndexMap::new();
         let mut env = BTreeMap::new();
         let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
+        let overrides =
+            if parameters_are_fine { overrides::apply(&mut root, &given.params, &mut self.found) } else { Vec::new() };
         if let Some(root) = parameters_are_fine.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
             check(root, shape::document(), "", key, Templates::InStages, &mut self.found);
@@ -78,6 +80,10 @@ impl Loader {
         } else {
             Default::default()
         };
+        let mut readers = BTreeMap::new();
+        if !self.found.has_errors() && !given.params.is_empty() {
+            readers = uses::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
+        }
         if self.found.has_errors() {
             if parameters_are_fine {
                 let vars = section("vars");
@@ -95,6 +101,7 @@ impl Loader {
             params,
             vars,
             globals: globals.into(),
+            given: readers,
             sources: std::mem::take(&mut self.sources),
             env,
         })
@@ -248,6 +255,8 @@ impl Loader {
             let declared = root.get("params").and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
             let mut next = None;
             let mut complete = true;
+            // What is wrong now may be right with a catalog's file, which can give a default.
+            let mut wrong = Diagnostics::new();
             for (name, entry) in &declared {
                 if let Some(variable) = entry.node.get("env").and_then(|entry| entry.node.text()) {
                     env.insert(variable.to_owned(), given.env.get(variable).cloned());
@@ -258,11 +267,12 @@ impl Loader {
                     folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
                 if is_catalog && folder.is_none() {
                     let place = entry.node.place(&["catalog"]);
-                    self.found.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
+                    wrong.push(Diagnostic::error("the catalog leaves the project folder").at(place, "outside"));
+                    self.found.append(wrong);
                     return false;
                 }
                 let chooser = Chooser { name, entry, given, catalog };
-                match chooser.choose(&mut self.found) {
+                match chooser.choose(&mut wrong) {
                     Some(chosen) => {
                         if let (true, Some(folder), false) = (is_catalog, folder, chosen_files.contains(name)) {
                             next = next.or(Some((name.clone(), folder, chosen.value.clone(), entry.key.clone())));
@@ -273,16 +283,19 @@ impl Loader {
                 }
             }
             let Some((name, folder, value, place)) = next.filter(|_| complete) else {
+                self.found.append(wrong);
                 let names: Vec<String> = declared.keys().cloned().collect();
                 param::unknown(given, params, &names, &mut self.found);
                 return complete;
             };
             chosen_files.push(name);
             let target = folder.item(value.as_str().unwrap_or_default());
-            let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else { return false };
+            let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else {
+                self.found.append(wrong);
+                return false;
+            };
             let below = std::mem::replace(root, Node::new(place, Tree::Null));
             *root = merge(below, over);
-            self.found = std::mem::take(&mut self.found).unique();
         }
     }
 

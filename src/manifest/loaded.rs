@@ -1,6 +1,6 @@
 //! The loaded manifest: what `plan` expands, `regatta show` prints and `regatta list` lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::{load, read};
 use crate::diag::{Diagnostics, Source, Span};
 use crate::event::Digest;
 
-/// What a person gave from outside: `key=value` in order (the last one wins) and the environment.
+/// What a person gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
+/// and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     pub params: Vec<(String, String)>,
@@ -52,6 +53,8 @@ pub struct Manifest {
     pub vars: IndexMap<String, Node>,
     /// Params and vars, as expressions see them.
     pub globals: Arc<IndexMap<String, minijinja::Value>>,
+    /// Each word of the command line, and the stages that look at what it sets.
+    pub given: BTreeMap<String, BTreeSet<String>>,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
 }

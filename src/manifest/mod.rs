@@ -14,12 +14,14 @@ mod merge;
 pub mod model;
 mod node;
 mod order;
+mod overrides;
 mod param;
 mod read;
 mod scalar;
 mod schema;
 mod shape;
 mod target;
+mod uses;
 mod value;
 mod vars;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use indexmap::IndexMap;
+use regex::Regex;
 use serde_json::Value;
 
 use super::model::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
@@ -47,7 +48,7 @@ impl Chooser<'_> {
         let name = self.name;
         if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
             let complain = |why: Wrong| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
-            return match self.parse(kind, rule, text) {
+            return match self.parse(kind, rule, text, &[',']) {
                 Ok(value) => Some((value, Origin::CommandLine)),
                 Err(why) => {
                     found.push(complain(why).see(self.entry.key.clone(), "declared here"));
@@ -59,7 +60,8 @@ impl Chooser<'_> {
             // Set and empty is how shells say "not set".
             && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
         {
-            return match self.parse(kind, rule, text) {
+            // Shells have no lists: words with spaces between them are theirs.
+            return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
                 Ok(value) => Some((value, Origin::Environment(variable.clone()))),
                 Err(why) => {
                     let message = format!("the environment variable {variable}={text}: {}", why.what);
@@ -103,16 +105,16 @@ impl Chooser<'_> {
         }
     }
 
-    /// A value typed on the command line.
-    fn parse(&self, kind: &str, rule: &Param, text: &str) -> Result<Value, Wrong> {
+    /// A value typed on the command line, or of a variable. `between` separates the values of a list.
+    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, Wrong> {
         if text.contains(super::read::RESERVED) {
             return Err(Wrong::new("the brackets ⟦ and ⟧ are reserved"));
         }
         match kind {
             "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
             "list" => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                items.map(|item| list_item(item, rule.list.as_ref())).collect::<Result<_, _>>().map(Value::Array)
+                let items = text.split(between).map(str::trim).filter(|item| !item.is_empty());
+                items.map(|item| list_item(item, rule)).collect::<Result<_, _>>().map(Value::Array)
             }
             "catalog" => self.catalog_item(text),
             "path" => path(text, rule.path),
@@ -135,6 +137,7 @@ impl Chooser<'_> {
             },
             _ => {
                 bounded(text.chars().count() as f64, rule.text.as_ref(), "its length")?;
+                fitting(text, rule)?;
                 Ok(Value::String(text.to_owned()))
             }
         }
@@ -147,23 +150,24 @@ impl Chooser<'_> {
         }
         let must = |what: &str| Wrong::new(format!("it must be {what}, this is {}", super::check::kind_of(&node.tree)));
         match (kind, &node.tree) {
+            (kind, Tree::Null) if kind != "catalog" => Ok(Value::Null),
             ("choice", Tree::Text(_) | Tree::Number(_) | Tree::Bool(_)) => {
                 one_of(&shown(&node.json()), rule.choice.as_deref().unwrap_or_default())
             }
             ("choice", _) => Err(must("one of the choices")),
             ("list", Tree::List(items)) => {
-                let items = items.iter().map(|item| match &rule.list {
-                    Some(ListRule::Of(_)) => list_item(&shown(&item.json()), rule.list.as_ref())
-                        .map_err(|why| Wrong { place: Some(item.span.clone()), ..why }),
-                    _ => Ok(item.json()),
+                let items = items.iter().map(|item| {
+                    let held = list_item(&shown(&item.json()), rule);
+                    let held = held.map_err(|why| Wrong { place: Some(item.span.clone()), ..why });
+                    // Of any kind: what stands there has its own type.
+                    held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
                 });
                 items.collect::<Result<_, _>>().map(Value::Array)
             }
             ("list", _) => Err(must("a list")),
             ("catalog", Tree::Text(text)) => self.catalog_item(text),
             ("path", Tree::Text(text)) => path(text, rule.path),
-            ("path", Tree::Null) if rule.path == Some(PathNeed::Optional) => Ok(Value::Null),
-            ("catalog" | "path" | "text", Tree::Number(_)) => self.parse(kind, rule, node.span.text()),
+            ("catalog" | "path" | "text", Tree::Number(_)) => self.parse(kind, rule, node.span.text(), &[',']),
             ("int", Tree::Number(number)) if number.is_i64() || number.is_u64() => {
                 bounded(number.as_f64().unwrap_or_default(), rule.int.as_ref(), "it").map(|()| node.json())
             }
@@ -174,7 +178,7 @@ impl Chooser<'_> {
             ("number", _) => Err(must("a number")),
             ("switch", Tree::Bool(value)) => Ok(Value::Bool(*value)),
             ("switch", _) => Err(must("true or false")),
-            ("text", Tree::Text(text)) => self.parse(kind, rule, text),
+            ("text", Tree::Text(text)) => self.parse(kind, rule, text, &[',']),
             _ => Err(must("a text")),
         }
     }
@@ -229,8 +233,24 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, Wrong> {
     Err(Wrong::new(format!("`{text}` is not one of the choices")).hint(hint))
 }
 
-fn list_item(text: &str, rule: Option<&ListRule>) -> Result<Value, Wrong> {
-    match rule {
+/// Holds a text against the rule's `pattern`.
+fn fitting(text: &str, rule: &Param) -> Result<(), Wrong> {
+    let Some(pattern) = &rule.pattern else { return Ok(()) };
+    let whole = Regex::new(&format!("^(?:{pattern})$"))
+        .map_err(|error| Wrong::new(format!("its `pattern` is no regular expression: {error}")))?;
+    if whole.is_match(text) {
+        return Ok(());
+    }
+    let hint = match &rule.example {
+        Some(example) => format!("for example `{example}`"),
+        None => format!("it must match `{pattern}`"),
+    };
+    Err(Wrong::new(format!("`{text}` is not of the form that it must have")).hint(hint))
+}
+
+fn list_item(text: &str, rule: &Param) -> Result<Value, Wrong> {
+    fitting(text, rule)?;
+    match &rule.list {
         Some(ListRule::Of(allowed)) => one_of(text, allowed),
         _ => match scalar::plain(text).map_err(Wrong::new)? {
             Tree::Number(number) => Ok(Value::Number(number)),
@@ -265,7 +285,7 @@ fn bounded(number: f64, bounds: Option<&Bounds>, what: &str) -> Result<(), Wrong
 
 /// Parameters that were given and do not exist.
 pub fn unknown(given: &Given, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
-    for (name, value) in &given.params {
+    for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
         if !known.contains_key(name) && !declared.contains(name) {
             let hint = did_you_mean(name, declared.iter().map(String::as_str));
             let hint = hint.unwrap_or_else(|| "this manifest has no parameters".to_owned());

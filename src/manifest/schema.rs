@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, Document, PARAM_KINDS};
+use super::model::{Action, Document, Image, PARAM_KINDS};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
@@ -23,6 +23,7 @@ pub fn schema() -> Value {
         }
         exactly_one(definitions, "Stage", &Action::KEYS);
         exactly_one(definitions, "Param", &PARAM_KINDS);
+        exactly_one(definitions, "Image", &Image::KINDS);
         definitions.insert("expression".to_owned(), template);
     }
     // The keys that say what this is come first.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::model::{Action, Document, PARAM_KINDS};
+use super::model::{Action, Document, Image, PARAM_KINDS};
 
 /// What a value may be.
 #[derive(Debug)]
@@ -138,6 +138,7 @@ impl Compiler<'_> {
         let one_of = match name {
             "Stage" => Action::KEYS.map(str::to_owned).to_vec(),
             "Param" => PARAM_KINDS.map(str::to_owned).to_vec(),
+            "Image" => Image::KINDS.map(str::to_owned).to_vec(),
             _ => Vec::new(),
         };
         let fields = fields.iter().map(|(key, field)| (key.clone(), self.compile(field, key))).collect();

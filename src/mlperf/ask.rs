@@ -90,6 +90,12 @@ impl Ask<'_> {
 
 /// A benchmark that the round does not have: perhaps another round has, or LoadGen calls a model so.
 fn not_in(round: &Round, name: &str) -> Wrong {
+    if let Some(why) = round.left_out(name) {
+        let what = format!("cannot be `{name}`");
+        let rule = format!("of {}, but left out here: {why}", round.name);
+        let known = list_of(round.benchmarks.keys().map(String::as_str));
+        return Wrong::new(&["benchmark"], what, rule).hint(format!("there are {known}"));
+    }
     let elsewhere: Vec<&str> = Round::NAMES
         .into_iter()
         .filter(|other| Round::named(other).is_some_and(|round| round.benchmarks.contains_key(name)))

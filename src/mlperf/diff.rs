@@ -7,8 +7,9 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::gate::{self, Detail, Judged};
+use super::gate::{self, Judged};
 use super::layout::scenario_titled;
+use super::log::Detail;
 use super::{Layout, Lock, Round, Scenario, TEST_FILE, TestTold};
 
 /// One side of one result.
@@ -99,7 +100,7 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
         let layout = Layout::of(&round.name);
         let mut settings = BTreeMap::new();
         let result = submitter.join(layout.result(&seen.system, &seen.benchmark, &seen.scenario));
-        if let Ok(detail) = Detail::read(&result.join("performance/run_1/mlperf_log_detail.txt")) {
+        if let Ok(detail) = Detail::of(&result.join("performance/run_1")) {
             of_log(&detail, &mut settings);
         }
         let measurements = submitter.join(layout.measurements(&seen.system, &seen.benchmark, &seen.scenario));
@@ -118,8 +119,7 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
 
 /// The output of one run.
 fn alone(folder: &Path) -> Result<(String, Run), String> {
-    let detail = Detail::read(&folder.join("mlperf_log_detail.txt"))
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let detail = Detail::of(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let told: Option<TestTold> =
         fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let scenario = told

@@ -230,16 +230,14 @@ fn three_digits(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::BufReader;
     use std::path::Path;
 
     use super::{explain, three_digits};
-    use crate::mlperf::log::{DETAIL_FILE, Detail};
+    use crate::mlperf::log::Detail;
 
     fn told(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
-        explain(&Detail::read(BufReader::new(File::open(folder.join(DETAIL_FILE)).unwrap())).unwrap()).to_string()
+        explain(&Detail::of(&folder).unwrap()).to_string()
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod words;
 
 pub use ask::{Ask, Found, Wrong};
 pub use diff::{Change, Difference, Run, compare};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, time};
 pub use explain::{Explanation, Reason, explain};
 pub use gate::{Examined, Finding, Judged, MEASUREMENT_FIELDS, Seen, Weight, examine, judge, round_of};
 pub use layout::Layout;

@@ -15,6 +15,9 @@ pub struct Round {
     pub source: String,
     pub loadgen: LoadgenPin,
     pub benchmarks: IndexMap<String, Benchmark>,
+    /// Benchmarks of the round that are not run here → why, in a few words.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub left_out: IndexMap<String, String>,
 }
 
 /// Which LoadGen the round takes. Its seeds are built into it.
@@ -162,6 +165,13 @@ impl Round {
         }
         names
     };
+
+    /// Why a benchmark of the round is not here, where that is so; `gptj-99` is a `gptj`.
+    pub fn left_out(&self, benchmark: &str) -> Option<&str> {
+        let is_it =
+            |name: &str| benchmark.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-99"));
+        self.left_out.iter().find(|(name, _)| is_it(name)).map(|(_, why)| why.as_str())
+    }
 
     /// By its name, `v5.1`. None: there is no such round here.
     pub fn named(name: &str) -> Option<Self> {

@@ -9,10 +9,10 @@ use super::Reference;
 use super::instance::{Instance, Instances, StageOf};
 use super::semantics;
 use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
-use super::task::{ActionKind, Lifetime, RetryRule, Task};
+use super::task::{ActionKind, Lifetime, Lowering, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
-use crate::manifest::model::{Action, Host, InputPaths, Stage};
+use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
 };
@@ -20,6 +20,8 @@ use crate::manifest::{
 /// A task whose needs are still indices of instances.
 pub struct Built {
     pub task: Task,
+    /// The rendered stage, where it is held against others.
+    pub node: Option<Node>,
     pub needs: BTreeMap<usize, Edge>,
 }
 
@@ -61,7 +63,7 @@ impl<'a> Builder<'a> {
     pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<Built> {
         let stage = self.made.stages.get(one.stage)?;
         if one.skipped.is_some() {
-            return Some(Built { task: skipped_task(stage, one), needs: BTreeMap::new() });
+            return Some(Built { task: skipped_task(stage, one), node: None, needs: BTreeMap::new() });
         }
         let map = stage.entry.node.map()?;
         let before = found.len();
@@ -82,7 +84,8 @@ impl<'a> Builder<'a> {
         };
         semantics::check(&typed, &node, stage.name, found);
         let task = (found.len() == before).then(|| task(stage, one, typed))??;
-        Some(Built { task, needs: rendering.needs })
+        let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
+        Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs })
     }
 
     fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
@@ -245,6 +248,7 @@ fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
         skipped: one.skipped.clone(),
         kind: stage.kind,
         action: String::new(),
+        container: None,
         needs: Vec::new(),
         inputs: BTreeMap::new(),
         outputs: Vec::new(),
@@ -264,7 +268,8 @@ const fn lifetime(kind: ActionKind) -> Lifetime {
     if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
 }
 
-fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
+fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
+    let container = container(&mut typed);
     let action = action(&typed)?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
@@ -272,13 +277,19 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
     };
     let mut inputs: BTreeMap<String, Vec<String>> =
         typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
-    for (name, path) in action.reads() {
+    let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));
+    for (name, path) in action.reads().into_iter().chain(image) {
         if Reference::all_in(path).is_empty() {
-            inputs.entry(name.to_owned()).or_insert_with(|| vec![path.to_owned()]);
+            let paths = inputs.entry(name.to_owned()).or_default();
+            if !paths.iter().any(|known| known == path) {
+                paths.push(path.to_owned());
+            }
         }
     }
     let host = typed.host.as_ref().and_then(Host::elsewhere);
-    let cpus = typed.cpus.or(if stage.kind == ActionKind::Bench { None } else { Some(1) });
+    // A measurement has the machine to itself.
+    let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
+    let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
     Some(Task {
         id: one.id.clone(),
         stage: stage.name.to_owned(),
@@ -287,6 +298,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         skipped: None,
         kind: stage.kind,
         action: canonical(&action)?,
+        container: container.as_ref().map(canonical).unwrap_or_default(),
         needs: Vec::new(),
         inputs,
         outputs: typed.outputs,
@@ -296,33 +308,71 @@ fn task(stage: &StageOf<'_>, one: &Instance, typed: Stage) -> Option<Task> {
         gpus: typed.gpus,
         cpus,
         timeout: typed.timeout.and_then(|text| duration(&text).ok()),
-        retry: typed.retry.map(|retry| RetryRule {
-            times: retry.times,
-            delay: retry.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
-        }),
+        retry: typed.retry.map(retry),
         cache: typed.cache,
-        // A search that is cut off goes on with the probes that it has. Elsewhere an attempt that was cut off may still write, so
-        // that each has a folder of its own.
-        resume: host.is_none() && (typed.resume || matches!(&action, Action::Bench(bench) if bench.search.is_some())),
+        // A search that is cut off goes on with the probes that it has, a download with the bytes. Elsewhere an attempt that was
+        // cut off may still write, so that each has a folder of its own.
+        resume: host.is_none()
+            && (typed.resume
+                || matches!(&action, Action::Bench(bench) if bench.search.is_some())
+                || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
     })
 }
 
+fn retry(given: Retry) -> RetryRule {
+    /// Who lowers a number has its end; who counts says how often.
+    const ENOUGH: u32 = 100;
+    RetryRule {
+        times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),
+        delay: given.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
+        on_oom: given.on == RetryAfter::Oom,
+        lower: given.lower.zip(given.by).map(|(knob, by)| Lowering { knob, by, to: given.to }),
+    }
+}
+
+/// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.
+fn container(typed: &mut Stage) -> Option<Container> {
+    if let Some(Serve::Triton(server)) = &mut typed.serve {
+        server.container = server.container.take().or_else(|| typed.container.clone());
+        return server.container.clone();
+    }
+    typed.container.clone()
+}
+
 fn action(typed: &Stage) -> Option<Action> {
-    let Stage { shell, git, template, engine, repository, serve, bench, mlperf, .. } = typed.clone();
+    let Stage {
+        shell,
+        git,
+        image,
+        template,
+        weights,
+        engine,
+        repository,
+        serve,
+        bench,
+        trtllm_bench,
+        mlperf,
+        compare,
+        ..
+    } = typed.clone();
     shell
         .map(Action::Shell)
         .or(git.map(Action::Git))
+        .or(image.map(Action::Image))
         .or(template.map(Action::Template))
         .or(engine.map(Action::Engine))
         .or(repository.map(Action::Repository))
         .or(serve.map(Action::Serve))
         .or(bench.map(|bench| Action::Bench(Box::new(bench))))
         .or(mlperf.map(Action::Mlperf))
+        .or(weights.map(Action::Weights))
+        .or(trtllm_bench.map(Action::TrtllmBench))
+        .or(compare.map(Action::Compare))
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
-fn canonical(action: &Action) -> Option<String> {
-    let mut value = serde_json::to_value(action).ok()?;
+fn canonical(value: &impl serde::Serialize) -> Option<String> {
+    let mut value = serde_json::to_value(value).ok()?;
     value.sort_all_objects();
     serde_json::to_string(&value).ok()
 }

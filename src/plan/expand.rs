@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use super::build::{Builder, Built};
 use super::instance::{Instance, Instances, instances};
+use super::semantics::across;
 use super::stages::{Directory, Known, KnownInstance};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
@@ -42,10 +43,16 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
             Err(circle) => found.push(explain(&circle, &made, &built)),
         }
     }
+    across(built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?))), &mut found);
     if found.has_errors() {
         return Err(found.unique());
     }
-    Ok(Plan { name: manifest.name.clone(), params: params(manifest), tasks: tasks(built, &sorted) })
+    Ok(Plan {
+        name: manifest.name.clone(),
+        params: params(manifest),
+        given: manifest.given.clone(),
+        tasks: tasks(built, &sorted),
+    })
 }
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {
@@ -79,7 +86,7 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
     }
     let mut tasks = Vec::with_capacity(sorted.len());
     for index in sorted {
-        let Some(Built { mut task, needs }) = built.get_mut(*index).and_then(Option::take) else { continue };
+        let Some(Built { mut task, needs, .. }) = built.get_mut(*index).and_then(Option::take) else { continue };
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
         tasks.push(task);

@@ -69,12 +69,16 @@ fn kind_of(entry: &Entry) -> ActionKind {
     let key = Action::KEYS.into_iter().find(|key| entry.node.get(key).is_some());
     match key.unwrap_or_default() {
         "git" => ActionKind::Git,
+        "image" => ActionKind::Image,
         "template" => ActionKind::Template,
         "engine" => ActionKind::Engine,
         "repository" => ActionKind::Repository,
         "serve" => ActionKind::Serve,
         "bench" => ActionKind::Bench,
         "mlperf" => ActionKind::Mlperf,
+        "weights" => ActionKind::Weights,
+        "trtllm_bench" => ActionKind::TrtllmBench,
+        "compare" => ActionKind::Compare,
         _ => ActionKind::Shell,
     }
 }

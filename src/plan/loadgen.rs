@@ -1,5 +1,7 @@
 //! What a plan holds of MLPerf: LoadGen's tests as the rule book wants them, how long they take, and what is missing beside them.
 
+mod search;
+
 use std::collections::BTreeMap;
 
 use crate::manifest::model::{self, Action, Bench, Mlperf, MlperfMode};
@@ -7,6 +9,7 @@ use crate::mlperf::conf::conf;
 use crate::mlperf::{Ask, Division, Estimate, Mode, Round, Scenario};
 
 use super::{ActionKind, Plan};
+pub use search::{Cost, short, whole};
 
 /// A `bench` with `loadgen` as the rule book asks about it. None: there is no `loadgen`, or LoadGen has no such scenario.
 pub fn ask(bench: &Bench) -> Option<Ask<'_>> {
@@ -74,10 +77,13 @@ pub fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// What LoadGen will issue. None where that depends on a search, or on a data set that is made up and may be smaller.
+/// What LoadGen will issue. None where that depends on a data set that is made up and may be smaller.
 fn estimate(bench: &Bench) -> Option<String> {
     let ask = ask(bench)?;
-    if bench.search.is_some() || ask.rehearsal {
+    if bench.search.is_some() {
+        return Cost::of(bench).map(|cost| cost.to_string());
+    }
+    if ask.rehearsal {
         return None;
     }
     let seed = ask.find().ok()?.round.loadgen.seeds.schedule;

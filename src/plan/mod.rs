@@ -16,4 +16,4 @@ mod task;
 
 pub use expand::expand;
 pub use reference::Reference;
-pub use task::{ActionKind, Lifetime, Need, Plan, RetryRule, Task};
+pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::event::TaskId;
 
-/// A symbolic value inside an action: an output folder, a service's endpoints, or an input's path.
+/// A symbolic value inside an action: an output folder, a service's endpoints, an input's path, or an image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reference {
     /// `{{ stages.x.out }}`: the output folder of a task.
@@ -13,6 +13,8 @@ pub enum Reference {
     Service(TaskId),
     /// `{{ inputs.x }}`: the absolute path of the task's own input.
     Input(String),
+    /// `{{ stages.x.image }}` of an `image` stage: the image's id, or its file.
+    Image(TaskId),
 }
 
 const OPEN: char = '⟦';
@@ -25,6 +27,7 @@ impl Reference {
             Self::Out(task) => format!("{OPEN}out:{task}{CLOSE}"),
             Self::Service(task) => format!("{OPEN}service:{task}{CLOSE}"),
             Self::Input(name) => format!("{OPEN}input:{name}{CLOSE}"),
+            Self::Image(task) => format!("{OPEN}image:{task}{CLOSE}"),
         }
     }
 
@@ -34,6 +37,7 @@ impl Reference {
             "out" => Some(Self::Out(TaskId::new(name))),
             "service" => Some(Self::Service(TaskId::new(name))),
             "input" => Some(Self::Input(name.to_owned())),
+            "image" => Some(Self::Image(TaskId::new(name))),
             _ => None,
         }
     }

@@ -42,4 +42,25 @@ impl Plan {
         }
         found.or(wanted)
     }
+
+    /// Words of the command line that change nothing for the chosen tasks, a sentence for each.
+    pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
+        let at_work = |stage: &String| {
+            self.tasks
+                .iter()
+                .zip(chosen)
+                .any(|(task, chosen)| *chosen && task.skipped.is_none() && task.stage == *stage)
+        };
+        self.given
+            .iter()
+            .filter(|(_, users)| !users.is_empty() && !users.iter().any(at_work))
+            .map(|(word, users)| {
+                let users: Vec<&str> = users.iter().map(String::as_str).collect();
+                let (names, are) = (users.join(", "), if users.len() == 1 { "is" } else { "are" });
+                format!(
+                    "{word} changes nothing here: only {names} would look at it, and {are} skipped or not asked for"
+                )
+            })
+            .collect()
+    }
 }

@@ -1,8 +1,18 @@
 //! What the types cannot say about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod across;
+mod compare;
+mod container;
+mod engine;
 mod host;
 mod mlperf;
+mod repository;
+mod retry;
 mod serve;
+mod trtllm;
+mod weights;
+
+pub use across::across;
 
 use std::fmt::Write as _;
 
@@ -22,11 +32,13 @@ const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postpro
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     let mut look = Look { node, name, found };
     look.common(stage);
+    look.containers(stage);
     if let Some(host) = stage.host.as_ref().and_then(Host::elsewhere) {
         look.elsewhere(stage, &host);
     }
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
+        look.engine(engine);
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
@@ -37,11 +49,23 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
             look.say(&["repository", "triton_num_models_per_server"], "needs the harness layout", "here", Some(hint));
         }
     }
+    if let Some(repository) = &stage.repository {
+        look.repository_flags(repository);
+    }
     if let Some(server) = &stage.serve {
         look.serve(server);
     }
     if let Some(bench) = &stage.bench {
         look.bench(bench);
+    }
+    if let Some(weights) = &stage.weights {
+        look.weights(weights);
+    }
+    if let Some(bench) = &stage.trtllm_bench {
+        look.trtllm_bench(bench, stage.gpus);
+    }
+    if let Some(compare) = &stage.compare {
+        look.compare(compare);
     }
     if let Some(step) = &stage.mlperf {
         look.mlperf(step);
@@ -70,9 +94,7 @@ impl Look<'_> {
         if let Some(text) = &stage.timeout {
             self.duration(&["timeout"], text);
         }
-        if let Some(text) = stage.retry.as_ref().and_then(|retry| retry.delay.as_ref()) {
-            self.duration(&["retry", "delay"], text);
-        }
+        self.retry(stage);
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }

@@ -78,11 +78,16 @@ impl Object for Stages {
             return Some(self.pick(name, Reference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());
+        let image = known.kind == ActionKind::Image;
+        let (what, names): (_, &'static [&'static str]) =
+            if image { ("image", &["image", "out", "outs"]) } else { ("out", &["out", "outs"]) };
+        let called = if image { "image" } else { "output folder" };
         Some(Value::from_object(NoValue {
             why: format!("the stage `{name}` is not a value"),
-            hint: format!("its output folder is {{{{ stages.{name}.out }}}}"),
-            names: &["out", "outs"],
+            hint: format!("its {called} is {{{{ stages.{name}.{what} }}}}"),
+            names,
             attribute: Box::new(move |attribute| match attribute {
+                "image" if image => Some(stages.pick(&stage, Reference::Image, false)),
                 "out" => Some(stages.pick(&stage, Reference::Out, false)),
                 "outs" => Some(stages.pick(&stage, Reference::Out, true)),
                 _ => None,

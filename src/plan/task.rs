@@ -1,6 +1,6 @@
 //! The frozen graph: tasks in an order in which they could run one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ pub struct Plan {
     pub name: String,
     /// The parameters as they were understood, for people: name → text.
     pub params: BTreeMap<String, String>,
+    /// Each word of the command line, and the stages that look at what it sets.
+    pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.
     pub tasks: Vec<Task>,
 }
@@ -32,6 +34,8 @@ pub struct Task {
     pub kind: ActionKind,
     /// Canonical JSON of `manifest::model::Action` with [`super::Reference`] tokens in it.
     pub action: String,
+    /// Canonical JSON of `manifest::model::Container`, with tokens: where its programs run.
+    pub container: Option<String>,
     pub needs: Vec<Need>,
     /// Name → paths or globs, as written: relative ones are relative to the project folder. May hold `⟦out:…⟧` tokens.
     pub inputs: BTreeMap<String, Vec<String>>,
@@ -56,6 +60,12 @@ impl Task {
     pub fn resubmit(&self) -> u32 {
         let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
         host.map_or(0, |HostOn::Slurm(slurm)| slurm.resubmit)
+    }
+
+    /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for
+    /// measurements and commands: they may be repeated on purpose.
+    pub const fn is_its_key(&self) -> bool {
+        matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
     }
 }
 
@@ -87,10 +97,58 @@ pub enum ActionKind {
     Serve,
     Bench,
     Mlperf,
+    Image,
+    Weights,
+    TrtllmBench,
+    Compare,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryRule {
     pub times: u32,
     pub delay: Duration,
+    /// Only when memory ran out.
+    pub on_oom: bool,
+    pub lower: Option<Lowering>,
+}
+
+/// The number that is lowered before each further try.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lowering {
+    pub knob: String,
+    pub by: f64,
+    /// Not below this; `None`: half of the first value.
+    pub to: Option<f64>,
+}
+
+impl Lowering {
+    /// Whether it is a share of a GPU's memory: lowering it leaves the host's alone.
+    pub fn is_of_gpu(&self) -> bool {
+        self.knob.contains("gpu") || self.knob.contains("kv_cache")
+    }
+
+    /// The next value below `now`; `first` is the manifest's. `None` at the end.
+    pub fn next(&self, first: f64, now: f64) -> Option<f64> {
+        let least = self.to.unwrap_or(first / 2.0);
+        // Steps of 0.05 must not end in 0.7999999.
+        let next = ((now - self.by).max(least) * 1e6).round() / 1e6;
+        (next < now && next > 0.0).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_lead_down_to_the_end_and_not_beyond() {
+        let steps = |by: f64, to: Option<f64>, first: f64| {
+            let lowering = Lowering { knob: "x".to_owned(), by, to };
+            std::iter::successors(Some(first), |now| lowering.next(first, *now)).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(0.05, Some(0.78), 0.95), [0.95, 0.9, 0.85, 0.8, 0.78]);
+        assert_eq!(steps(0.3, None, 0.9), [0.9, 0.6, 0.45]);
+        assert_eq!(steps(1024.0, Some(2048.0), 4096.0), [4096.0, 3072.0, 2048.0]);
+        assert_eq!(steps(0.5, Some(0.0), 0.4), [0.4]);
+    }
 }

@@ -15,6 +15,7 @@ pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
         skipped: None,
         kind,
         action: "{}".to_owned(),
+        container: None,
         needs: needs.iter().map(|&(task, data)| Need { task, data }).collect(),
         inputs: BTreeMap::new(),
         outputs: vec![],
@@ -34,6 +35,7 @@ pub(super) fn plan() -> Plan {
     let mut smoke = task("smoke", ActionKind::Shell, &[(2, false)]);
     smoke.skipped = Some("`when` is false".to_owned());
     Plan {
+        given: BTreeMap::new(),
         name: "quickstart".to_owned(),
         params: BTreeMap::from([("system".to_owned(), "sim".to_owned())]),
         tasks: vec![

@@ -71,6 +71,7 @@ impl Try {
             log: self.shelf.home().log(&self.run, &self.task.id),
             project: self.shelf.home().project().to_owned(),
             gpus: std::mem::take(&mut self.gpus),
+            lowered: self.keyed.lowered.clone(),
             stop: stop.clone(),
             ready: self.ready.take(),
             emit: Arc::clone(&self.emit),
@@ -142,21 +143,26 @@ impl Try {
             inputs.insert(name.clone(), paths);
         }
         let action = resolve(&self.task.action, true, &self.shelf, &inputs, &made)?;
+        let container = match &self.task.container {
+            Some(container) => Some(resolve(container, true, &self.shelf, &inputs, &made)?),
+            None => None,
+        };
         let env = self
             .task
             .env
             .iter()
             .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.shelf, &inputs, &made)?)))
             .collect::<Result<_, Failure>>()?;
-        let (mut endpoints, mut gpus) = (Vec::new(), Vec::new());
+        let (mut endpoints, mut gpus, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         for made in &self.made {
-            if let Made::Service { endpoints: own, gpus: leased, .. } = made {
+            if let Made::Service { endpoints: own, gpus: leased, lowered: less, .. } = made {
                 endpoints.extend(own.iter().cloned());
                 gpus.extend(leased);
+                lowered.extend(less.iter().cloned());
             }
         }
         let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.shelf, &inputs, &made)).transpose()?;
-        Ok(Assignment { action, inputs, env, endpoints, gpus, host })
+        Ok(Assignment { action, container, inputs, env, endpoints, gpus, host, lowered })
     }
 
     /// What it was made from, worked out when somebody asks.

@@ -1,10 +1,12 @@
 //! A task's key, and whether the shelf has its output.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::event::{Digest, Endpoint, Failure, FailureKind};
+use super::work::Work;
+use crate::event::{Digest, Endpoint, Failure, FailureKind, Lowered};
 use crate::plan::{Lifetime, Plan, Reference, Task};
 use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
 
@@ -18,6 +20,7 @@ pub(super) enum Made {
         endpoints: Vec<Endpoint>,
         /// Leased to it.
         gpus: Vec<u32>,
+        lowered: Option<Lowered>,
     },
     /// Nothing: it was skipped.
     Nothing,
@@ -39,6 +42,10 @@ pub(super) struct Keyed {
     pub key: Key,
     pub digest: Digest,
     pub inputs: BTreeMap<String, InputState>,
+    /// The digest of the key with all that the manifest says, nothing lowered.
+    pub base: Digest,
+    /// What a retry has lowered for it; part of the key.
+    pub lowered: Option<Lowered>,
 }
 
 /// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
@@ -70,9 +77,9 @@ pub(super) fn key_of(
     if task.gpus > 0 {
         facts.insert("gpus".to_owned(), task.gpus.to_string());
     }
-    let key = Key {
+    let mut key = Key {
         version: KEY_VERSION,
-        action: task.action.clone(),
+        action: with_container(task),
         env: task.env.clone(),
         secrets: task.secrets.clone(),
         outputs: task.outputs.clone(),
@@ -85,7 +92,35 @@ pub(super) fn key_of(
             .filter_map(|need| Some((plan.tasks[need.task as usize].id.clone(), upstream(need.task)?)))
             .collect(),
     };
-    Ok(Keyed { digest: key.digest(), key, inputs })
+    let base = key.digest();
+    let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
+    let lowered = may_be_lowered.then(|| shelf.lowered(&base)).flatten();
+    if let Some(lowered) = &lowered {
+        key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
+    }
+    Ok(Keyed { digest: key.digest(), key, inputs, base, lowered })
+}
+
+/// The action, and where it is done, as one JSON object: so that a change of either is told by its path.
+fn with_container(task: &Task) -> String {
+    match (&task.container, task.action.strip_prefix('{')) {
+        // A Triton server's action says it itself.
+        (Some(container), Some(rest)) if !rest.starts_with("\"serve\":{\"triton\"") => {
+            format!("{{\"container\":{container},{rest}")
+        }
+        _ => task.action.clone(),
+    }
+}
+
+/// Looks a task's output up. One that names what has gone from the machine is spoiled.
+pub(super) fn look(work: &impl Work, task: &Task, key: &Digest, shelf: &Shelf) -> Look {
+    match shelf.look(key) {
+        Look::Hit(record) => match work.is_void(task, &shelf.folder(&record)) {
+            Some(what) => Look::Spoiled(what),
+            None => Look::Hit(record),
+        },
+        other => other,
+    }
 }
 
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
@@ -154,6 +189,10 @@ pub(super) fn resolve<'a>(
                 Made::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
                 _ => return None,
             },
+            Reference::Image(id) => match made(id.as_str())? {
+                Made::Output(record) => image_in(&shelf.folder(record))?,
+                _ => return None,
+            },
             Reference::Service(id) => match made(id.as_str())? {
                 Made::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
                 _ => return None,
@@ -167,6 +206,16 @@ pub(super) fn resolve<'a>(
     })
     .map_err(|what| {
         Failure::new(FailureKind::System, format!("nothing is known of {what} although it should have run"))
+    })
+}
+
+/// What the file `image` in the output of an `image` stage says: an id, or `./file` beside it.
+fn image_in(folder: &Path) -> Option<String> {
+    let said = fs::read_to_string(folder.join("image")).ok()?;
+    let said = said.trim();
+    Some(match said.strip_prefix("./") {
+        Some(file) => folder.join(file).to_string_lossy().into_owned(),
+        None => said.to_owned(),
     })
 }
 

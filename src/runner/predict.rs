@@ -5,7 +5,7 @@ use crate::plan::{Lifetime, Plan};
 use crate::store::{Digests, Look, Shelf};
 
 use super::Work;
-use super::keying::{key_of, reasons};
+use super::keying::{key_of, look, reasons};
 use super::options::{Options, Part};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ enum Known {
 pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, options: &Options) -> Vec<Decision> {
     let mut known: Vec<Known> = Vec::with_capacity(plan.tasks.len());
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
+    let mut lowered = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
         let decide =
             |verdict, reasons| Some(Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons });
@@ -59,13 +60,16 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
             _ => None,
         };
         let keyed = key_of(plan, task, work.facts(task), upstream, shelf, digests);
+        if let Ok(Some(less)) = keyed.as_ref().map(|keyed| &keyed.lowered) {
+            lowered.push((ix, less.because()));
+        }
         let (now, decision) = match (keyed, task.lifetime) {
             (Err(failure), _) => (Known::Open, decide(Verdict::Run, vec![format!("will fail: {}", failure.what)])),
             (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Verdict::Run, open)),
             (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Verdict::Run, Vec::new())),
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look = if open.is_empty() { shelf.look(&keyed.digest) } else { Look::Absent };
+                let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Look::Absent };
                 match look {
                     Look::Hit(record) if !forced && task.cache => {
                         (Known::Digest(record.digest), decide(Verdict::Cached, Vec::new()))
@@ -93,6 +97,11 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
         decisions.push(decision);
     }
     settle_services(plan, &mut decisions);
+    for (ix, why) in lowered {
+        if let Some(decision) = decisions[ix].as_mut().filter(|decision| decision.verdict == Verdict::Run) {
+            decision.reasons.push(why);
+        }
+    }
     decisions.into_iter().flatten().collect()
 }
 

@@ -1,6 +1,8 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
-use std::collections::BTreeMap;
+mod again;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,12 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::attempt::{Tried, Try, accept, system};
-use super::keying::{Keyed, Made, key_of, own_patterns, reasons};
+use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
-use crate::event::{Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
-use crate::plan::{Lifetime, Plan, Task};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
+use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
 
 enum Msg {
@@ -22,6 +24,8 @@ enum Msg {
     Tried(Ix, Tried),
     /// The pause before the next try is over.
     Again(Ix),
+    /// The same, when the next try has another key.
+    Anew(Ix),
 }
 
 struct Running {
@@ -43,6 +47,8 @@ struct Runner<W> {
     emit: Emit,
     schedule: Schedule,
     keyed: Vec<Option<Arc<Keyed>>>,
+    /// Who makes what a key stands for.
+    makers: HashMap<Digest, Ix>,
     made: Vec<Option<Made>>,
     running: BTreeMap<Ix, Running>,
     /// Tries that were thrown away because an input changed under them.
@@ -51,6 +57,10 @@ struct Runner<W> {
     lost: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
+    /// Of those, the ones whose server is started again.
+    to_repeat: BTreeSet<Ix>,
+    /// Tries of tasks that are tried again under another key.
+    tries: BTreeMap<Ix, u32>,
     summary: Summary,
     send: mpsc::UnboundedSender<Msg>,
 }
@@ -82,11 +92,14 @@ pub async fn run<W: Work>(
         stop,
         emit,
         keyed: vec![None; n],
+        makers: HashMap::new(),
         made: vec![None; n],
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
         lost: BTreeMap::new(),
         blame: BTreeMap::new(),
+        to_repeat: BTreeSet::new(),
+        tries: BTreeMap::new(),
         summary: Summary::default(),
         send,
     };
@@ -158,7 +171,8 @@ impl<W: Work> Runner<W> {
             let mut started = false;
             while let Some(start) = self.schedule.next_to_start() {
                 started = true;
-                self.start(start.task, 1, start.gpus);
+                let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
+                self.start(start.task, attempt, start.gpus);
             }
             if started {
                 continue;
@@ -192,13 +206,15 @@ impl<W: Work> Runner<W> {
             .iter()
             .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
             .collect();
-        let facts = self.work.facts(&task);
         let project = self.shelf.home().project();
-        let slow = task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
+        let slow = task.container.is_some()
+            || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
+        let work = Arc::clone(&self.work);
         let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));
-        let key = move || key_of(&plan, &task, facts, |need| upstream.get(&need).copied(), &shelf, &digests);
+        let key =
+            move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
         if slow {
-            // Reading a large input is not the loop's work.
+            // Reading a large input is not the loop's work, nor is waiting for a container program.
             let send = self.send.clone();
             tokio::task::spawn_blocking(move || {
                 let _ = send.send(Msg::Keyed(ix, key()));
@@ -217,16 +233,21 @@ impl<W: Work> Runner<W> {
             Ok(keyed) => Arc::new(keyed),
             Err(failure) => return self.fail(ix, 1, failure, 0.0),
         };
-        self.keyed[ix as usize] = Some(Arc::clone(&keyed));
+        let forced = self.options.forced[ix as usize];
+        if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
+            // Who forces it wants to see it as it is written.
+            self.shelf.forget_lowered(&keyed.base);
+            return self.key(ix);
+        }
+        self.know(ix, Arc::clone(&keyed));
         let task = Arc::clone(self.task(ix));
         if task.lifetime == Lifetime::Service {
-            self.made[ix as usize] = Some(Made::Service { key: keyed.digest, endpoints: Vec::new(), gpus: Vec::new() });
             return self.schedule.known(ix);
         }
-        if self.options.forced[ix as usize] || !task.cache {
+        if forced || !task.cache {
             return self.schedule.missed(ix);
         }
-        match self.shelf.look(&keyed.digest) {
+        match look(&*self.work, &task, &keyed.digest, &self.shelf) {
             Look::Hit(record) => {
                 let folder = self.shelf.folder(&record);
                 if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
@@ -247,22 +268,37 @@ impl<W: Work> Runner<W> {
                     .hint("run without --only, or with --until, to make it first");
                 self.fail(ix, 1, failure, 0.0);
             }
-            _ => self.schedule.missed(ix),
+            _ => {
+                let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
+                if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
+                    return self.schedule.waits_for(ix, maker);
+                }
+                self.schedule.missed(ix);
+            }
         }
+    }
+
+    fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {
+        if self.task(ix).lifetime == Lifetime::Service {
+            let (key, lowered) = (keyed.digest, keyed.lowered.clone());
+            self.made[ix as usize] = Some(Made::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
+        }
+        self.keyed[ix as usize] = Some(keyed);
     }
 
     fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
-        let why = if attempt > 1 {
+        let mut why = if attempt > 1 {
             vec![format!("try {attempt}")]
         } else if service {
             Vec::new()
         } else {
-            let look = self.shelf.look(&keyed.digest);
+            let look = look(&*self.work, &task, &keyed.digest, &self.shelf);
             reasons(&self.plan, &task, &keyed, &look, &self.shelf, self.options.forced[ix as usize])
         };
+        why.extend(keyed.lowered.as_ref().map(Lowered::because));
         (self.emit)(Event::TaskStarted {
             task: task.id.clone(),
             attempt,
@@ -317,6 +353,7 @@ impl<W: Work> Runner<W> {
                 }
                 self.start(ix, running.attempt + 1, running.gpus);
             }
+            Msg::Anew(ix) => self.anew(ix),
         }
     }
 
@@ -337,7 +374,7 @@ impl<W: Work> Runner<W> {
         let task = Arc::clone(self.task(ix));
         let Tried { result, folder, seconds } = tried;
         if task.lifetime == Lifetime::Service {
-            return self.take_service_end(ix, &running, result.map(|_| ()), folder, seconds);
+            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let result = result.and_then(|(done, sealed)| {
@@ -389,6 +426,14 @@ impl<W: Work> Runner<W> {
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
         }
+        if self.to_repeat.remove(&ix) && !self.schedule.is_halted() {
+            let text = "its server is started again, and it is run again then".to_owned();
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
+        }
+        if self.lower(ix, running.attempt, &mut failure) {
+            return self.try_anew(ix, running, failure, seconds);
+        }
         if failure.kind == FailureKind::InputChanged && !self.schedule.is_halted() {
             let tries = self.stale.entry(ix).or_default();
             *tries += 1;
@@ -410,7 +455,9 @@ impl<W: Work> Runner<W> {
                 return self.schedule.rekey(ix);
             }
         }
-        let tries = 1 + task.retry.map_or(0, |r| r.times);
+        let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
+        let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
+        let tries = 1 + rule.map_or(0, |r| r.times);
         // Without its server a new try would have nobody to talk to.
         let hopeless = blamed.is_some() || matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
@@ -421,16 +468,8 @@ impl<W: Work> Runner<W> {
                 will_retry: true,
                 seconds,
             });
-            let delay = task.retry.map_or(Duration::ZERO, |r| r.delay);
-            let (send, stop) = (self.send.clone(), self.stop.clone());
             self.running.insert(ix, running);
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    () = stop.asked() => {}
-                }
-                let _ = send.send(Msg::Again(ix));
-            });
+            self.after_pause(ix, Msg::Again(ix));
             return;
         }
         self.fail(ix, running.attempt, failure, seconds);
@@ -439,7 +478,7 @@ impl<W: Work> Runner<W> {
     fn take_service_end(
         &mut self,
         ix: Ix,
-        running: &Running,
+        running: Running,
         result: Result<(), Box<Failure>>,
         folder: Option<PathBuf>,
         seconds: f64,
@@ -450,14 +489,23 @@ impl<W: Work> Runner<W> {
         }
         let asked = self.schedule.state(ix) == State::Stopping || self.stop.is_asked();
         match result {
-            Err(failure) if !asked => {
+            Err(mut failure) if !asked => {
+                let again =
+                    self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure);
                 for dependent in self.schedule.running_dependents(ix) {
                     self.blame.insert(dependent, ix);
+                    if again {
+                        self.to_repeat.insert(dependent);
+                    }
                     if let Some(step) = self.running.get(&dependent) {
                         step.stop.because(format!("{}: {}", task.id, failure.what));
                     }
                 }
-                self.fail(ix, running.attempt, *failure, seconds);
+                if again {
+                    self.try_anew(ix, running, *failure, seconds);
+                } else {
+                    self.fail(ix, running.attempt, *failure, seconds);
+                }
             }
             // Found dead when it was asked to stop: those that failed have failed because of it.
             Err(failure)
@@ -543,7 +591,9 @@ impl<W: Work> Runner<W> {
             if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
                 continue;
             }
-            if !task.cache || self.options.forced[ix] {
+            // Whether an image is still there, no file says.
+            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
+            if !task.cache || self.options.forced[ix] || !by_files {
                 return None;
             }
             if let Some(keyed) = &self.keyed[ix] {

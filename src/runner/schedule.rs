@@ -188,11 +188,55 @@ impl Schedule {
         self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
+    /// What this step would make, another one is about to make: it is looked up again when that one is over.
+    pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
+        if self.state(ix) != State::Keying {
+            return;
+        }
+        self.set(ix, State::Waiting);
+        let node = &mut self.nodes[ix as usize];
+        node.unsettled += 1;
+        node.item.needs.push(maker);
+        let maker = &mut self.nodes[maker as usize];
+        maker.dependents.push(ix);
+        maker.open += 1;
+    }
+
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: Ix) {
         self.release(ix);
         self.set(ix, State::Keying);
         self.to_key.insert(ix);
+    }
+
+    /// A service that was up has ended, and will be started again: nobody may count on it meanwhile.
+    pub fn down(&mut self, ix: Ix) {
+        if self.state(ix) == State::Up {
+            self.set(ix, State::Starting);
+        }
+    }
+
+    /// A service that ended is to be started again, under another key: who waits for it is looked up anew. The caller says
+    /// what becomes of those that were running.
+    pub fn relaunch(&mut self, ix: Ix) {
+        if !matches!(self.state(ix), State::Starting | State::Up) {
+            return;
+        }
+        self.release(ix);
+        self.set(ix, State::Known);
+        for dependent in self.nodes[ix as usize].dependents.clone() {
+            if self.state(dependent) == State::Wanting {
+                self.wanting.remove(&dependent);
+                self.set(dependent, State::Keying);
+                self.to_key.insert(dependent);
+            }
+        }
+        self.stop_if_unneeded(ix);
+    }
+
+    /// Whether another service stands on this one.
+    pub fn carries_a_service(&self, ix: Ix) -> bool {
+        self.nodes[ix as usize].dependents.iter().any(|d| self.nodes[*d as usize].item.service)
     }
 
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken

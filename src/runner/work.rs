@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
 use crate::plan::Task;
 
 use super::origins::Origins;
@@ -20,10 +20,17 @@ pub trait Work: Send + Sync + 'static {
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
 
     /// What a task's output depends on beside what the manifest says: the version of the stage's own code, facts of the
-    /// machine. Part of the key; pure and quick.
+    /// machine.
+    /// Part of the key; quick, unless the task has a container: then its image is asked for.
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let _ = task;
         BTreeMap::new()
+    }
+
+    /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
+    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+        let _ = (task, folder);
+        None
     }
 }
 
@@ -42,6 +49,8 @@ pub struct Lease {
     pub project: PathBuf,
     /// GPU indices leased to it.
     pub gpus: Vec<u32>,
+    /// The number that its retry rule has lowered.
+    pub lowered: Option<Lowered>,
     pub stop: Stop,
     /// Services report their endpoints here, once, when they are ready.
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
@@ -56,6 +65,8 @@ pub struct Lease {
 pub struct Assignment {
     /// JSON of `manifest::model::Action`.
     pub action: String,
+    /// JSON of `manifest::model::Container`.
+    pub container: Option<String>,
     /// Input name → absolute paths (globs expanded, sorted).
     pub inputs: BTreeMap<String, Vec<PathBuf>>,
     /// The task's declared environment, references replaced.
@@ -66,6 +77,8 @@ pub struct Assignment {
     pub gpus: Vec<u32>,
     /// Where it runs when that is not here: JSON of `manifest::model::HostOn`, references replaced.
     pub host: Option<String>,
+    /// What was lowered for these services because memory ran out.
+    pub lowered: Vec<Lowered>,
 }
 
 impl Lease {

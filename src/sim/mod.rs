@@ -11,7 +11,7 @@ mod serve;
 mod timing;
 
 pub use self::core::{Arrival, Chunking, Limits, Policy, Ran, Served, Unfit, simulate};
-pub use engine::{EngineSpec, RankFile, SimEngineError, simulated, write as write_engine};
+pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
 pub use proof::{Manner, Proof, Script, Truth};
 pub use serve::{Addresses, Faults, ServeError, SimOptions, serve, token};
 pub use timing::{Coefficients, Gpu, Memory, Model, Precision};

@@ -20,6 +20,9 @@ use crate::manifest::{Targets, duration, targets};
 pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
+    for lowered in &errand.lease.assignment.lowered {
+        errand.lease.notice(format!("its server runs with {lowered}, because memory ran out with more"));
+    }
     match spec.protocol {
         harness::Protocol::Kserve => greet(errand, bench, &spec).await?,
         harness::Protocol::Http(_) => have_http(errand, &spec)?,
@@ -147,6 +150,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, na
     if let Some(why) = lost {
         measured.server_failed(why);
     }
+    measured.lowered(&errand.lease.assignment.lowered);
     Ok(measured)
 }
 

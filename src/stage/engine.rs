@@ -9,31 +9,14 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::errand::Errand;
+use super::memory;
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{Engine, EngineBackend};
+use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
 
-/// What other keys of the manifest decide, and flags therefore may not (reference: NVIDIA's flag dictionaries).
-const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
-    ("qformat", "precision"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("model_dir", "checkpoint"),
-    ("output_dir", "the stage"),
-    ("dtype", "precision"),
-    ("workers", "the stage"),
-];
-const BUILD_DECIDED: [(&str, &str); 7] = [
-    ("tensor_parallelism", "tensor_parallelism"),
-    ("pipeline_parallelism", "pipeline_parallelism"),
-    ("tp_size", "tensor_parallelism"),
-    ("pp_size", "pipeline_parallelism"),
-    ("checkpoint_dir", "the stage"),
-    ("output_dir", "the stage"),
-    ("workers", "the stage"),
-];
-
 pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    let lowered = errand.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
+    let engine = lowered.as_ref().unwrap_or(engine);
     match engine.backend {
         EngineBackend::TensorrtLlm => build(errand, engine).await,
         EngineBackend::Simulator => simulate(errand, engine),
@@ -41,6 +24,10 @@ pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> 
 }
 
 fn simulate(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+    if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
+        return Err(Failure::new(FailureKind::Refused, "the simulator has no checkpoints")
+            .hint("take `only` and `trtllm_checkpoint` away"));
+    }
     let model = &engine.model;
     let spec = EngineSpec {
         model: sim::Model {
@@ -88,24 +75,41 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     let scratch = errand.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let found = |path: &Option<String>| path.as_deref().map(|path| errand.path(path).to_string_lossy().into_owned());
-    let engine = Engine { checkpoint: found(&engine.checkpoint), trtllm: found(&engine.trtllm), ..engine.clone() };
+    let engine = Engine {
+        checkpoint: found(&engine.checkpoint),
+        trtllm: found(&engine.trtllm),
+        trtllm_checkpoint: found(&engine.trtllm_checkpoint),
+        ..engine.clone()
+    };
     let commands = engine_commands(&engine, &scratch, &errand.lease.out).map_err(refused)?;
     let total = commands.len() as u64;
     let mut outcome = Ok(());
     for (index, argv) in commands.into_iter().enumerate() {
-        let name = Path::new(&argv[usize::from(argv.len() > 1 && argv[0] == "python3")]).file_name();
+        // What Python runs says more than that it is Python.
+        let named =
+            argv.iter().skip(usize::from(argv.len() > 1 && argv[0].contains("python"))).find(|word| *word != "-m");
+        let name = Path::new(named.unwrap_or(&argv[0])).file_name();
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         errand.lease.say(name, index as u64, Some(total));
         outcome = errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await.map(drop);
+        outcome = outcome.map_err(|failure| memory::explain(failure, errand, &engine, is_first(&engine, index)));
         if outcome.is_err() {
             break;
         }
     }
     outcome?;
+    if !scratch.exists() {
+        return Ok(Done::default());
+    }
     std::fs::remove_dir_all(&scratch).map_err(|error| {
         Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
     })?;
     Ok(Done::default())
+}
+
+/// Whether a command is the one that makes the checkpoint.
+const fn is_first(engine: &Engine, index: usize) -> bool {
+    index == 0 && engine.trtllm_checkpoint.is_none()
 }
 
 /// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
@@ -114,37 +118,53 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
 /// fp8 and fp4 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
 pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, String> {
+    forbid("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
+    let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
+    Ok(match (engine.only, &engine.trtllm_checkpoint) {
+        (Some(EngineOnly::Checkpoint), _) => vec![checkpoint_command(engine, &out)?],
+        (None, Some(made)) => vec![build_command(engine, made, &out)?],
+        (None, None) => vec![checkpoint_command(engine, &checkpoint)?, build_command(engine, &checkpoint, &out)?],
+    })
+}
+
+fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, String> {
     let need = |key: &str, value: &Option<String>| {
         value.clone().ok_or_else(|| format!("`{key}` is needed to build an engine with TensorRT-LLM"))
     };
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
-    forbid("checkpoint_flags", &engine.checkpoint_flags, &CHECKPOINT_DECIDED)?;
-    forbid("build_flags", &engine.build_flags, &BUILD_DECIDED)?;
-    let (script, mut words) = match engine.precision.as_str() {
+    forbid("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
+    let (script, words) = match engine.precision.as_str() {
         "fp8" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "fp8")]),
         "fp4" => (quantize(&trtllm), vec![pair("dtype", "auto"), pair("qformat", "nvfp4")]),
         "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
         "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
         other => return Err(format!("the precision `{other}` is none of fp16, bf16, fp8, fp4")),
     };
-    words.insert(0, pair("model_dir", &weights));
-    words.insert(1, pair("output_dir", &checkpoint.display().to_string()));
-    words.push(pair("tp_size", &engine.tensor_parallelism.to_string()));
-    words.push(pair("pp_size", &engine.pipeline_parallelism.to_string()));
-    let mut first = vec!["python3".to_owned(), script];
-    first.extend(words.into_iter().flatten());
-    first.extend(flags(&engine.checkpoint_flags)?);
+    let mut argv = vec![engine.python.clone().unwrap_or_else(|| "python3".to_owned()), script];
+    argv.extend(pair("model_dir", &weights));
+    argv.extend(pair("output_dir", out));
+    argv.extend(words.into_iter().flatten());
+    argv.extend(pair("tp_size", &engine.tensor_parallelism.to_string()));
+    argv.extend(pair("pp_size", &engine.pipeline_parallelism.to_string()));
+    argv.extend(flags(&engine.checkpoint_flags)?);
+    Ok(argv)
+}
 
-    let mut second = vec!["trtllm-build".to_owned()];
-    second.extend(pair("checkpoint_dir", &checkpoint.display().to_string()));
-    second.extend(pair("output_dir", &out.display().to_string()));
+fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, String> {
+    let mut argv = match &engine.python {
+        // What `trtllm-build` is, without a script that knows where its Python lay when it was installed.
+        Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.build".to_owned()],
+        None => vec!["trtllm-build".to_owned()],
+    };
+    argv.extend(pair("checkpoint_dir", checkpoint));
+    argv.extend(pair("output_dir", out));
     let world = engine.tensor_parallelism * engine.pipeline_parallelism;
     if world > 1 {
-        second.extend(pair("workers", &world.to_string()));
+        argv.extend(pair("workers", &world.to_string()));
     }
-    second.extend(flags(&engine.build_flags)?);
-    Ok(vec![first, second])
+    argv.extend(flags(&engine.build_flags)?);
+    Ok(argv)
 }
 
 fn pair(name: &str, value: &str) -> [String; 2] {
@@ -253,6 +273,14 @@ mod tests {
         python3 /src/trtllm/examples/models/core/llama/convert_checkpoint.py --model_dir /models/llama --output_dir CKPT --dtype bfloat16 --tp_size 1 --pp_size 1
         trtllm-build --checkpoint_dir CKPT --output_dir OUT
         ");
+    }
+
+    #[test]
+    fn a_checkpoint_is_made_alone_and_an_engine_of_it() {
+        let change = serde_json::json!({"only": "checkpoint", "python": "/venv/bin/python", "build_flags": {}});
+        insta::assert_snapshot!(lines(&change), @"/venv/bin/python /src/trtllm/examples/quantization/quantize.py --model_dir /models/llama --output_dir OUT --dtype auto --qformat fp8 --tp_size 2 --pp_size 1 --kv_cache_dtype fp8 --calib_size 1024");
+        let change = serde_json::json!({"trtllm_checkpoint": "/made", "python": "/venv/bin/python", "checkpoint": null, "trtllm": null, "build_flags": {"max_batch_size": 8}});
+        insta::assert_snapshot!(lines(&change), @"/venv/bin/python -m tensorrt_llm.commands.build --checkpoint_dir /made --output_dir OUT --workers 2 --max_batch_size 8");
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::container::{self, NotRun, Place};
 use super::slurm::around;
 use super::undeclared::undeclared;
-use crate::event::{Event, Failure, FailureKind, RunId};
+use super::{memory, options};
+use crate::event::{Event, Failure, FailureKind, RunId, Stop};
 use crate::process::{self, Command, Exit, How, SpawnError};
 use crate::runner::Lease;
 
@@ -20,6 +22,8 @@ pub struct Errand {
     secrets: Vec<String>,
     /// `<run>.<task>.<attempt>`: a name that nothing else has.
     pub mark: String,
+    /// Where its commands run, if not simply here.
+    pub place: Option<Place>,
 }
 
 impl Errand {
@@ -47,7 +51,7 @@ impl Errand {
         env.push((process::TASK.to_owned(), Some(task.into())));
         let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
         let secrets = lease.task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
-        Self { lease, env, shown_env: shown, secrets, mark }
+        Self { lease, env, shown_env: shown, secrets, mark, place: None }
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -83,17 +87,20 @@ impl Errand {
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.
     pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
-        let argv = command.argv.clone();
-        let mut group = None;
-        let exit = process::run(command, &self.lease.stop, |pgid| {
-            group = Some(pgid);
-            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
-        })
-        .await
-        .map_err(|error| self.not_started(&argv, &error))?;
-        if let Some(pgid) = group {
-            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
-        }
+        self.run_until(command, &self.lease.stop).await
+    }
+
+    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's alone.
+    pub async fn run_until(&self, command: Command, stop: &Stop) -> Result<Exit, Failure> {
+        let mut argv = command.argv.clone();
+        let exit = match &self.place {
+            Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
+                Ok(exit) => exit,
+                Err(NotRun::Spawn(error)) => return Err(self.not_started(&argv, &error)),
+                Err(NotRun::Refused(failure)) => return Err(failure),
+            },
+            None => self.run_here(command, stop).await.map_err(|error| self.not_started(&argv, &error))?,
+        };
         for leftover in &exit.leftovers {
             self.lease.notice(format!(
                 "it left a background process running, which has been ended: {} ({})",
@@ -102,6 +109,19 @@ impl Errand {
             ));
         }
         if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
+    }
+
+    async fn run_here(&self, command: Command, stop: &Stop) -> Result<Exit, SpawnError> {
+        let mut group = None;
+        let exit = process::run(command, stop, |pgid| {
+            group = Some(pgid);
+            (self.lease.emit)(Event::ProcessStarted { task: self.lease.task.id.clone(), pgid });
+        })
+        .await?;
+        if let Some(pgid) = group {
+            (self.lease.emit)(Event::ProcessEnded { task: self.lease.task.id.clone(), pgid });
+        }
+        Ok(exit)
     }
 
     /// Runs a command for what it writes to its standard output; that is not logged.
@@ -129,6 +149,7 @@ impl Errand {
     pub fn not_started(&self, argv: &[OsString], error: &SpawnError) -> Failure {
         let failure = self.failure(FailureKind::Spawn, error.to_string(), argv);
         match error {
+            SpawnError::NotFound { program } if self.place.is_some() => container::no_program(program),
             SpawnError::NotFound { .. } => failure.hint(
                 "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
             ),
@@ -138,16 +159,28 @@ impl Errand {
     }
 
     /// The failure for an end other than exit code 0.
-    pub fn ended_badly(&self, argv: &[OsString], how: How) -> Failure {
+    pub fn ended_badly(&self, argv: &[OsString], mut how: How) -> Failure {
         let (kind, what) = match how {
             How::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
             How::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
             How::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
         };
         let mut failure = self.failure(kind, what, argv);
+        if self.place.is_some() {
+            if let Some(meaning) = container::meaning(how, &failure.tail) {
+                failure.what = format!("{} ({})", meaning.what, failure.what);
+                failure.cause = meaning.cause;
+                failure.hint = Some(meaning.hint.to_owned());
+                return failure;
+            }
+            how = container::inside(how);
+        }
         if let Some(diagnosis) = process::diagnose(&failure.tail, how) {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
         }
+        let rule = self.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
+        let value = rule.and_then(|rule| options::value(argv, &rule.knob));
+        failure.out_of_memory = memory::ran_out(self, how, value);
         failure
     }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::event::Endpoint;
-use crate::triton::{ClientError, TritonClient};
+use crate::triton::{ClientError, HttpAddress, HttpClient, TritonClient};
 
 /// How often a server is asked.
 pub const EVERY: Duration = Duration::from_secs(1);
@@ -25,6 +25,8 @@ pub enum Question {
     Kserve(Vec<String>),
     /// A TCP connection.
     Port,
+    /// `GET /health`.
+    Health,
 }
 
 /// A server that does not answer any more.
@@ -90,6 +92,7 @@ async fn ask(endpoint: &Endpoint, question: &Question, client: &mut Option<Trito
             let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
             return connected.map(drop).map_err(|error| format!("no connection: {error}"));
         }
+        Question::Health => return health(endpoint).await.map_err(|error| error.why.to_string()),
     };
     if client.is_none() {
         *client = Some(TritonClient::connect(endpoint).await.map_err(|error| error.why.to_string())?);
@@ -108,6 +111,12 @@ async fn ask(endpoint: &Endpoint, question: &Question, client: &mut Option<Trito
         }
     }
     Ok(())
+}
+
+/// Asks a server that speaks OpenAI's interfaces how it is; anything but 200 is an error.
+pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
+    let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
+    HttpClient::new(address).deadline(PATIENCE).text("/health").await.map(drop)
 }
 
 /// A server without such a question has answered. Any other refusal may come from who stands in its place: a proxy on the

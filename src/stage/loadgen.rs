@@ -1,26 +1,26 @@
 //! `bench:` with `loadgen:` — one LoadGen test in a child process of this program.
 
-use std::ffi::OsString;
+mod child;
+
 use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+pub use child::run;
 
 use super::bench::{judged, silence};
 use super::errand::Errand;
 use super::mlperf::LIBRARY;
-use super::search;
-use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{self, RunResult, Slo, Spec};
-use crate::loadgen::{Job, Line, Test};
+use super::{scrape, search, telemetry};
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::harness::{self, Measured, RunResult, Slo, Spec};
+use crate::loadgen::{Job, Line, Moment, Test};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
-use crate::mlperf::log::{DETAIL_FILE, Detail};
+use crate::mlperf::log::Detail;
 use crate::mlperf::{Ask, Benchmark, DatasetTold, Estimate, Scenario, Wrong, explain};
 use crate::plan::loadgen::ask;
 
-/// How often the child's lines are read.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// One test, or a search for the highest rate by many.
 pub async fn perform(
     errand: &Errand,
@@ -34,8 +34,8 @@ pub async fn perform(
         return Box::pin(search::loadgen::perform(errand, bench, bounds, &spec, program)).await;
     }
     let out = &errand.lease.out;
-    let result = once(errand, bench, loadgen, spec, program, out).await?;
-    judged(&result).map_err(|failure| match hint(out) {
+    let result = Box::pin(once(errand, bench, loadgen, spec, program, out)).await?;
+    judged(&result).map_err(|failure| match hint(out).filter(|_| result.verdict == Verdict::InvalidLoad) {
         Some(hint) => failure.hint(hint),
         None => failure,
     })
@@ -43,13 +43,12 @@ pub async fn perform(
 
 /// What to do about a run that LoadGen calls INVALID.
 fn hint(out: &Path) -> Option<String> {
-    let file = fs::File::open(out.join(DETAIL_FILE)).ok()?;
-    let told = explain(&Detail::read(std::io::BufReader::new(file)).ok()?);
+    let told = explain(&Detail::of(out).ok()?);
     let advice = told.reasons.first().map(|reason| reason.advice.clone())?;
     Some(told.next_qps.map_or_else(|| advice.clone(), |qps| format!("{advice}: `target_qps: {qps}` is a first guess")))
 }
 
-/// One LoadGen test, its files in `out`.
+/// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
 pub async fn once(
     errand: &Errand,
     bench: &Bench,
@@ -60,21 +59,51 @@ pub async fn once(
 ) -> Result<RunResult, Failure> {
     let test = test(errand, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
-    let begun = Instant::now();
     let job = Job::Test(Box::new(test));
-    let mut far = None;
-    let ending = async {
-        // A server of ours that is lost stops this task by itself; of others we see it here.
-        let limit = errand.lease.task.timeout.unwrap_or(Duration::MAX);
-        tokio::select! {
-            silent = silence(&spec) => Failure::new(FailureKind::Service, silent.to_string()),
-            () = tokio::time::sleep(limit) => {
-                Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}"))
-            }
+    let telemetry = Box::pin(telemetry::start(errand, &spec, bench.telemetry)).await;
+    let scraper = scrape::start(&spec.endpoints)?;
+    let Raced { ran, lost, zero } = Box::pin(race(errand, program, &job, &spec)).await?;
+    let path = out.join("result.json");
+    let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
+    let result = match (ran, &lost) {
+        (Ok(()), _) => harness::read_result(&path).map_err(system)?,
+        // It had to be stopped; what it saw until then it may have written.
+        (Err(_), Some(why)) => {
+            harness::read_result(&path).map_err(|_| Failure::new(FailureKind::Service, why.clone()))?
         }
+        (Err(failure), None) => return Err(failure),
     };
+    let zero = zero.and_then(Moment::instant).unwrap_or_else(Instant::now);
+    let mut measured = Measured::elsewhere(result, zero);
+    if let Some(scraper) = scraper {
+        scrape::finish(scraper, &mut measured).await;
+    }
+    if let Some(telemetry) = telemetry {
+        telemetry.finish(errand, &mut measured).await;
+    }
+    telemetry::of_servers(bench.telemetry, &mut measured);
+    if let Some(why) = lost {
+        measured.server_failed(why);
+    }
+    harness::amend(out, &measured).map_err(system)?;
+    Ok(measured.result)
+}
+
+/// How the child's run went.
+struct Raced {
+    ran: Result<(), Failure>,
+    /// Why the servers answer no more.
+    lost: Option<String>,
+    zero: Option<Moment>,
+}
+
+/// Runs the test. Err: it took longer than its task may.
+async fn race(errand: &Errand, program: Option<&Path>, job: &Job, spec: &Spec) -> Result<Raced, Failure> {
+    let begun = Instant::now();
+    let stop = errand.lease.stop.child();
+    let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
-        let running = run(errand, program, &job, |line| match line {
+        let mut running = std::pin::pin!(run(errand, program, job, &stop, |line| match line {
             Line::Phase(phase) => errand.lease.say(phase, 0, None),
             Line::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
@@ -82,19 +111,27 @@ pub async fn once(
                 let minutes = begun.elapsed().as_secs_f64() / 60.0;
                 errand.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
             }
+            Line::Zero(at) => zero = Some(at),
             Line::Probed(_) | Line::Done | Line::Failed { .. } => {}
-        });
+        }));
+        let limit = errand.lease.task.timeout.unwrap_or(Duration::MAX);
         tokio::select! {
-            ran = running => ran,
-            failure = ending => Err(failure),
+            ran = &mut running => ran,
+            // A server of ours that is lost stops this task by itself; of others we see it here.
+            silent = silence(spec) => {
+                lost = Some(silent.to_string());
+                stop.gently();
+                running.await
+            }
+            () = tokio::time::sleep(limit) => {
+                let what = format!("still measuring after its timeout of {limit:?}");
+                return Err(Failure::new(FailureKind::Timeout, what));
+            }
         }
     };
     let when = far.map_or_else(String::new, |(ended, issued)| format!("; {ended} of {issued} had ended"));
-    if let Some(why) = errand.lease.stop.why() {
-        return Err(Failure::new(FailureKind::Service, format!("{why}{when}")));
-    }
-    ran?;
-    harness::read_result(&out.join("result.json")).map_err(|error| Failure::new(FailureKind::System, error.to_string()))
+    let lost = lost.or_else(|| errand.lease.stop.why().map(str::to_owned)).map(|why| format!("{why}{when}"));
+    Ok(Raced { ran, lost, zero })
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
@@ -172,81 +209,4 @@ fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetTold, Failure> {
         return Err(refuse(format!("it is the data set of {}, and the benchmark is {benchmark}", told.benchmark)));
     }
     Ok(told)
-}
-
-/// Runs the child to its end and hands on what it says. Dropping this ends the child at once.
-pub async fn run(
-    errand: &Errand,
-    program: Option<&Path>,
-    job: &Job,
-    mut heard: impl FnMut(Line),
-) -> Result<(), Failure> {
-    let system =
-        |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
-    let job_file = errand.lease.log.with_extension("job.json");
-    let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
-    fs::write(&job_file, text).map_err(|error| system(&job_file, &error))?;
-    let program = match program {
-        Some(program) => program.to_owned(),
-        None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
-    };
-    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), job_file.clone().into()];
-    let answer = errand.lease.log.with_extension("lines");
-    let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
-    let mut failed = None;
-    let mut hand_on = |lines: &mut Lines| {
-        for line in lines.come() {
-            if let Line::Failed { why, is_refused } = &line {
-                failed = Some((why.clone(), *is_refused));
-            }
-            heard(line);
-        }
-    };
-    let ended = {
-        let mut running = std::pin::pin!(errand.run(errand.command(argv).answer(&answer)));
-        let mut tick = tokio::time::interval(LOOK_EVERY);
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut running => break ended,
-                _ = tick.tick() => hand_on(&mut lines),
-            }
-        }
-    };
-    hand_on(&mut lines);
-    for file in [&job_file, &answer] {
-        let _ = fs::remove_file(file);
-    }
-    match (ended, failed) {
-        (Ok(_), _) => Ok(()),
-        // What it said of itself says more than how it ended.
-        (Err(failure), Some((why, is_refused))) => {
-            let kind = if is_refused { FailureKind::Refused } else { failure.kind };
-            Err(Failure { kind, what: why, ..failure })
-        }
-        (Err(failure), None) => Err(failure),
-    }
-}
-
-/// Lines of a file that grows.
-struct Lines {
-    path: PathBuf,
-    read: u64,
-    rest: Vec<u8>,
-}
-
-impl Lines {
-    fn come(&mut self) -> Vec<Line> {
-        let mut more = Vec::new();
-        let read = fs::File::open(&self.path).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut more)
-        });
-        // Not there yet is nothing new.
-        self.read += read.unwrap_or(0) as u64;
-        self.rest.extend(more);
-        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
-    }
 }

@@ -5,13 +5,18 @@
 
 mod bench;
 mod beside;
+mod compare;
+mod container;
 mod engine;
 mod errand;
 mod git;
 mod health;
+mod image;
 mod load;
 mod loadgen;
+mod memory;
 mod mlperf;
+mod options;
 mod preflight;
 mod repository;
 mod request;
@@ -22,17 +27,22 @@ mod shell;
 mod slurm;
 mod telemetry;
 mod template;
+mod trtllm_bench;
 mod undeclared;
+mod weights;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
+pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;
+pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;
 pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
@@ -47,13 +57,21 @@ pub struct Stages {
     cluster: Cluster,
     /// Every task runs here, whatever its stage says: this is the place already.
     in_place: bool,
+    images: Arc<container::Images>,
 }
 
 impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run, program: None, cluster: Cluster::default(), in_place: false }
+        Self {
+            home: home.into(),
+            run,
+            program: None,
+            cluster: Cluster::default(),
+            in_place: false,
+            images: Arc::default(),
+        }
     }
 
     /// On the nodes of an allocation: stages that ask for one run here.
@@ -75,18 +93,32 @@ impl Stages {
 /// writes: then what older programs wrote is made again.
 const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
-        ActionKind::Git | ActionKind::Template | ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf => {
-            Some(1)
-        }
-        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again.
-        ActionKind::Bench => Some(3),
+        ActionKind::Git
+        | ActionKind::Image
+        | ActionKind::Template
+        | ActionKind::Weights
+        | ActionKind::Engine
+        | ActionKind::Repository
+        | ActionKind::TrtllmBench
+        | ActionKind::Mlperf
+        | ActionKind::Compare => Some(1),
+        // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // a plan, metrics and GPUs.
+        ActionKind::Bench => Some(4),
         ActionKind::Shell | ActionKind::Serve => None,
     }
 }
 
 impl Work for Stages {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        format(task.kind).map(|version| ("stage format".to_owned(), version.to_string())).into_iter().collect()
+        let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
+        format.into_iter().chain(container::fact(task, &self.images)).collect()
+    }
+
+    fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
+        // What is on a node is not looked for here.
+        let is_here = task.host.is_none() || self.in_place;
+        (is_here && task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
@@ -104,15 +136,20 @@ impl Stages {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")
         })?;
-        let errand = Errand::new(lease, &self.home, &self.run);
+        let mut errand = Errand::new(lease, &self.home, &self.run);
+        errand.place = container::Place::of(&errand.lease, &errand.mark, &self.images).await?;
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
             Action::Git(git) => git::perform(errand, &git).await,
+            Action::Image(image) => image::perform(&errand, &image).await,
             Action::Template(template) => template::perform(&errand, &template),
             Action::Engine(engine) => engine::perform(&errand, &engine).await,
             Action::Repository(repository) => repository::perform(&errand, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(errand, &serve, self.program.as_deref())).await,
+            Action::Compare(compare) => compare::perform(&errand, &compare),
             Action::Mlperf(step) => Box::pin(mlperf::perform(&errand, &step, self.program.as_deref())).await,
+            Action::Weights(weights) => Box::pin(weights::perform(errand, &weights)).await,
+            Action::TrtllmBench(bench) => trtllm_bench::perform(&errand, &bench).await,
             Action::Bench(bench) => Box::pin(bench::perform(&errand, &bench, self.program.as_deref())).await,
         }
     }

@@ -8,11 +8,11 @@ use crate::triton::RepositorySpec;
 use crate::triton::repository::{Layout, RepositoryError, write};
 
 pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure> {
-    let gpus = errand.lease.gpus.len() as u32;
+    let leased = errand.lease.gpus.len() as u32;
     let spec = RepositorySpec {
         engine: errand.path(&repository.engine),
         triton_num_servers: repository.triton_num_servers,
-        gpus: (gpus > 0).then_some(gpus),
+        gpus: repository.gpus.or((leased > 0).then_some(leased)),
         streaming: repository.streaming,
         tokenizer: repository.tokenizer.as_ref().map(|tokenizer| errand.path(tokenizer)),
         layout: match repository.layout {

@@ -53,6 +53,10 @@ impl Home {
         self.state.join("failed")
     }
 
+    pub fn lowered(&self) -> PathBuf {
+        self.state.join("lowered")
+    }
+
     pub fn plans(&self) -> PathBuf {
         self.state.join("plans")
     }

@@ -10,6 +10,7 @@
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      talk with a job on another machine, until its end was seen (`jobs`)
 //!   failed/<task>        → the output folder of the last failed try
+//!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
@@ -42,6 +43,7 @@ mod jobs;
 mod journal;
 mod key;
 mod lock;
+mod lowered;
 mod outputs;
 mod plans;
 mod record;

@@ -6,11 +6,13 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 37] = [
+const COMMANDS: [&str; 40] = [
     "",
     "run",
+    "bulk",
     "bench",
     "plan",
+    "doctor",
     "check",
     "show",
     "list",
@@ -39,6 +41,7 @@ const COMMANDS: [&str; 37] = [
     "mlperf status",
     "mlperf diff",
     "mlperf check",
+    "mlperf search",
     "repository check",
     "repository fill",
     "repository parameters",

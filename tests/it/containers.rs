@@ -11,16 +11,16 @@ use crate::supervision::{kept_as_invalid, measuring, send, told};
 use crate::world::{World, until};
 
 /// What podman needs to work in a bare machine: no network of its own, no systemd, a storage that is only ours.
-struct Podman {
-    config: PathBuf,
-    storage: PathBuf,
+pub struct Podman {
+    pub config: PathBuf,
+    pub storage: PathBuf,
 }
 
-const IMAGE: &str = "localhost/regatta-test:1";
+pub const IMAGE: &str = "localhost/regatta-test:1";
 
 impl Podman {
     /// With the image imported, once for all tests.
-    fn here() -> &'static Self {
+    pub fn here() -> &'static Self {
         static PODMAN: OnceLock<Podman> = OnceLock::new();
         PODMAN.get_or_init(|| {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("podman");
@@ -51,7 +51,9 @@ impl Podman {
         fs::create_dir_all(root.join("bin")).unwrap();
         fs::create_dir_all(root.join("tmp")).unwrap();
         fs::copy(busybox, root.join("bin/busybox")).unwrap();
-        fs::copy(busybox, root.join("bin/sh")).unwrap();
+        for name in ["sh", "cat", "cp", "echo", "env", "id", "kill", "ls", "sleep", "touch"] {
+            fs::copy(busybox, root.join("bin").join(name)).unwrap();
+        }
         let libraries = Command::new("ldd").arg(env!("CARGO_BIN_EXE_regatta")).output().expect("ldd");
         for word in String::from_utf8_lossy(&libraries.stdout).split_whitespace().filter(|word| word.starts_with('/')) {
             let to = root.join(word.trim_start_matches('/'));
@@ -66,14 +68,14 @@ impl Podman {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("podman");
         command.args(words).env("CONTAINERS_CONF", &self.config).env("CONTAINERS_STORAGE_CONF", &self.storage);
         command
     }
 
     /// Names of all containers that belong to a world's runs, running or not.
-    fn containers(&self, world: &World) -> Vec<String> {
+    pub fn containers(&self, world: &World) -> Vec<String> {
         // It fails when a container of another test goes away under its hands.
         let mut listed = String::new();
         until("podman to list containers", || {
@@ -87,7 +89,7 @@ impl Podman {
     }
 
     #[track_caller]
-    fn nothing_left(&self, world: &World) {
+    pub fn nothing_left(&self, world: &World) {
         nobody_left(world);
         until("the container to be gone", || self.containers(world).is_empty());
     }

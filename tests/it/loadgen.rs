@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
+use crate::services::{await_event, watched};
+use crate::supervision::{send, the_one};
 use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
 
 /// Samples of a made-up data set: prompts and answers are short, so that a test is.
@@ -16,7 +18,7 @@ const BRIEF: &str = "min_duration: 1, min_query_count: 600";
 const LONG: &str = "min_duration: 600000";
 
 /// LoadGen of a round, built once for all tests, by the stage that builds it for everybody.
-fn library() -> &'static Path {
+pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen-v5.1");
@@ -84,7 +86,7 @@ stages:
     world
 }
 
-fn json_of(path: &Path) -> Value {
+pub fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).unwrap()
 }
 
@@ -121,6 +123,11 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
             metrics.iter().find(|metric| metric["metric"] == name).unwrap_or_else(|| panic!("{name} in {said}"))
         };
         assert!(metric(key)["difference_percent"].as_f64().unwrap().abs() < 5.0, "{}", metric(key));
+        // What the servers' own metrics said meanwhile is beside it.
+        let servers = &result["server_metrics"];
+        assert_eq!(servers["servers"].as_array().map(Vec::len), Some(1), "{servers:#}");
+        let lines = fs::read_to_string(out.join("server-metrics.jsonl")).unwrap();
+        assert!(lines.lines().count() > 1, "{lines}");
         // Every sample that LoadGen counted is one of our requests, and every token one of ours.
         let requests = fs::read_to_string(out.join("requests.jsonl")).unwrap();
         let requests: Vec<Value> = requests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -130,6 +137,48 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
             assert_eq!(request["tokens"].as_u64(), Some(3 + sample % 4), "{request}");
         }
     }
+}
+
+#[test]
+fn what_loadgen_asked_for_can_be_asked_for_again_without_it() {
+    let world = world("[server]", "v5.1", library(), BRIEF);
+    world.good(&["run", "m"]);
+    let plan = world.read("latest/test/server/plan.jsonl");
+    let result = json_of(&world.path("latest/test/server/result.json"));
+    assert_eq!(plan.lines().count(), 1 + result["counts"]["issued"].as_u64().unwrap() as usize);
+    assert_eq!(plan.matches("\"parts\"").count(), SAMPLES as usize, "each prompt once");
+    let text = world.read("manifests/m.yaml");
+    let (before, _) = text.split_once("  test:\n").unwrap();
+    let again = "  test:\n    foreach: { scenario: [server] }\n    bench:\n      target: \"{{ stages.servers }}\"\n      scenario: server\n      \
+                 rate: 1\n      data: { plan: plan.jsonl }\n      preflight: off\n";
+    world.file("plan.jsonl", &plan).file("manifests/again.yaml", &format!("{before}{again}"));
+    let replayed = world.regatta(&["run", "again"]);
+    // Beside other tests the client may be late, and says so.
+    assert!([0, 3, 4].contains(&replayed.code), "{replayed:?}");
+    let kept = if replayed.code == 0 { "latest/test/server" } else { ".regatta/failed/test.server" };
+    let replayed = json_of(&world.path(kept).join("result.json"));
+    assert_eq!(replayed["schedule_digest"], result["schedule_digest"], "the same requests at the same times");
+    assert_eq!(world.read(format!("{kept}/plan.jsonl")), plan);
+}
+
+#[test]
+fn a_server_that_is_lost_under_loadgen_leaves_a_result_that_says_so() {
+    let world = world("[server]", "v5.1", library(), LONG);
+    let run = watched(&world, &[]);
+    await_event(&world, "answered, ");
+    send(the_one(&world, "sim serve"), "KILL");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 1, "{}", world.read("events"));
+    let result = json_of(&world.path(".regatta/failed/test.server/result.json"));
+    assert_eq!(result["verdict"], "invalid_server", "{result:#}");
+    assert_eq!(result["reasons"][0]["check"], "server", "{:#}", result["reasons"]);
+    let why = result["reasons"][0]["text"].as_str().unwrap();
+    assert!(why.contains("ended by SIGKILL (9) while it was needed") && why.contains("had ended"), "{why}");
+    assert_eq!((&result["loadgen"]["result"], &result["counts"]["conserved"]), (&Value::Null, &json!(true)));
+    assert!(result["counts"]["ok"].as_u64() > Some(0), "{:#}", result["counts"]);
+    // No test of LoadGen's that came to its end.
+    assert!(!world.path(".regatta/failed/test.server/test.json").exists());
+    assert_eq!(alive_with(world.path("")), []);
 }
 
 /// `result_query_count`; of Offline the one query has all samples, so what its logs count is their rate × time.

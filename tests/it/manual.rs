@@ -7,13 +7,34 @@
 /// Chapters that only read and write files.
 #[test]
 fn the_chapters_are_true() {
-    manual().case("tests/manual/0[1234689]-*.md").case("tests/manual/11-*.md");
+    manual()
+        .case("tests/manual/0[1234689]-*.md")
+        .case("tests/manual/11-*.md")
+        .case("tests/manual/15-*.md")
+        .case("tests/manual/machine-doctor.md");
 }
 
 /// Those with a server and a load against it.
 #[test]
 fn the_chapters_with_the_simulator_are_true() {
     manual().case("tests/manual/05-*.md").case("tests/manual/10-*.md");
+}
+
+/// The one with a real podman, which has the image of the other tests.
+#[test]
+fn the_chapter_with_containers_is_true() {
+    let podman = crate::containers::Podman::here();
+    let cases = manual();
+    cases.register_bin("podman", std::path::PathBuf::from("/usr/bin/podman"));
+    cases.env("CONTAINERS_CONF", podman.config.display().to_string());
+    cases.env("CONTAINERS_STORAGE_CONF", podman.storage.display().to_string());
+    cases.case("tests/manual/machine-containers.md");
+}
+
+/// The one that builds LoadGen and rehearses a submission.
+#[test]
+fn the_chapter_of_mlperf_is_true() {
+    manual().case("tests/manual/12-*.md");
 }
 
 fn manual() -> trycmd::TestCases {

@@ -422,21 +422,24 @@ fn a_log_that_cannot_be_scored_says_where() {
     let set = "{\"input_ids\":[1],\"reference\":\" run\"}\n{\"input_ids\":[1]}\n";
     let round = round(LLAMA, 2, &[]);
     let why = |log: &str| scored(&round, LLAMA, set, log, 2).unwrap_err().to_string();
-    let wide = r#"[{"qsl_idx":0,"data":"0300000000000000","token_count":1},
-{"qsl_idx":1,"data":"0300000000000000","token_count":1},
-{"qsl_idx":7,"data":"","token_count":0},
-{"qsl_idx":9,"data":"","token_count":0}]"#;
+    let wide = r#"[{"seq_id":0,"qsl_idx":0,"data":"0300000000000000","token_count":1},
+{"seq_id":1,"qsl_idx":1,"data":"0300000000000000","token_count":1},
+{"seq_id":2,"qsl_idx":7,"data":"","token_count":0},
+{"seq_id":3,"qsl_idx":9,"data":"","token_count":0}]"#;
     let all = why(wide);
     for expected in [
         "3 mistakes",
-        "byte 58: sample 1 has no reference",
-        "byte 115: the data set has no sample 7",
+        "byte 69: sample 1 has no reference",
+        "byte 137: the data set has no sample 7",
         "no sample 9; it has 2",
     ] {
         assert!(all.contains(expected), "{expected} in {all}");
     }
-    assert!(why(r#"[{"qsl_idx":0,"data":"030000","token_count":1}]"#).contains("3 bytes are no whole number of ids"));
-    assert!(why(r#"[{"qsl_idx":0,"data":"ffffffff","token_count":1}]"#).contains("-1 is no token id"));
+    assert!(
+        why(r#"[{"seq_id":0,"qsl_idx":0,"data":"030000","token_count":1}]"#)
+            .contains("3 bytes are no whole number of ids")
+    );
+    assert!(why(r#"[{"seq_id":0,"qsl_idx":0,"data":"ffffffff","token_count":1}]"#).contains("-1 is no token id"));
     let torn = log(&[(0, &[3, 4])]);
     let at = torn.len() - 9;
     assert!(why(&torn[..at]).contains(&format!("ends at byte {at}, in the middle")), "{}", why(&torn[..at]));

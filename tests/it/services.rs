@@ -322,6 +322,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         skipped: None,
         kind: ActionKind::Shell,
         action: "{}".to_owned(),
+        container: None,
         needs,
         inputs: BTreeMap::new(),
         outputs: Vec::new(),
@@ -339,7 +340,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         task("server", Lifetime::Service, Vec::new()),
         task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
     ];
-    let plan = Plan { name: "m".to_owned(), params: BTreeMap::new(), tasks };
+    let plan = Plan { name: "m".to_owned(), params: BTreeMap::new(), given: BTreeMap::new(), tasks };
     let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
     let shelf = Shelf::open(&home).unwrap();
     shelf.begin().unwrap();

@@ -28,6 +28,11 @@ fn parts(target: &str) -> Option<(&str, &str)> {
 }
 
 pub fn text(request: &Bench) -> Result<String, Trouble> {
+    serde_yaml::to_string(&Value::Object(manifest(request)?)).map_err(|error| anyhow::Error::from(error).into())
+}
+
+/// The same, key by key.
+pub fn manifest(request: &Bench) -> Result<Map<String, Value>, Trouble> {
     let mut stages = Map::new();
     let mut vars = Map::new();
     let target = match parts(&request.target) {
@@ -46,7 +51,7 @@ pub fn text(request: &Bench) -> Result<String, Trouble> {
         manifest.insert("vars".to_owned(), Value::Object(vars));
     }
     manifest.insert("stages".to_owned(), Value::Object(stages));
-    serde_yaml::to_string(&Value::Object(manifest)).map_err(|error| anyhow::Error::from(error).into())
+    Ok(manifest)
 }
 
 fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {

@@ -1,6 +1,6 @@
 //! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
 
-mod manifest;
+pub(super) mod manifest;
 mod table;
 
 use std::fs;
@@ -48,6 +48,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         events: cli::EventsAs::Terminal,
         gpus: None,
         on: cli::On::Here,
+        env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {

@@ -1,5 +1,7 @@
-//! `regatta mlperf`: where a submission stands, what differs from the last one, and whether it may be handed in.
+//! `regatta mlperf`: where a submission stands, what differs from the last one, whether it may be handed in, and how
+//! much can be asked of the system.
 
+mod search;
 mod status;
 
 use std::path::Path;
@@ -13,6 +15,7 @@ pub(super) fn perform(global: &Global, request: Mlperf) -> Result<Exit, Trouble>
     let paint = Paint::chosen(global.color.choice());
     match request {
         Mlperf::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
+        Mlperf::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
         Mlperf::Check { folder, round, json } => check(&folder, round.as_deref(), json, paint),
         Mlperf::Diff { a, b, json } => {
             for folder in [&a, &b] {

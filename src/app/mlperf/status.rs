@@ -29,7 +29,7 @@ pub(super) fn status(
         Some(manifest) => (manifest, settings),
         None => last(&project)?,
     };
-    let select = Select { until: Vec::new(), only: Vec::new(), force: Force::Nothing };
+    let select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
     let plan = project.plan(&manifest, &settings, &compiler, false)?;
     let shelf = Shelf::open(&project.home)?;

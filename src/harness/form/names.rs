@@ -32,7 +32,8 @@ pub static TOKENS: Names = Names {
     answer: &["output_ids", "sequence_length"],
 };
 
-pub static TEXT: Names = Names {
+/// Of text models.
+pub const TEXT: Names = Names {
     prompt: "text_input",
     output_len: "max_tokens",
     streaming: "stream",
@@ -43,6 +44,9 @@ pub static TEXT: Names = Names {
     bad_words: "bad_words",
     answer: &["text_output"],
 };
+
+/// Of Triton's vLLM backend, whose other settings are one text.
+pub static VLLM: Names = Names { output_len: super::vllm::SAMPLING, ..TEXT };
 
 /// A model as its server describes it. What a server does not tell is taken as TensorRT-LLM has it.
 #[derive(Clone, Debug, Default, PartialEq)]

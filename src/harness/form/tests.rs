@@ -149,3 +149,31 @@ fn what_the_model_lacks_is_told_all_at_once() {
     the model has no output `kv_cache_alloc_new_blocks`, `kv_cache_reused_blocks`, `kv_cache_alloc_total_blocks`, `arrival_time_ns`, `first_scheduled_time_ns`, `first_token_time_ns`, `last_token_time_ns`, `batch_index`; it has output_ids
     ");
 }
+
+#[test]
+fn vllms_backend_takes_its_settings_as_one_text() {
+    let request = Request { temperature: Some(0.5), end_id: Some(-1), ..Request::default() };
+    let inputs = [
+        ("text_input", "BYTES"),
+        ("stream", "BOOL"),
+        ("sampling_parameters", "BYTES"),
+        ("exclude_input_in_output", "BOOL"),
+    ];
+    let contract = Contract {
+        is_decoupled: Some(true),
+        max_batch_size: Some(0),
+        inputs: Some(offer(&inputs)),
+        outputs: Some(offer(&[("text_output", "BYTES")])),
+    };
+    let form = Form::agree(&spec(request), &contract).unwrap();
+    let message = form.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
+    insta::assert_snapshot!(shown(&message).join("\n"), @r#"
+    text_input BYTES [1] = b"\x04\0\0\0word"
+    sampling_parameters BYTES [1] = b"4\0\0\0{\"temperature\":0.5,\"ignore_eos\":true,\"max_tokens\":8}"
+    stream BOOL [1] = b"\x01"
+    "#);
+    // What has no place in the text is refused as every missing tensor is.
+    let request = Request { beam_width: Some(2), ..Request::default() };
+    let faults = Form::agree(&spec(request), &contract).unwrap_err();
+    assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
+}

@@ -1,9 +1,11 @@
 //! `plan.jsonl`: a plan that can be sent again, exactly.
 //!
 //! The first line says how to read the others; each of them is one request, in order. `parts` holds the content of a prompt
-//! that came from a file, and otherwise recipes, which the generator of the first line turns into the same tokens; without
-//! `parts` the prompt is `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
+//! that came from a file, and otherwise recipes, which the generator of the first line turns into the same tokens. A prompt
+//! that was sent before is named by `as`, the index of the request that had it first. Without either the prompt is
+//! `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -45,6 +47,8 @@ struct Line {
     turn: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parts: Option<Arc<[Part]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r#as: Option<usize>,
 }
 
 impl Schedule {
@@ -69,7 +73,12 @@ pub(in crate::harness) fn write(path: &Path, schedule: &Schedule) -> Result<(), 
         let mut out = BufWriter::new(File::create(path)?);
         serde_json::to_writer(&mut out, &schedule.head())?;
         out.write_all(b"\n")?;
-        for Planned { at_ns, due, input_len, output_len, session, turn, parts } in &schedule.requests {
+        let mut before = HashMap::new();
+        for (index, planned) in schedule.requests.iter().enumerate() {
+            let Planned { at_ns, due, input_len, output_len, session, turn, parts } = planned;
+            // The same prompt is the same allocation: a data set that is gone through again and again is written once.
+            let place = parts.as_ref().map(|parts| Arc::as_ptr(parts).cast::<Part>());
+            let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
             let line = Line {
                 at_ns: *at_ns,
                 due: *due,
@@ -77,7 +86,8 @@ pub(in crate::harness) fn write(path: &Path, schedule: &Schedule) -> Result<(), 
                 out: *output_len,
                 session: *session,
                 turn: *turn,
-                parts: parts.clone(),
+                parts: parts.clone().filter(|_| first.is_none()),
+                r#as: first,
             };
             serde_json::to_writer(&mut out, &line)?;
             out.write_all(b"\n")?;
@@ -85,6 +95,18 @@ pub(in crate::harness) fn write(path: &Path, schedule: &Schedule) -> Result<(), 
         out.flush()
     };
     put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+}
+
+/// What a line says of its prompt.
+fn prompt(line: &Line, before: &[Planned]) -> Result<Option<Arc<[Part]>>, String> {
+    match (line.r#as, &line.parts) {
+        (None, parts) => Ok(parts.clone()),
+        (Some(_), Some(_)) => Err("it has `parts` and `as`".to_owned()),
+        (Some(first), None) => {
+            let known = before.get(first).and_then(|planned| planned.parts.clone());
+            known.map(Some).ok_or_else(|| format!("`as` names request {first}, which has no `parts` before it"))
+        }
+    }
 }
 
 /// Reads a plan to send it again. Everything that would make it another plan is refused.
@@ -114,15 +136,18 @@ pub(super) fn read(data: &Data, spec: &Spec, ink: &Ink) -> Result<Schedule, Harn
     for (number, line) in (2..).zip(lines) {
         let line = line.map_err(|error| fault(file, error.to_string()))?;
         match serde_json::from_str::<Line>(&line) {
-            Ok(line) => requests.push(Planned {
-                at_ns: line.at_ns,
-                due: line.due,
-                input_len: line.r#in,
-                output_len: line.out,
-                session: line.session,
-                turn: line.turn,
-                parts: line.parts,
-            }),
+            Ok(line) => match prompt(&line, &requests) {
+                Ok(parts) => requests.push(Planned {
+                    at_ns: line.at_ns,
+                    due: line.due,
+                    input_len: line.r#in,
+                    output_len: line.out,
+                    session: line.session,
+                    turn: line.turn,
+                    parts,
+                }),
+                Err(why) => mistakes.at(number, why),
+            },
             Err(error) => mistakes.at(number, error),
         }
         if mistakes.is_hopeless() {

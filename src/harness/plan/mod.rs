@@ -107,6 +107,12 @@ pub(super) fn outside(spec: &Spec, samples: &[Sample]) -> Result<Schedule, Harne
     Ok(Schedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
 }
 
+/// The plan of a run that another process carried out: nothing of it is here.
+pub(super) fn elsewhere() -> Schedule {
+    let ink = Arc::new(Ink { seed: 0, vocab_size: 0, end_id: 0, speech: None });
+    Schedule { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
+}
+
 fn ink(spec: &Spec) -> Result<Ink, HarnessError> {
     let speech = match &spec.content {
         Content { tokenizer: Some(file), data, prefixes, sessions, .. } => {

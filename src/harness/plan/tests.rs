@@ -353,3 +353,32 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     replay.scenario = Scenario::Concurrency { users: 2.0.into() };
     assert!(plan(&replay).unwrap_err().to_string().contains("another scenario"));
 }
+
+#[test]
+fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
+    use crate::harness::{Asking, Sample};
+    let outside = spec(Scenario::Outside(Asking::AtTimes), Arrivals::Poisson, requests(1), 7);
+    let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| Sample { prompt: ids.into(), output_len: 3 });
+    let set = super::outside(&outside, &samples).unwrap();
+    let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {
+        let session = at as u64;
+        Planned { at_ns: session * 1_000_000, session, ..set.requests[sample].clone() }
+    });
+    let first = set.carried_out(called.collect());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.jsonl");
+    write(&file, &first).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("\"parts\"").count(), 2, "{text}");
+    assert_eq!(text.lines().nth(3).unwrap().split_once("\"as\":").unwrap().1, "0}");
+    let mut replay = spec(server(40.0), Arrivals::Poisson, Until::default(), 99);
+    replay.content.data = Some(data(file.clone(), DataKind::Plan));
+    let again = plan_of(&replay);
+    assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));
+    assert_eq!(ids(&again, 3), ids(&first, 3));
+    write(&file, &again).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    fs::write(&file, text.replacen("\"as\":0", "\"as\":9", 1)).unwrap();
+    let refused = plan(&replay).unwrap_err().to_string();
+    assert!(refused.contains("line 4: `as` names request 9, which has no `parts` before it"), "{refused}");
+}

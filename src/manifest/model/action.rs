@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Data, Engine, Mlperf, Repository, Serve};
+use super::{Bench, CompareResults, Data, Engine, Image, Mlperf, Repository, ResultPaths, Serve, TrtllmBench, Weights};
 
 /// One task's action. Its canonical JSON is part of the task's key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -18,21 +18,41 @@ pub enum Action {
     Serve(Serve),
     Bench(Box<Bench>),
     Mlperf(Mlperf),
+    Image(Image),
+    Weights(Weights),
+    TrtllmBench(Box<TrtllmBench>),
+    Compare(CompareResults),
 }
 
 impl Action {
     /// The manifest's keys for actions, in the order the documentation lists them.
-    pub const KEYS: [&'static str; 8] =
-        ["shell", "git", "template", "engine", "repository", "serve", "bench", "mlperf"];
+    pub const KEYS: [&'static str; 12] = [
+        "shell",
+        "git",
+        "image",
+        "template",
+        "weights",
+        "engine",
+        "repository",
+        "serve",
+        "bench",
+        "trtllm_bench",
+        "mlperf",
+        "compare",
+    ];
 
     /// Files and folders that it reads, by the key that names them: inputs, whether somebody declared them or not.
     pub fn reads(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Template(template) => vec![("template.from", template.from.as_str())],
-            Self::Engine(engine) => [("engine.checkpoint", &engine.checkpoint), ("engine.trtllm", &engine.trtllm)]
-                .into_iter()
-                .filter_map(|(key, path)| Some((key, path.as_deref()?)))
-                .collect(),
+            Self::Engine(engine) => [
+                ("engine.checkpoint", &engine.checkpoint),
+                ("engine.trtllm", &engine.trtllm),
+                ("engine.trtllm_checkpoint", &engine.trtllm_checkpoint),
+            ]
+            .into_iter()
+            .filter_map(|(key, path)| Some((key, path.as_deref()?)))
+            .collect(),
             Self::Repository(repository) => std::iter::once(("repository.engine", repository.engine.as_str()))
                 .chain(repository.tokenizer.as_deref().map(|path| ("repository.tokenizer", path)))
                 .chain(repository.files.as_deref().map(|path| ("repository.files", path)))
@@ -41,12 +61,33 @@ impl Action {
             Self::Serve(Serve::Triton(server)) => {
                 server.repository.iter().map(|path| ("serve.repository", path.as_str())).collect()
             }
+            Self::Serve(Serve::TrtllmServe(server)) => {
+                // A name at Hugging Face is no folder.
+                let folders =
+                    std::iter::once(&server.model).chain(&server.tokenizer).filter(|path| path.starts_with('/'));
+                folders.map(|path| ("serve.model", path.as_str())).collect()
+            }
             Self::Bench(bench) => {
                 let tokenizer = bench.tokenizer.as_deref().map(|path| ("bench.tokenizer", path));
                 let loadgen = bench.loadgen.iter().flat_map(|loadgen| loadgen.reads());
                 bench.data.iter().flat_map(Data::inputs).chain(tokenizer).chain(loadgen).collect()
             }
             Self::Mlperf(step) => step.reads(),
+            Self::Image(image) => {
+                let build = image.build.iter();
+                let files = build.flat_map(|build| {
+                    let dockerfile = build.dockerfile.as_deref().map(|path| ("image.build.dockerfile", path));
+                    std::iter::once(("image.build.context", build.context.as_str())).chain(dockerfile)
+                });
+                // A repository's address is no file of ours.
+                files.filter(|(_, path)| !path.contains("://")).collect()
+            }
+            Self::Weights(weights) => weights.path.iter().map(|path| ("weights.path", path.as_str())).collect(),
+            Self::TrtllmBench(bench) => bench.reads(),
+            Self::Compare(compare) => {
+                let paths = compare.results.values().flat_map(ResultPaths::all);
+                paths.map(|path| ("compare.results", path.as_str())).collect()
+            }
             Self::Shell(_) | Self::Git(_) | Self::Serve(Serve::Command(_) | Serve::Attach(_)) => Vec::new(),
         }
     }

@@ -6,7 +6,10 @@
 
 mod action;
 mod bench;
+mod compare;
+mod container;
 mod host;
+mod image;
 mod load;
 mod mlperf;
 mod param;
@@ -16,13 +19,19 @@ mod serve;
 mod stage;
 mod triton;
 mod tritonserver;
+mod trtllm;
+mod trtllm_bench;
+mod weights;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
     Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
+pub use compare::{CompareResults, PublishedRow, ResultPaths};
+pub use container::{Container, ContainerEngine, ContainerGpus};
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
+pub use image::{Image, ImageBuild};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
@@ -32,12 +41,14 @@ pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
-pub use stage::{InputPaths, Retry, Stage};
-pub use triton::{Engine, EngineBackend, ModelShape, Repository, RepositoryLayout, SystemShape};
+pub use stage::{InputPaths, Retry, RetryAfter, Stage};
+pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{
-    Container, ContainerEngine, ContainerGpus, LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace,
-    TraceLevel, TraceMode, TritonServer,
+    LaunchMode, Launcher, ModelControl, Mpi, RateLimit, Srun, Trace, TraceLevel, TraceMode, TritonServer,
 };
+pub use trtllm::TrtllmServe;
+pub use trtllm_bench::{TrtllmBackend, TrtllmBench};
+pub use weights::{Fetcher, Weights};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -11,10 +11,10 @@ pub struct Param {
     /// One line for `regatta show`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The value when nobody gives one. Without it the parameter must be given (except `path: optional`, `list` → [], `switch` → false).
+    /// The value when nobody gives one; null is no value, for expressions to choose one. Without it the parameter must be given (except `path: optional`, `list` → [], `switch` → false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// An environment variable that sets it when the command line does not.
+    /// An environment variable that sets it when the command line does not. A list may have spaces between its values there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<String>,
     /// One of these values.
@@ -41,6 +41,12 @@ pub struct Param {
     /// Any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Bounds>,
+    /// A regular expression for the whole of a `text`, or of each value of a `list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// What such a value looks like, for whoever gives another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
 }
 
 /// The keys of which a parameter has exactly one.

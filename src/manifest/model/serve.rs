@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::TritonServer;
+use super::{TritonServer, TrtllmServe};
 use crate::event::Endpoint;
 
 /// Which server. Started when the first stage that needs it starts; stopped for certain afterwards.
@@ -14,6 +14,8 @@ pub enum Serve {
     Simulator(SimServer),
     /// A real `tritonserver`, one for each repository.
     Triton(Box<TritonServer>),
+    /// TensorRT-LLM's `trtllm-serve`, one for each copy of the model.
+    TrtllmServe(Box<TrtllmServe>),
     /// Any other server.
     Command(CommandServer),
     /// Servers that are there already.
@@ -128,7 +130,7 @@ pub struct ReadyWhen {
     /// Give up after this long.
     #[serde(default = "half_an_hour")]
     pub timeout: String,
-    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects.
+    /// For `command`: `kserve` asks ServerReady over gRPC, `port` only connects, `health` asks `GET /health`; then benchmarks ask over HTTP, too.
     #[serde(default = "kserve")]
     pub by: String,
 }

@@ -4,9 +4,13 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Engine, Git, Host, Mlperf, Repository, Script, Serve, Template};
+use super::{
+    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Script, Serve, Template,
+    TrtllmBench, Weights,
+};
 
-/// A stage: common keys, and exactly one of `shell, git, template, engine, repository, serve, bench, mlperf`.
+/// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
+/// trtllm_bench, mlperf, compare`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -55,6 +59,9 @@ pub struct Stage {
     /// Keep unfinished work, so that the next try continues in the same folder.
     #[serde(default)]
     pub resume: bool,
+    /// Run its programs in a container: beside `shell`, `engine`, `serve: command`, `serve: triton` and `mlperf: package`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
 
     /// Run a command: a text for `sh -c`, or a list of words. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,9 +69,15 @@ pub struct Stage {
     /// Clone a repository at a revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
+    /// Build or fetch a container image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
     /// Render a folder of minijinja templates into files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
+    /// Get a model's checkpoint, and check every file of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
     /// Build a TensorRT-LLM engine, or the simulator's stand-in for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
@@ -77,9 +90,15 @@ pub struct Stage {
     /// Send requests, measure the answers, give a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<Bench>,
+    /// Run TensorRT-LLM's own benchmark, in process, without a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm_bench: Option<Box<TrtllmBench>>,
     /// A step towards an MLPerf submission: LoadGen, data set, score, audit, package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mlperf: Option<Mlperf>,
+    /// Put results of other stages beside each other, as ratios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare: Option<CompareResults>,
 }
 
 const fn yes() -> bool {
@@ -95,13 +114,43 @@ pub enum InputPaths {
 }
 
 /// How often and how soon a failed task is tried again.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// How many further tries after the first.
+    /// How many further tries after the first. With `lower` not needed: as many as its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
-    pub times: u32,
+    pub times: Option<u32>,
     /// Wait this long before each: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
+    /// After which failures: `any`, or `oom` when memory ran out.
+    #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
+    pub on: RetryAfter,
+    /// With `on: oom`: the number to lower before each further try. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command an option that stands on it. The lowered number is part of the key, and is told in journal, result and report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower: Option<String>,
+    /// By how much each time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<f64>,
+    /// Never below this. [default: half of the first value]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+}
+
+/// After which failures a task is tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryAfter {
+    #[default]
+    Any,
+    /// When memory ran out, of a GPU or of the host.
+    Oom,
+}
+
+impl RetryAfter {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
 }

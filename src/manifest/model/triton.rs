@@ -27,6 +27,15 @@ pub struct Engine {
     /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm: Option<String>,
+    /// The Python that has TensorRT-LLM. Not given: `python3` and `trtllm-build` of PATH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+    /// What to make. Not given: an engine, with the checkpoint it needs on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<EngineOnly>,
+    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or converted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
     pub checkpoint_flags: IndexMap<String, Value>,
@@ -35,8 +44,38 @@ pub struct Engine {
     pub build_flags: IndexMap<String, Value>,
 }
 
+impl Engine {
+    /// What other keys of the manifest decide, and flags of the checkpoint therefore may not (NVIDIA's flag dictionaries).
+    pub const CHECKPOINT_DECIDED: [(&str, &str); 7] = [
+        ("qformat", "precision"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("model_dir", "checkpoint"),
+        ("output_dir", "the stage"),
+        ("dtype", "precision"),
+        ("workers", "the stage"),
+    ];
+    /// The same for flags of trtllm-build.
+    pub const BUILD_DECIDED: [(&str, &str); 7] = [
+        ("tensor_parallelism", "tensor_parallelism"),
+        ("pipeline_parallelism", "pipeline_parallelism"),
+        ("tp_size", "tensor_parallelism"),
+        ("pp_size", "pipeline_parallelism"),
+        ("checkpoint_dir", "the stage"),
+        ("output_dir", "the stage"),
+        ("workers", "the stage"),
+    ];
+}
+
 const fn one() -> u32 {
     1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineOnly {
+    /// Quantize or convert, and no engine: the output is a TensorRT-LLM checkpoint.
+    Checkpoint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -96,6 +135,10 @@ pub struct Repository {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub triton_num_servers: u32,
+    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. Not given: those that the stage leases, or one copy in each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub gpus: Option<u32>,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,

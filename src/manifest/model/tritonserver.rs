@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::container::Container;
 use super::serve::ReadyWhen;
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch` prints the exact commands.
@@ -49,6 +50,7 @@ pub struct TritonServer {
     /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub force: bool,
+    /// The same as `container` beside `serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
@@ -247,66 +249,6 @@ pub enum TraceLevel {
     Off,
     Timestamps,
     Tensors,
-}
-
-/// The container that a server (with all its ranks) runs in. Repository and engines are mounted read-only at their own paths.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Container {
-    pub engine: ContainerEngine,
-    /// A reference for docker and podman, a file or reference for apptainer, a file or the name of a container for enroot.
-    pub image: String,
-    /// The engine's program, where it is not found by its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// Further mounts: `/from:/to`, `/from:/to:ro`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<String>,
-    /// Size of /dev/shm: `2g`. docker, podman. [default: 2g]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shm_size: Option<String>,
-    /// Limits by name; -1 is without limit. docker, podman. [default: memlock -1, stack 67108864]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ulimits: Option<IndexMap<String, i64>>,
-    /// [default: leased]
-    #[serde(default)]
-    pub gpus: ContainerGpus,
-    /// docker, podman; the others always use the host's. [default: host]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    /// docker, podman: `1000:1000`. [default: the image's]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// Environment inside, beside the stage's `env`, which is passed on.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub env: IndexMap<String, String>,
-    /// The container's name; `-<n>` is added for several servers. [default: made of the run and the task]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Further arguments of the engine, before the image.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerEngine {
-    Docker,
-    Podman,
-    Enroot,
-    Apptainer,
-}
-
-/// Which GPUs are seen inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerGpus {
-    /// Those of the server, and no others.
-    #[default]
-    Leased,
-    /// All of the machine; CUDA_VISIBLE_DEVICES chooses.
-    All,
-    None,
 }
 
 impl TritonServer {

@@ -1,7 +1,7 @@
 //! What an accuracy run is worth: LoadGen's log decoded, spelt, compared with the references and held against the round.
 //!
 //! ```text
-//!  mlperf_log_accuracy.json ─AccuracyLog→ Entry ─Width→ token ids ─Speller→ text ─Recipe→ Worth ─→ accuracy.txt, .json
+//!  mlperf_log_accuracy.json ─Answers→ Answer ─Width→ token ids ─Speller→ text ─Recipe→ Worth ─→ accuracy.txt, .json
 //!                                       dataset.jsonl → target ────────────────────┘
 //! ```
 //!
@@ -9,7 +9,6 @@
 //! those scripts gave.
 
 mod answers;
-mod log;
 mod mistakes;
 mod numbers;
 mod porter;
@@ -24,12 +23,11 @@ mod tokens;
 mod told;
 mod word;
 
-pub use log::{AccuracyLog, Entry, LogError};
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, Model as SentenceModel, ModelError};
 pub use recipe::{Recipe, Worth};
 pub use rouge::{Lexicon, Rouge};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::lined;
-pub use tokens::{Speller, Width};
+pub use tokens::Speller;
 pub use told::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyTold, LogTold, MetricTold, Part, Unscored, Verdict};

@@ -1,11 +1,9 @@
 //! The whole way from a log to a verdict: one reader, a worker on every core, outcomes back in the log's order.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use super::log::{AccuracyLog, Entry, LogError};
 use super::mistakes::Mistakes;
 use super::punkt::{Model, ModelError};
 use super::recipe::Recipe;
@@ -13,8 +11,9 @@ use super::references::{self, Reference};
 use super::rouge::Lexicon;
 use super::sentences::{lined, stripped};
 use super::sum::{Outcome, Sum};
-use super::tokens::{Speller, Width};
+use super::tokens::Speller;
 use super::told::{AccuracyTold, LogTold, Verdict};
+use crate::mlperf::log::{Answer, Answers, LogError, Width};
 use crate::mlperf::{DatasetTold, Round};
 
 /// Answers on their way between threads, at most: what bounds memory.
@@ -146,10 +145,9 @@ struct ReadLog {
 }
 
 fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, ScoreError> {
-    let opened = File::open(scoring.log);
     let open = |source| ScoreError::Open { path: scoring.log.display().to_string(), source };
-    let mut log = AccuracyLog::new(opened.map_err(open)?);
-    let (jobs, queue) = mpsc::sync_channel::<(usize, Entry, Width)>(IN_FLIGHT);
+    let mut log = Answers::open(scoring.log).map_err(open)?;
+    let (jobs, queue) = mpsc::sync_channel::<(usize, Answer, Width)>(IN_FLIGHT);
     let (done, results) = mpsc::channel::<(usize, u64, Result<Outcome, String>)>();
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
@@ -184,7 +182,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
                 Err(why) => mistakes.say(offset, &why),
             }
         };
-        while let Some(entry) = log.entry()? {
+        while let Some(entry) = log.next().transpose()? {
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {
@@ -222,7 +220,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
 }
 
 impl Bench<'_> {
-    fn outcome(&self, entry: &Entry, width: Width, lexicon: &mut Lexicon) -> Result<Outcome, String> {
+    fn outcome(&self, entry: &Answer, width: Width, lexicon: &mut Lexicon) -> Result<Outcome, String> {
         let index = entry.qsl_idx;
         let reference = &self.references[index as usize];
         let Some(target) = &reference.reference else {

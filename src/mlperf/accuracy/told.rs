@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::tokens::Width;
+use crate::mlperf::log::Width;
 
 /// The file that holds an [`AccuracyTold`].
 pub const ACCURACY_FILE: &str = "accuracy.json";

@@ -18,9 +18,8 @@ pub(super) struct Lengths {
 impl Lengths {
     pub(super) fn of(answers: impl Iterator<Item = Result<Answer, LogError>>) -> Result<Self, LogError> {
         let mut lengths = Self { count: 0, sum: 0, squares: 0.0, min: u64::MAX, max: 0 };
-        for (index, answer) in answers.enumerate() {
-            let tokens = answer?.tokens().map_err(|why| LogError::Answer { index: index as u64, byte: 0, why })?;
-            let length = tokens.len() as u64;
+        for answer in answers {
+            let length = answer?.tokens()?.len() as u64;
             lengths.count += 1;
             lengths.sum += length;
             lengths.squares += (length as f64).powi(2);

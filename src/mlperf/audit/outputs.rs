@@ -28,17 +28,20 @@ impl Outputs {
     ) -> Result<Self, LogError> {
         let needs_first = scenario != Scenario::Offline;
         let mut outputs = Self { first_token: needs_first.then_some(true), end: true, length: true, ..Self::default() };
-        for (index, answer) in answers.enumerate() {
+        for answer in answers {
             let answer = answer?;
             outputs.answers += 1;
-            let broken = |why| LogError::Answer { index: index as u64, byte: 0, why };
-            let tokens = answer.tokens().map_err(broken)?;
-            let first = answer.first_tokens().map_err(broken)?;
+            let tokens = answer.tokens()?;
+            let first = answer.first_tokens()?;
             if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {
                 outputs.first_token = Some(false);
                 outputs.offends(&answer, &what);
             }
-            let ends = tokens.iter().rev().take_while(|token| end_ids.contains(token)).count();
+            let ends = tokens
+                .iter()
+                .rev()
+                .take_while(|token| end_ids.iter().any(|end| i64::from(*end) == i64::from(**token)))
+                .count();
             if ends > 1 {
                 outputs.end = false;
                 outputs.offends(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
@@ -86,7 +89,7 @@ impl Outputs {
 }
 
 /// What was told first, against the beginning of the answer.
-fn first_differs(tokens: &[i32], first: Option<&[i32]>) -> Option<String> {
+fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
     match first {
         None | Some([]) => Some("no first token was told".to_owned()),
         Some(first) if tokens.starts_with(first) => None,

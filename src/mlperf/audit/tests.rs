@@ -168,17 +168,9 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 fn lengths_within_their_bounds_pass() {
     use super::super::Accuracy;
     use super::lengths::Lengths;
-    let answer = |data: &str| {
-        Ok(super::super::log::Answer {
-            seq_id: 0,
-            qsl_idx: 0,
-            data: data.to_owned(),
-            token_data: None,
-            token_count: None,
-        })
-    };
-    let lengths =
-        Lengths::of([answer("0100000002000000"), answer("01000000020000000300000004000000")].into_iter()).unwrap();
+    let answer =
+        |bytes: usize| Ok(super::super::log::Answer { data: vec![1; bytes], ..super::super::log::Answer::default() });
+    let lengths = Lengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.outside(bounds)), (Some(3.0), None));
     assert!(lengths.text(bounds, true).ends_with("Max check pass: True\n\nTEST PASS\n"));

@@ -1,8 +1,7 @@
 //! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
 //! test's settings were not in force.
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::ask::Found;
@@ -63,9 +62,8 @@ pub fn verify(
     wrong.extend(not_in_force(&detail, found, told.mode));
     let path = folder.join(ACCURACY_FILE);
     let of_log = |error| VerifyError::Answers { path: path.clone(), error };
-    let answers = || {
-        File::open(&path).map(|file| Answers::new(BufReader::new(file))).map_err(|error| of_log(LogError::Io(error)))
-    };
+    let answers =
+        || Answers::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() });
     let samples = config(found, told.mode).map_or(0, |config| config.min_query_count);
     match told.mode {
         Mode::Performance | Mode::Accuracy => {
@@ -124,9 +122,7 @@ const fn verdict(passes: bool) -> &'static str {
 }
 
 fn detail(folder: &Path) -> Result<Detail, VerifyError> {
-    let path = folder.join(DETAIL_FILE);
-    let file = File::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() })?;
-    Detail::read(BufReader::new(file)).map_err(|error| VerifyError::Detail { path, error })
+    Detail::of(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
 }
 
 /// Whether LoadGen worked with the test's audit.config.

@@ -191,7 +191,7 @@ fn closed_bound(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Opti
                 Wrong::new(&at, format!("must be {all}"), rule).hint("take it away: LoadGen has it built in")
             })
         }
-        "sample_concatenate_permutation" if number != 1 && matches!(ask.mode, Mode::Performance) => {
+        "sample_concatenate_permutation" if number != 1 && ask.is_measured() => {
             let rule = "closed: answers differ in length, so every sample is issued equally often";
             Some(Wrong::new(&at, "must be 1", rule).hint("take it away: LoadGen has it built in"))
         }

@@ -80,7 +80,9 @@ impl Settings {
     /// With what audit.config puts over it.
     fn audited(self, ask: &Ask<'_>, found: &Found) -> Self {
         let Some(audit) = super::super::audit::config(found, ask.mode) else { return self };
+        let its_own = found.benchmark.audits.get(&ask.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
+            performance_samples: self.performance_samples.min(its_own),
             min_duration_ms: 0,
             min_query_count: audit.min_query_count,
             equal_issue: false,

@@ -75,16 +75,17 @@ fn lines(ask: &Ask<'_>, found: &Found) -> Vec<(String, String)> {
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;
-    match ask.mode {
+    let drawn = match ask.mode {
         // Else Offline would issue as many as the performance set has.
-        Mode::Test07 if plain.performance_samples > test07_samples(found) => {
-            needed("performance_sample_count_override", test07_samples(found));
-        }
-        _ if ask.rehearsal && plain.performance_samples < benchmark.performance_samples => {
-            needed("performance_sample_count_override", plain.performance_samples);
-            needed("accuracy_sample_count_override", plain.accuracy_samples);
-        }
-        _ => {}
+        Mode::Test07 => plain.performance_samples.min(test07_samples(found)),
+        _ if ask.rehearsal => plain.performance_samples,
+        _ => benchmark.performance_samples,
+    };
+    if drawn < benchmark.performance_samples {
+        needed("performance_sample_count_override", drawn);
+    }
+    if ask.rehearsal && plain.performance_samples < benchmark.performance_samples {
+        needed("accuracy_sample_count_override", plain.accuracy_samples);
     }
     lines
 }

@@ -27,8 +27,8 @@ pub struct Wanted<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    #[error("round {round} has no benchmark `{benchmark}` whose data set is read here; it has {known}")]
-    Unknown { round: String, benchmark: String, known: String },
+    #[error("round {round} has no benchmark `{benchmark}` whose data set is read here{why}; it has {known}")]
+    Unknown { round: String, benchmark: String, why: String, known: String },
     /// With the command that converts it.
     #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
     Pickle { path: PathBuf, command: String },
@@ -56,13 +56,15 @@ pub fn read(wanted: &Wanted<'_>, from: &Path) -> Result<DatasetFile, DatasetErro
     };
     read.map_err(DatasetError::Read)?;
     let (samples, references, input_tokens, _) = writer.end(&columns)?;
-    let all = [Some(benchmark.dataset_samples), benchmark.accuracy_samples];
-    if !all.contains(&Some(samples)) {
-        let numbers: Vec<String> = all.iter().flatten().map(ToString::to_string).collect();
+    let sizes = sizes(benchmark);
+    if !sizes.iter().any(|(size, _)| *size == samples) {
+        let (whole, others) = sizes.split_first().expect("a data set has a size");
+        let others: Vec<String> = others.iter().map(|(size, of)| format!("{of}: {size}")).collect();
+        let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
         return Err(DatasetError::Count {
             path: from.to_owned(),
             found: samples,
-            expected: numbers.join(" (of accuracy runs: ") + if numbers.len() > 1 { ")" } else { "" },
+            expected: format!("{}{others}", whole.0),
             round: wanted.round.name.clone(),
             benchmark: wanted.benchmark.to_owned(),
         });
@@ -78,6 +80,15 @@ pub fn read(wanted: &Wanted<'_>, from: &Path) -> Result<DatasetFile, DatasetErro
         references,
         made: None,
     })
+}
+
+/// How many samples its data sets have, and of which runs; the whole one first.
+fn sizes(benchmark: &Benchmark) -> Vec<(u64, String)> {
+    let mut sizes = vec![(benchmark.dataset_samples, "performance".to_owned())];
+    sizes.extend(benchmark.accuracy_samples.map(|samples| (samples, "accuracy".to_owned())));
+    sizes.extend(benchmark.audits.iter().map(|(test, audit)| (audit.samples, test.word().to_uppercase())));
+    sizes.dedup_by_key(|(size, _)| *size);
+    sizes
 }
 
 /// Makes one up. `samples`: so many in place of the round's.
@@ -107,6 +118,7 @@ impl Wanted<'_> {
         found.ok_or_else(|| DatasetError::Unknown {
             round: self.round.name.clone(),
             benchmark: self.benchmark.to_owned(),
+            why: self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}")),
             known: self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         })
     }

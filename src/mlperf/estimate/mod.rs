@@ -10,7 +10,8 @@ mod tell;
 mod tests;
 
 use self::arrivals::Arrivals;
-pub(in crate::mlperf) use self::tell::{grouped, time};
+pub(in crate::mlperf) use self::tell::grouped;
+pub use self::tell::time;
 use super::conf::Settings;
 use super::{Mode, Scenario};
 

@@ -67,7 +67,7 @@ pub(in crate::mlperf) fn grouped(number: u64) -> String {
 }
 
 /// `12 min 13 s`, `6 h 46 min`
-pub(in crate::mlperf) fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, _) if seconds < 10.0 => format!("{seconds:.1} s"),

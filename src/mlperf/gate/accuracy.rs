@@ -4,10 +4,10 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::detail::Detail;
 use super::finding::Findings;
 use super::loadgen;
 use super::tree::Entry;
+use crate::mlperf::log::Detail;
 use crate::mlperf::truncate::{self, LONGEST};
 use crate::mlperf::{Benchmark, LockedRun, Round, Scenario};
 
@@ -53,7 +53,7 @@ pub(super) fn check(
         }
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
-            detail.whole("effective_accuracy_sample_count").or_else(|| detail.whole("qsl_reported_total_count"));
+            detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
         if count != Some(wanted) {
             let count = count.map_or("not logged".to_owned(), |count| count.to_string());
             let what = format!("it covers {count} samples, the accuracy run has {wanted}");
@@ -188,7 +188,7 @@ pub(super) fn same_system(to: &mut Findings, entry: &Entry, performance: &Detail
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         let what = format!("{name} is {b:?} here and {a:?} in the performance run");
-        if a != b && key == "loadgen_version" && performance.version() == accuracy.version() {
+        if a != b && key == "loadgen_version" && performance.loadgen_version() == accuracy.loadgen_version() {
             to.warn("two systems", &at, what, why, fix);
         } else if a != b {
             to.refuse("two systems", &at, what, why, fix);

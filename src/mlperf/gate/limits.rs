@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::detail::Detail;
 use super::finding::Findings;
+use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, Scenario};
 
 /// Time to the first token and between tokens: what was in force, and what came out.

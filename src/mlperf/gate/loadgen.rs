@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::detail::Detail;
 use super::finding::Findings;
 use super::tree::{Entry, files};
+use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{Round, Scenario};
 
-const FILES: [&str; 2] = ["mlperf_log_summary.txt", "mlperf_log_detail.txt"];
+const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
 
 /// Reads the logs of one folder and checks them. None: there is nothing to check further, and that is told.
@@ -20,11 +20,11 @@ pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) 
             to.refuse("missing file", &path, "it is missing", "a result has LoadGen's summary and its detail log", fix);
         }
     }
-    let path = folder.join("mlperf_log_detail.txt");
+    let path = folder.join(DETAIL_FILE);
     if !path.is_file() {
         return None;
     }
-    let detail = match Detail::read(&path) {
+    let detail = match Detail::of(folder) {
         Ok(detail) => detail,
         Err(error) => {
             to.refuse(
@@ -37,9 +37,8 @@ pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) 
             return None;
         }
     };
-    if let Some(first) = detail.unreadable.first() {
-        let what =
-            format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unreadable.len());
+    if let Some(first) = detail.first_unread.first() {
+        let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
         to.refuse("unreadable log", &path, what, why, AGAIN);
     }
@@ -71,7 +70,7 @@ fn version(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
         let mut others = Round::NAMES.into_iter().filter_map(Round::named);
         others.any(|other| other.name != round.name && other.loadgen.accepted.iter().any(|known| known == version))
     };
-    match detail.version() {
+    match detail.loadgen_version() {
         Some(version) if round.loadgen.accepted.iter().any(|known| known == version) => {}
         Some(version) if other_round(detail) == Some(round.name.as_str()) && !of_another(version) => {
             let what = format!("LoadGen was {version}, with the seeds of {}; known are {accepted}", round.name);
@@ -101,7 +100,7 @@ fn version(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
 fn seeds(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
     let seeds = &round.loadgen.seeds;
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
-        let found = detail.whole(&format!("effective_{name}_rng_seed"));
+        let found = detail.count(&format!("effective_{name}_rng_seed"));
         if found != Some(expected) {
             let found = found.map_or("not logged".to_owned(), |seed| seed.to_string());
             let of = other_round(detail).map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
@@ -114,15 +113,15 @@ fn seeds(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
 
 /// The round whose seeds a log has.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
-    let seed = detail.whole("effective_qsl_rng_seed")?;
+    let seed = detail.count("effective_qsl_rng_seed")?;
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))
 }
 
 fn errors(to: &mut Findings, path: &Path, detail: &Detail) {
-    let count = detail.error_count();
+    let count = detail.all_errors();
     if count > 0 {
         let first: Vec<String> =
-            detail.errors.iter().take(3).map(|(text, times)| format!("{times} × {text:?}")).collect();
+            detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
         let what = format!("LoadGen logged {count} errors: {first}");
         let why = "a run with errors is not valid, even where LoadGen says VALID";

@@ -6,7 +6,6 @@
 
 mod accuracy;
 mod audit;
-mod detail;
 mod finding;
 mod limits;
 mod loadgen;
@@ -23,12 +22,12 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-pub(super) use detail::Detail;
 use finding::Findings;
 pub use finding::{Finding, Weight};
 pub use settings::MEASUREMENT_FIELDS;
 use tree::{Entry, Submitter};
 
+use super::log::{DETAIL_FILE, Detail};
 use super::{LOCK_FILE, Layout, Lock, Round, Scenario};
 use crate::mlperf::layout::scenario_titled;
 
@@ -75,7 +74,7 @@ impl Examined {
 
 /// What the logs in a folder say that a run is worth. None: it holds no detail log of a performance run.
 pub fn judge(folder: &Path, scenario: Scenario) -> Option<Judged> {
-    let detail = Detail::read(&folder.join("mlperf_log_detail.txt")).ok()?;
+    let detail = Detail::of(folder).ok()?;
     Some(performance::value(&detail, scenario))
 }
 
@@ -85,8 +84,8 @@ pub fn round_of(root: &Path) -> Option<Round> {
     let locked = submitters.iter().find_map(|submitter| Round::named(&Lock::of(&submitter.folder)?.ok()?.round));
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
-        let mut logs = logs.filter(|item| item.file_name() == "mlperf_log_detail.txt");
-        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::read(log.path()).ok()?)?))
+        let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
+        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::of(log.path().parent()?).ok()?)?))
     })
 }
 

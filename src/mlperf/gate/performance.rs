@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::detail::Detail;
 use super::finding::Findings;
 use super::tree::Entry;
 use super::{Judged, limits, loadgen};
+use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, Round, Scenario};
 
 const SHORTEST_MS: f64 = 600_000.0;
@@ -133,7 +133,7 @@ fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
 }
 
 fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: Scenario, closed: bool) {
-    let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.whole(key) {
+    let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
             let found = found.map_or("not logged".to_owned(), |found| found.to_string());
@@ -201,7 +201,7 @@ pub(super) fn value(detail: &Detail, scenario: Scenario) -> Judged {
         value: detail.number(key),
         unit: unit.to_owned(),
         validity: detail.text("result_validity").map(str::to_owned),
-        errors: detail.error_count(),
+        errors: detail.all_errors(),
         ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
     }

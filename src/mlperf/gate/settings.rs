@@ -5,9 +5,9 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::detail::Detail;
 use super::finding::Findings;
 use super::tree::{Entry, files};
+use crate::mlperf::log::Detail;
 use crate::mlperf::{Ask, Division, Layout, Mode, Round, Scenario, conf};
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.

@@ -1,134 +1,181 @@
-//! `mlperf_log_accuracy.json`: the answers, hundreds of megabytes of them. They are read one at a time.
+//! `mlperf_log_accuracy.json`: what LoadGen kept of every answer, hundreds of megabytes of it, read one at a time.
+//!
+//! A JSON array of flat objects, `{"seq_id": …, "qsl_idx": …, "data": "<hex>", "token_count": …}`. `data` are the bytes that
+//! the system under test handed to LoadGen: token ids ([`Width`]).
 
-use std::io::BufRead;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
 
 use serde::Deserialize;
 
+use super::Width;
+use crate::mlperf::sha256::Sha256Of;
+
+/// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
+const LONGEST: u64 = 64 << 20;
+
 /// One answer as LoadGen logged it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
+    /// Of its `{` in the file.
+    pub offset: u64,
     /// In the order in which samples were issued.
     pub seq_id: u64,
-    /// Which sample of the data set.
+    /// Its sample's place in the data set.
     pub qsl_idx: u64,
-    /// What the system answered, as hex: token ids of four or of eight bytes, the lowest first.
-    pub data: String,
-    /// What was told as first token, likewise. Not in Offline.
-    #[serde(default)]
-    pub token_data: Option<String>,
+    /// What the system answered.
+    pub data: Vec<u8>,
+    /// What was told as first token. Not in Offline.
+    pub token_data: Option<Vec<u8>>,
     /// How many tokens the system said it made.
-    #[serde(default)]
     pub token_count: Option<i64>,
 }
 
 /// What is wrong with an accuracy log, and where.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    #[error("cannot be read: {0}")]
-    Io(#[from] std::io::Error),
-    #[error("answer {index} (byte {byte}): {why}")]
-    Answer { index: u64, byte: u64, why: String },
-    #[error("ends in the middle of answer {0}: it was cut off, or truncated for a submission")]
-    CutOff(u64),
+    #[error("the accuracy log cannot be read at byte {offset}: {why}")]
+    Read { offset: u64, why: String },
+    #[error("the accuracy log ends at byte {offset}, in the middle: {why}")]
+    Torn { offset: u64, why: &'static str },
+    #[error("the accuracy log is not LoadGen's at byte {offset}: {why}")]
+    Entry { offset: u64, why: String },
 }
 
 impl Answer {
-    /// The tokens of the answer.
-    pub fn tokens(&self) -> Result<Vec<i32>, String> {
-        tokens(&self.data, self.width())
+    /// The tokens of the answer. Err: what is wrong with its bytes.
+    pub fn tokens(&self) -> Result<Vec<u32>, LogError> {
+        self.ids(&self.data)
     }
 
-    /// The token that was told first. Offline tells none.
-    pub fn first_tokens(&self) -> Result<Option<Vec<i32>>, String> {
-        self.token_data.as_deref().map(|data| tokens(data, self.width())).transpose()
+    /// What was told first. Offline tells nothing.
+    pub fn first_tokens(&self) -> Result<Option<Vec<u32>>, LogError> {
+        self.token_data.as_deref().map(|data| self.ids(data)).transpose()
     }
 
-    /// Bytes of an id: what the count of tokens says, else eight where every upper half is zero. The reference
-    /// implementations read eight for some models and four for others, and the log does not say which.
-    fn width(&self) -> usize {
-        let digits = self.data.len();
-        match self.token_count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0) {
-            Some(count) if digits == 16 * count => 8,
-            Some(count) if digits == 8 * count => 4,
-            _ => {
-                let ids = self.data.as_bytes().chunks(16);
-                let is_wide = digits > 0 && digits.is_multiple_of(16) && ids.into_iter().all(|id| id[8..] == [b'0'; 8]);
-                if is_wide { 8 } else { 4 }
-            }
-        }
+    fn ids(&self, data: &[u8]) -> Result<Vec<u32>, LogError> {
+        let width = Width::of(self).unwrap_or(Width::Int32);
+        width.ids(data).map_err(|why| LogError::Entry { offset: self.offset, why })
     }
 }
 
-/// Hex, two digits a byte, to token ids of so many bytes.
-fn tokens(hex: &str, width: usize) -> Result<Vec<i32>, String> {
-    let digits = hex.as_bytes();
-    if !digits.len().is_multiple_of(2 * width) {
-        return Err(format!("{} hex digits are no whole number of tokens ({} digits each)", digits.len(), 2 * width));
-    }
-    let digit = |at: u8| (at as char).to_digit(16).map(|digit| digit as u8);
-    digits
-        .chunks_exact(2 * width)
-        .map(|token| {
-            let mut bytes = [0; 8];
-            for (byte, pair) in bytes.iter_mut().zip(token.chunks_exact(2)) {
-                *byte = digit(pair[0])
-                    .zip(digit(pair[1]))
-                    .map(|(high, low)| high << 4 | low)
-                    .ok_or_else(|| format!("`{}` is not hex", String::from_utf8_lossy(pair)))?;
-            }
-            if width == 8 {
-                let id = i64::from_le_bytes(bytes);
-                return i32::try_from(id).map_err(|_| format!("{id} is no token id"));
-            }
-            Ok(i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        })
-        .collect()
+#[derive(Deserialize)]
+struct Written<'a> {
+    seq_id: u64,
+    qsl_idx: u64,
+    #[serde(borrow)]
+    data: Cow<'a, str>,
+    #[serde(borrow, default)]
+    token_data: Option<Cow<'a, str>>,
+    #[serde(default)]
+    token_count: Option<i64>,
 }
 
-/// The answers of a log, one after the other. At most one of them is held. After an error there is none.
+/// The answers of a log, one after the other; all of the file is digested on the way. After an error there is none.
 #[derive(Debug)]
 pub struct Answers<R> {
-    from: R,
-    buffer: Vec<u8>,
-    index: u64,
-    byte: u64,
+    reader: R,
+    digest: Sha256Of,
+    offset: u64,
+    entries: u64,
+    piece: Vec<u8>,
     is_over: bool,
 }
 
-impl<R: BufRead> Answers<R> {
-    pub const fn new(from: R) -> Self {
-        Self { from, buffer: Vec::new(), index: 0, byte: 0, is_over: false }
-    }
-
-    fn read(&mut self) -> Result<Option<Answer>, LogError> {
-        // Hex holds no brace, and answers do not hold each other.
-        self.buffer.clear();
-        let read = self.from.read_until(b'}', &mut self.buffer)?;
-        let at = self.byte;
-        self.byte += read as u64;
-        let start = self.buffer.iter().position(|&byte| byte == b'{');
-        match (self.buffer.last(), start) {
-            (Some(b'}'), Some(start)) => {
-                let wrong = |why: String| LogError::Answer { index: self.index, byte: at + start as u64, why };
-                if let Some(stray) = self.buffer[..start].iter().find(|byte| !is_between(**byte)) {
-                    return Err(wrong(format!("`{}` is before it", stray.escape_ascii())));
-                }
-                let answer = serde_json::from_slice(&self.buffer[start..]).map_err(|error| wrong(error.to_string()))?;
-                self.index += 1;
-                Ok(Some(answer))
-            }
-            // The end: nothing but what closes the list.
-            (Some(_), None) if self.buffer.contains(&b']') && self.buffer.iter().all(|byte| is_between(*byte)) => {
-                Ok(None)
-            }
-            _ => Err(LogError::CutOff(self.index)),
-        }
+impl Answers<BufReader<File>> {
+    pub fn open(file: &Path) -> io::Result<Self> {
+        Ok(Self::new(BufReader::with_capacity(1 << 18, File::open(file)?)))
     }
 }
 
-/// What may stand around answers.
-const fn is_between(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b',')
+impl<R: BufRead> Answers<R> {
+    pub fn new(reader: R) -> Self {
+        Self { reader, digest: Sha256Of::default(), offset: 0, entries: 0, piece: Vec::new(), is_over: false }
+    }
+
+    /// SHA-256 of the whole file; of use when the last answer has been read.
+    pub fn sha256(&self) -> String {
+        self.digest.clone().finish()
+    }
+
+    fn read(&mut self) -> Result<Option<Answer>, LogError> {
+        if self.entries == 0 && self.offset == 0 {
+            self.expect(b'[', "LoadGen's log begins with `[`")?;
+        }
+        let next =
+            self.peek("there is no `]` at its end; was the run killed, or the log already truncated for a package?")?;
+        if next == b']' {
+            self.skip();
+            return self.end();
+        }
+        if self.entries > 0 {
+            self.expect(b',', "entries are separated by `,`")?;
+            self.peek("an entry should follow the `,`")?;
+        }
+        let offset = self.offset;
+        self.piece.clear();
+        // Hex holds no brace, and answers do not hold each other.
+        let read = (&mut self.reader).take(LONGEST).read_until(b'}', &mut self.piece);
+        read.map_err(|error| LogError::Read { offset, why: error.to_string() })?;
+        self.digest.update(&self.piece);
+        self.offset += self.piece.len() as u64;
+        if self.piece.last() != Some(&b'}') {
+            let why = "an entry does not end; was the run killed, or the log already truncated for a package?";
+            return Err(if self.piece.len() as u64 == LONGEST {
+                LogError::Entry { offset, why: "an entry has more than 64 MiB".to_owned() }
+            } else {
+                LogError::Torn { offset: self.offset, why }
+            });
+        }
+        self.entries += 1;
+        parsed(&self.piece, offset).map(Some).map_err(|why| LogError::Entry { offset, why })
+    }
+
+    fn end(&mut self) -> Result<Option<Answer>, LogError> {
+        while let Some(byte) = self.next_byte()? {
+            if !byte.is_ascii_whitespace() {
+                return Err(LogError::Entry { offset: self.offset, why: "there is more after its `]`".to_owned() });
+            }
+            self.skip();
+        }
+        Ok(None)
+    }
+
+    /// The next byte that is no space, which stays.
+    fn peek(&mut self, missing: &'static str) -> Result<u8, LogError> {
+        loop {
+            match self.next_byte()? {
+                None => return Err(LogError::Torn { offset: self.offset, why: missing }),
+                Some(byte) if byte.is_ascii_whitespace() => self.skip(),
+                Some(byte) => return Ok(byte),
+            }
+        }
+    }
+
+    fn expect(&mut self, byte: u8, rule: &'static str) -> Result<(), LogError> {
+        if self.peek(rule)? == byte {
+            self.skip();
+            return Ok(());
+        }
+        Err(LogError::Entry { offset: self.offset, why: rule.to_owned() })
+    }
+
+    fn next_byte(&mut self) -> Result<Option<u8>, LogError> {
+        let offset = self.offset;
+        let filled = self.reader.fill_buf();
+        Ok(filled.map_err(|error| LogError::Read { offset, why: error.to_string() })?.first().copied())
+    }
+
+    /// Takes the byte that `next_byte` saw.
+    fn skip(&mut self) {
+        if let Ok([byte, ..]) = self.reader.fill_buf() {
+            self.digest.update(&[*byte]);
+            self.reader.consume(1);
+            self.offset += 1;
+        }
+    }
 }
 
 impl<R: BufRead> Iterator for Answers<R> {
@@ -142,4 +189,30 @@ impl<R: BufRead> Iterator for Answers<R> {
         self.is_over = !matches!(read, Some(Ok(_)));
         read
     }
+}
+
+fn parsed(piece: &[u8], offset: u64) -> Result<Answer, String> {
+    let written: Written<'_> = serde_json::from_slice(piece).map_err(|error| error.to_string())?;
+    let sample = written.qsl_idx;
+    let bytes = |hex: &str, what: &str| {
+        bytes(hex.as_bytes()).ok_or_else(|| format!("the {what} of sample {sample} are not hexadecimal"))
+    };
+    Ok(Answer {
+        offset,
+        seq_id: written.seq_id,
+        qsl_idx: sample,
+        data: bytes(&written.data, "data")?,
+        token_data: written.token_data.map(|hex| bytes(&hex, "first tokens")).transpose()?,
+        token_count: written.token_count,
+    })
+}
+
+/// The bytes of hexadecimal digits.
+fn bytes(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = text.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }

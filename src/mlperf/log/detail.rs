@@ -1,12 +1,16 @@
 //! `mlperf_log_detail.txt`: one JSON object a line, behind `:::MLLOG`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Read as _};
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::Seeds;
+use super::DETAIL_FILE;
 
 const MARK: &str = ":::MLLOG";
 /// LoadGen may log an error for every sample; a few say what there is to say.
@@ -14,17 +18,34 @@ const SHOWN: usize = 20;
 /// No line of LoadGen's is longer; a broken file may be one long line.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// The detail log, folded: of each key the last value.
+/// The detail log, folded: of each key the first value, which is the one that the official checker takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Detail {
     values: BTreeMap<String, Value>,
     /// How many errors LoadGen logged, as counted here: `num_errors` is only written by runs that end.
     pub errors: u64,
     pub warnings: u64,
-    /// The first errors.
-    pub first_errors: Vec<String>,
-    /// Numbers of lines that could not be read, counted from 1; the first of them.
-    pub unread: Vec<usize>,
+    /// Errors that differ, the first of them.
+    pub first_errors: Vec<LoggedError>,
+    /// Lines that could not be read.
+    pub unread: u64,
+    /// Numbers of the first of these, counted from 1.
+    pub first_unread: Vec<usize>,
+}
+
+/// An error as LoadGen logged it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedError {
+    pub key: String,
+    pub text: String,
+    /// How often it was logged.
+    pub times: u64,
+}
+
+impl fmt::Display for LoggedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.text)
+    }
 }
 
 /// A file that is none of LoadGen's.
@@ -42,6 +63,7 @@ pub enum DetailError {
 struct Entry {
     key: String,
     value: Value,
+    #[serde(default)]
     metadata: Metadata,
 }
 
@@ -54,6 +76,11 @@ struct Metadata {
 }
 
 impl Detail {
+    /// Reads that of a run, in the folder that the run filled.
+    pub fn of(folder: &Path) -> Result<Self, DetailError> {
+        Self::read(BufReader::new(File::open(folder.join(DETAIL_FILE))?))
+    }
+
     /// Reads line by line.
     pub fn read(mut from: impl BufRead) -> Result<Self, DetailError> {
         let mut detail = Self::default();
@@ -86,18 +113,26 @@ impl Detail {
     fn add(&mut self, entry: Entry) {
         if entry.metadata.is_error {
             self.errors += 1;
-            if self.first_errors.len() < SHOWN {
-                let value = entry.value.as_str().map_or_else(|| entry.value.to_string(), str::to_owned);
-                self.first_errors.push(format!("{}: {}", entry.key, value.trim()));
-            }
+            self.error(&entry);
         }
         self.warnings += u64::from(entry.metadata.is_warning);
-        self.values.insert(entry.key, entry.value);
+        self.values.entry(entry.key).or_insert(entry.value);
+    }
+
+    fn error(&mut self, entry: &Entry) {
+        let text = entry.value.as_str().map_or_else(|| entry.value.to_string(), |text| text.trim().to_owned());
+        let is_known = |known: &&mut LoggedError| known.key == entry.key && known.text == text;
+        if let Some(known) = self.first_errors.iter_mut().find(is_known) {
+            known.times += 1;
+        } else if self.first_errors.len() < SHOWN {
+            self.first_errors.push(LoggedError { key: entry.key.clone(), text, times: 1 });
+        }
     }
 
     fn not_read(&mut self, line: usize) {
-        if self.unread.len() < SHOWN {
-            self.unread.push(line);
+        self.unread += 1;
+        if self.first_unread.len() < SHOWN {
+            self.first_unread.push(line);
         }
     }
 
@@ -117,13 +152,33 @@ impl Detail {
         self.get(key)?.as_f64()
     }
 
+    /// `true`, `false`, or a number that stands for one of them.
     pub fn flag(&self, key: &str) -> Option<bool> {
-        self.get(key)?.as_bool()
+        let value = self.get(key)?;
+        value.as_bool().or_else(|| value.as_u64().map(|number| number != 0))
+    }
+
+    /// Keys that say what was asked for or was in force, with their values: what two runs can be compared by.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let is_setting = |key: &str| key.starts_with("effective_") || key.starts_with("requested_");
+        self.values.iter().filter(move |(key, _)| is_setting(key)).map(|(key, value)| (key.as_str(), value))
     }
 
     /// Errors by LoadGen's own count, or ours, whichever is more.
     pub fn all_errors(&self) -> u64 {
         self.errors.max(self.count("num_errors").unwrap_or(0))
+    }
+
+    /// What LoadGen says of an INVALID result, one thing after the other.
+    pub fn why(&self) -> Vec<String> {
+        let missed = ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"]
+            .into_iter()
+            .filter_map(|key| self.text(key))
+            .filter(|text| text.contains("unsuccessful"));
+        let told = self.text("result_invalid_reason").into_iter().chain(missed);
+        // It joins what it lists by ` * `; in its logs no line ends inside a value.
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        told.flat_map(|text| text.split(" * ")).map(plain).filter(|one| !one.is_empty()).collect()
     }
 
     /// `VALID`, `INVALID`; None in accuracy mode, and of runs that were cut off.

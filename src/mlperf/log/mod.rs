@@ -3,13 +3,15 @@
 mod accuracy;
 mod detail;
 mod summary;
+mod width;
 
 #[cfg(test)]
 mod tests;
 
 pub use accuracy::{Answer, Answers, LogError};
-pub use detail::{Detail, DetailError};
+pub use detail::{Detail, DetailError, LoggedError};
 pub use summary::Summary;
+pub use width::Width;
 
 /// The file of [`Detail`].
 pub const DETAIL_FILE: &str = "mlperf_log_detail.txt";

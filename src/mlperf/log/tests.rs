@@ -1,13 +1,13 @@
 //! Against logs of LoadGen 6.0.17 (`tests/golden/mlperf/logs`), and against anything.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{ACCURACY_FILE, Answer, Answers, DETAIL_FILE, Detail, DetailError, LogError, SUMMARY_FILE, Summary};
+use super::{ACCURACY_FILE, Answer, Answers, Detail, DetailError, LogError, SUMMARY_FILE, Summary};
 use crate::mlperf::Round;
 
 fn recorded(name: &str) -> PathBuf {
@@ -15,13 +15,11 @@ fn recorded(name: &str) -> PathBuf {
 }
 
 fn detail(name: &str) -> Detail {
-    Detail::read(BufReader::new(File::open(recorded(name).join(DETAIL_FILE)).unwrap())).unwrap()
+    Detail::of(&recorded(name)).unwrap()
 }
 
 fn answers(name: &str) -> Vec<Answer> {
-    Answers::new(BufReader::new(File::open(recorded(name).join(ACCURACY_FILE)).unwrap()))
-        .collect::<Result<_, _>>()
-        .unwrap()
+    Answers::open(&recorded(name).join(ACCURACY_FILE)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 #[test]
@@ -34,8 +32,13 @@ fn a_detail_log_says_what_was_run_and_what_came_out() {
     assert_eq!(told.count("generated_query_count"), Some(640));
     assert_eq!(told.flag("effective_sample_concatenate_permutation"), Some(true));
     assert_eq!(told.number("effective_target_qps"), Some(400.0));
-    assert_eq!((told.all_errors(), told.first_errors.len(), told.unread.len()), (0, 0, 0));
-    assert_eq!(detail("server-slow").result(), Some("INVALID"));
+    assert_eq!((told.all_errors(), told.first_errors.len(), told.unread), (0, 0, 0));
+    assert!(told.why().is_empty());
+    let slow = detail("server-slow");
+    assert_eq!(slow.result(), Some("INVALID"));
+    let why = slow.why();
+    assert_eq!(why[0], "TTFT constrain not met: Reduce target QPS to improve latency.");
+    assert_eq!(why[2..4], ["Run unsuccessful.", "Processed 640 queries."]);
     assert_eq!(detail("server-accuracy").result(), None);
 }
 
@@ -48,12 +51,19 @@ fn what_is_no_number_is_not_there_and_errors_are_counted() {
     };
     let mut text = line("result_scheduled_samples_per_sec", "-nan", false);
     text += &line("error_runtime", "\"a token count of 0\"", true).repeat(30);
+    text += &line("error_runtime", "\"another\"", true);
+    text += &line("effective_target_qps", "3", false);
+    text += &line("effective_target_qps", "4", false);
     text += "a stray line\n\n:::MLLOG {\"key\": \"cut of";
     let told = Detail::read(Cursor::new(text)).unwrap();
     assert_eq!(told.number("result_scheduled_samples_per_sec"), None);
-    assert_eq!((told.all_errors(), told.first_errors.len()), (30, 20));
-    assert_eq!(told.first_errors[0], "error_runtime: a token count of 0");
-    assert_eq!(told.unread, [32, 34]);
+    assert_eq!((told.all_errors(), told.first_errors.len()), (31, 2));
+    assert_eq!(
+        (told.first_errors[0].to_string(), told.first_errors[0].times),
+        ("error_runtime: a token count of 0".to_owned(), 30)
+    );
+    assert_eq!(told.number("effective_target_qps"), Some(3.0), "as the official checker takes it");
+    assert_eq!((told.unread, told.first_unread), (2, vec![35, 37]));
     assert!(matches!(Detail::read(Cursor::new("nothing\n")), Err(DetailError::Empty)));
 }
 
@@ -87,35 +97,51 @@ fn answers_come_with_their_tokens() {
 
 #[test]
 fn what_is_wrong_with_a_log_is_told_with_its_place() {
-    let read = |text: &str| Answers::new(Cursor::new(text.to_owned())).collect::<Result<Vec<_>, _>>();
+    let read = |text: &str| Answers::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let why = |text: &str| read(text).unwrap_err().to_string();
     let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
-    assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap().len(), 2);
-    let cut = read(&format!("[\n{one},\n{{ \"seq_id\" : 1, \"qs")).unwrap_err();
-    assert!(matches!(cut, LogError::CutOff(1)), "{cut}");
-    let stray = read(&format!("[\n{one},\nx {one}\n]")).unwrap_err();
-    assert!(matches!(stray, LogError::Answer { index: 1, .. }), "{stray}");
-    let missing = read("[{ \"seq_id\" : 0 }]").unwrap_err().to_string();
-    assert!(missing.contains("answer 0 (byte 1)") && missing.contains("qsl_idx"), "{missing}");
-    let answer =
-        |data: &str| Answer { seq_id: 0, qsl_idx: 0, data: data.to_owned(), token_data: None, token_count: None };
-    assert_eq!(answer("FFFFFFFF").tokens(), Ok(vec![-1]));
-    assert_eq!(answer("").tokens(), Ok(vec![]));
-    // Eight bytes an id: by the count, and without one by its upper halves.
-    let wide = "6C2F000000000000D400000000000000";
-    assert_eq!(answer(wide).tokens(), Ok(vec![12140, 212]));
-    let counted = |count| Answer { token_count: Some(count), token_data: Some(wide[..16].to_owned()), ..answer(wide) };
-    assert_eq!(counted(2).tokens(), Ok(vec![12140, 212]));
-    assert_eq!(counted(2).first_tokens(), Ok(Some(vec![12140])));
-    assert_eq!(counted(4).tokens(), Ok(vec![12140, 0, 212, 0]));
+    assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap()[1].offset, 2 + one.len() as u64 + 2);
+    assert!(why("{}").contains("at byte 0: LoadGen's log begins with `[`"));
+    assert!(why(&format!("[\n{one},\nx {one}\n]")).contains(&format!("at byte {}: expected", 4 + one.len())));
+    assert!(why(&format!("[{one} {one}]")).contains(&format!("at byte {}: entries are separated", 2 + one.len())));
+    assert!(why(&format!("[{one}] x")).contains("more after its `]`"));
+    assert!(why(r#"[{ "seq_id" : 0, "data" : "" }]"#).contains("at byte 1: missing field `qsl_idx`"));
+    assert!(why(&format!("[{}]", one.replace("6C2F", "6C2g"))).contains("at byte 1: the data of sample 8 are not hex"));
+    assert!(why(&format!("[{}]", one.replace("6C2F", "6C2"))).contains("not hexadecimal"));
+}
+
+#[test]
+fn tokens_have_four_or_eight_bytes() {
+    let wide = [0x6c, 0x2f, 0, 0, 0, 0, 0, 0, 0xd4, 0, 0, 0, 0, 0, 0, 0];
+    let answer = |token_count| Answer {
+        data: wide.to_vec(),
+        token_data: Some(wide[..8].to_vec()),
+        token_count,
+        ..Answer::default()
+    };
+    // By the count, and without one by their upper halves.
+    assert_eq!(answer(None).tokens(), Ok(vec![12140, 212]));
+    assert_eq!(answer(Some(2)).tokens(), Ok(vec![12140, 212]));
+    assert_eq!(answer(Some(2)).first_tokens(), Ok(Some(vec![12140])));
+    assert_eq!(answer(Some(4)).tokens(), Ok(vec![12140, 0, 212, 0]));
     // A wrong count is found by who compares it, not hidden here.
-    assert_eq!(counted(3).tokens().map(|tokens| tokens.len()), Ok(2));
-    assert!(answer("6C2F00").tokens().unwrap_err().contains("no whole number"));
-    assert!(answer("6C2F00zz").tokens().unwrap_err().contains("not hex"));
+    assert_eq!(answer(Some(3)).tokens().map(|tokens| tokens.len()), Ok(2));
+    assert_eq!(Answer::default().tokens(), Ok(vec![]));
+    let torn = Answer { data: wide[..3].to_vec(), offset: 7, ..Answer::default() };
+    assert!(torn.tokens().unwrap_err().to_string().contains("at byte 7: 3 bytes are no whole number"));
+}
+
+#[test]
+fn a_log_is_digested_as_it_is_read() {
+    let path = recorded("server-accuracy").join(ACCURACY_FILE);
+    let mut answers = Answers::open(&path).unwrap();
+    assert!(answers.by_ref().all(|answer| answer.is_ok()));
+    assert_eq!(answers.sha256(), crate::mlperf::sha256::of_file(&path).unwrap());
 }
 
 /// As LoadGen writes it.
-fn written(list: &[(u64, Vec<i32>, bool)]) -> String {
-    let hex = |tokens: &[i32]| {
+fn written(list: &[(u64, Vec<u32>, bool)]) -> String {
+    let hex = |tokens: &[u32]| {
         tokens.iter().flat_map(|token| token.to_le_bytes()).fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02X}");
             text
@@ -135,7 +161,7 @@ fn written(list: &[(u64, Vec<i32>, bool)]) -> String {
 
 proptest! {
     #[test]
-    fn every_answer_comes_back(list in prop::collection::vec((0..1u64 << 40, prop::collection::vec(any::<i32>(), 0..40), any::<bool>()), 0..30)) {
+    fn every_answer_comes_back(list in prop::collection::vec((0..1u64 << 40, prop::collection::vec(0..1u32 << 31, 0..40), any::<bool>()), 0..30)) {
         let text = written(&list);
         // A small buffer: answers lie across its ends.
         let read: Vec<Answer> =
@@ -149,20 +175,22 @@ proptest! {
     }
 
     #[test]
-    fn a_log_that_is_cut_anywhere_is_never_whole(list in prop::collection::vec((0..99u64, prop::collection::vec(any::<i32>(), 1..4), any::<bool>()), 1..6), cut in any::<prop::sample::Index>()) {
+    fn a_log_that_is_cut_anywhere_is_never_whole(list in prop::collection::vec((0..99u64, prop::collection::vec(0..1u32 << 31, 1..4), any::<bool>()), 1..6), cut in any::<prop::sample::Index>()) {
         let text = written(&list);
         let cut = cut.index(text.len());
         let read: Vec<Result<Answer, LogError>> = Answers::new(&text.as_bytes()[..cut]).collect();
         if text[..cut].ends_with(']') {
             prop_assert!(read.iter().all(Result::is_ok) && read.len() == list.len());
         } else {
-            prop_assert!(matches!(read.last(), Some(Err(LogError::CutOff(_)))));
+            let torn = matches!(read.last(), Some(Err(LogError::Torn { offset, .. })) if *offset == cut as u64);
+            prop_assert!(torn, "{:?}", read.last());
         }
     }
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = Answers::new(bytes.as_slice()).count();
+        let _ = Answers::new([b"[{\"seq_id\":0,\"qsl_idx\":1,\"data\":\"", bytes.as_slice(), b"\"}]"].concat().as_slice()).count();
         let _ = Detail::read(bytes.as_slice());
         let _ = Summary::parse(&String::from_utf8_lossy(&bytes));
         let mut log = b":::MLLOG {\"key\": \"a\", \"value\": ".to_vec();

@@ -15,7 +15,13 @@ impl Look<'_> {
             self.say(&["host"], "cannot be beside `serve.attach`", "nothing is started", hint);
         }
         match host {
-            HostOn::Slurm(slurm) => self.slurm(slurm),
+            HostOn::Slurm(slurm) => {
+                if slurm.container.is_some() && stage.container.is_some() {
+                    let hint = Some("keep this one, or that of `host.slurm`".to_owned());
+                    self.say(&["container"], "is there twice", "`host.slurm` has one, too", hint);
+                }
+                self.slurm(slurm);
+            }
         }
     }
 

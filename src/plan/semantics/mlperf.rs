@@ -153,8 +153,14 @@ impl Look<'_> {
                 Mlperf::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
                 _ => &["mlperf", word, "benchmark"],
             };
-            let hint = did_you_mean(name, table.benchmarks.keys().map(String::as_str));
-            self.say(path, &format!("cannot be `{name}`"), &format!("not a benchmark of {round}"), hint);
+            let known = || table.benchmarks.keys().map(String::as_str);
+            let (label, hint) = match table.left_out(name) {
+                Some(why) => {
+                    (format!("of {round}, but left out here: {why}"), Some(format!("there are {}", list_of(known()))))
+                }
+                None => (format!("not a benchmark of {round}"), did_you_mean(name, known())),
+            };
+            self.say(path, &format!("cannot be `{name}`"), &label, hint);
         }
     }
 }

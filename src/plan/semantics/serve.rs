@@ -1,42 +1,33 @@
-//! What the types cannot say about `serve:`: options and variables that exist, endpoints and mounts that can be read,
+//! What the types cannot say about `serve:`: options and variables that exist, endpoints that can be read,
 //! keys that only mean something together.
 
 use serde_json::Value;
 
 use super::Look;
-use crate::diag::{Diagnostic, did_you_mean, nearest};
+use crate::diag::{Diagnostic, nearest};
 use crate::manifest::model::{
-    AttachServer, Container, Endpoints, LaunchMode, Launcher, ModelControl, ReadyWhen, Serve, TritonServer,
+    AttachServer, Endpoints, LaunchMode, Launcher, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe,
 };
 
-const READY_BY: [&str; 2] = ["kserve", "port"];
-/// What docker and podman call the limits of getrlimit(2).
-const LIMITS: [&str; 15] = [
-    "core",
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
+const READY_BY: [&str; 3] = ["kserve", "port", "health"];
 const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
 
 impl Look<'_> {
     pub(super) fn serve(&mut self, serve: &Serve) {
         match serve {
-            Serve::Simulator(server) => self.ready("simulator", &server.ready),
+            Serve::Simulator(server) => {
+                self.ready("simulator", &server.ready);
+                self.asked_by("simulator", &server.ready);
+            }
             Serve::Triton(server) => {
                 self.ready("triton", &server.ready);
+                self.asked_by("triton", &server.ready);
+                self.without_effect(server);
                 self.triton(server);
+            }
+            Serve::TrtllmServe(server) => {
+                self.ready("trtllm_serve", &server.ready);
+                self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
             }
             Serve::Command(server) => {
                 self.ready("command", &server.ready);
@@ -54,6 +45,63 @@ impl Look<'_> {
     fn ready(&mut self, server: &str, ready: &ReadyWhen) {
         self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
         self.duration(&["serve", server, "ready", "timeout"], &ready.timeout);
+    }
+
+    /// Only a server that somebody writes the command of may be none that speaks KServe.
+    fn asked_by(&mut self, server: &str, ready: &ReadyWhen) {
+        if ready.by != "kserve" {
+            self.idle(&["serve", server, "ready", "by"], "this server is asked over KServe", "take it away");
+        }
+    }
+
+    /// Options that another one makes meaningless.
+    fn without_effect(&mut self, server: &TritonServer) {
+        let given: Vec<String> = self
+            .node
+            .get("serve")
+            .and_then(|serve| serve.node.get("triton"))
+            .and_then(|triton| triton.node.map())
+            .map(|map| map.keys().cloned().collect())
+            .unwrap_or_default();
+        let is_given = |key: &str| given.iter().any(|name| name == key);
+        if server.triton_skip_server_spawn {
+            let used = ["triton_skip_server_spawn", "triton_grpc_ports", "ready"];
+            for key in given.iter().filter(|key| !used.contains(&key.as_str())) {
+                self.idle(&["serve", "triton", key], "the servers are there already", "take it away");
+            }
+            return;
+        }
+        let alone = server.launcher == Some(Launcher::None)
+            || server.launcher.is_none() && server.mode == Some(LaunchMode::Plain);
+        let (slurm, mpi) = (server.launcher == Some(Launcher::Srun), !alone);
+        for (key, is_read, why) in [
+            ("srun", slurm, "the launcher is not srun"),
+            ("mpi", mpi && !slurm, "the launcher is not mpirun"),
+            ("oversubscribe", mpi, "nothing launches the ranks"),
+        ] {
+            if is_given(key) && !is_read {
+                self.idle(&["serve", "triton", key], why, "take it away, or name the `launcher`");
+            }
+        }
+        if is_given("rate_limit_resource") && server.rate_limit != Some(RateLimit::ExecutionCount) {
+            self.idle(
+                &["serve", "triton", "rate_limit_resource"],
+                "the rate limiter is off",
+                "`rate_limit: execution_count`",
+            );
+        }
+        for what in ["http", "grpc", "metrics"] {
+            let is_closed = [format!("allow-{what}"), format!("allow_{what}")].iter().any(|option| {
+                matches!(server.options.get(option), Some(Value::Bool(false)))
+                    || server.options.get(option).and_then(Value::as_str) == Some("false")
+            });
+            for key in [format!("{what}_port"), format!("{what}_address")] {
+                if is_closed && is_given(&key) {
+                    let why = format!("`allow-{what}` is false");
+                    self.idle(&["serve", "triton", &key], &why, "take one of them away");
+                }
+            }
+        }
     }
 
     fn attach(&mut self, server: &AttachServer) {
@@ -125,7 +173,7 @@ impl Look<'_> {
             }
         }
         if let Some(container) = &server.container {
-            self.container(container);
+            self.container_at(&["serve", "triton", "container"], container);
         }
     }
 
@@ -199,50 +247,6 @@ impl Look<'_> {
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
                     self.say(&path, "must be a text, a number, true or false", wrong, None);
                 }
-            }
-        }
-    }
-
-    fn container(&mut self, container: &Container) {
-        if container.image.trim().is_empty() {
-            self.say(&["serve", "triton", "container", "image"], "must name an image", "it is empty", None);
-        }
-        for (index, mount) in container.mounts.iter().enumerate() {
-            let parts: Vec<&str> = mount.split(':').collect();
-            let why = match parts.as_slice() {
-                [from, to] | [from, to, "ro" | "rw"] => {
-                    match (from.starts_with(['/', '⟦']), to.starts_with(['/', '⟦'])) {
-                        (true, true) => continue,
-                        (false, _) => "the first path is not absolute",
-                        (_, false) => "the second path is not absolute",
-                    }
-                }
-                // A reference has a colon of its own.
-                _ if mount.contains('⟦') => continue,
-                _ => "this is not",
-            };
-            let path = ["serve", "triton", "container", "mounts", &index.to_string()];
-            self.say(&path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
-        }
-        for name in container.env.keys() {
-            self.variable(&["serve", "triton", "container", "env", name], name);
-        }
-        if let Some(size) = &container.shm_size {
-            let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let unit = &size[digits.len()..];
-            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
-                let path = ["serve", "triton", "container", "shm_size"];
-                self.say(&path, "must be a size", "a number with b, k, m or g", Some("for example `2g`".to_owned()));
-            }
-        }
-        for (name, limit) in container.ulimits.iter().flatten() {
-            let path = ["serve", "triton", "container", "ulimits", name];
-            if *limit < -1 {
-                self.say(&path, "must be -1 (no limit) or more", "less than -1", None);
-            }
-            if !LIMITS.contains(&name.as_str()) {
-                let hint = did_you_mean(name, LIMITS);
-                self.say(&path, "is not a limit", "not known", hint);
             }
         }
     }

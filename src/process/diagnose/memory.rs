@@ -1,18 +1,13 @@
 //! Too little memory on a GPU: what is needed, what there is, and how far to turn which knob. All numbers are the log's own.
 
 use super::Diagnosis;
-use super::log::{Log, after, gib, number};
+use super::log::{Log, after, number};
+use super::shortage::Shortage;
+use crate::event::Memory;
 
 /// Something on the GPU could not be allocated.
 pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
-    let needed = after(line, "Tried to allocate ").or_else(|| after(line, "GPU memory (")).and_then(gib);
-    let free = after(line, "of which ").or_else(|| before_free(line)).and_then(gib);
-    // `Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB`
-    let paged = log.after("calculating max tokens in paged kv cache: ");
-    let available = paged.and_then(|text| after(text, "available: ")).and_then(gib);
-    // `Allocated 61.20 GiB for max tokens in paged KV cache (501248).`
-    let cache = log.after("[MemUsageChange] Allocated ").filter(|text| text.contains("paged KV cache")).and_then(gib);
-    let engine = log.after("Loaded engine size: ").and_then(gib);
+    let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, Memory::Gpu);
     let free = free.or(if cache.is_none() { available } else { None });
 
     let mut cause = "the GPU has too little memory for this".to_owned();
@@ -23,7 +18,7 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
         (Some(needed), None) => cause = format!("{cause}: it asked for {needed:.1} GiB"),
         (None, _) => {}
     }
-    if let Some(engine) = engine {
+    if let Some(engine) = weights {
         cause = format!("{cause} (the engine's weights take {engine:.1} GiB)");
     }
     let missing = needed.zip(free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0);
@@ -50,10 +45,22 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     Diagnosis { cause, hint }
 }
 
-/// Older PyTorch: `(GPU 0; 79.15 GiB total capacity; 76.00 GiB already allocated; 1.10 GiB free; …`.
-fn before_free(line: &str) -> Option<&str> {
-    let text = line.split_once(" free;")?.0;
-    Some(text.rsplit_once("; ")?.1)
+/// The host's memory, or the room that a container, a job or a pod may take of it.
+pub fn host(_: &Log<'_>, line: &str) -> Diagnosis {
+    let lower = line.to_lowercase();
+    let cause = if lower.contains("evicted") || lower.contains("low on resource") {
+        "the node had too little memory, and this was evicted from it"
+    } else if lower.contains("oom_kill event") || lower.contains("oom killed") {
+        "Slurm ended it: it took more memory than the job was given"
+    } else if lower.contains("oomkilled") {
+        "the container took more memory than its limit, and was killed"
+    } else {
+        "the machine has too little memory for this"
+    };
+    Diagnosis::new(
+        cause,
+        "ask for more (`--mem` under Slurm, the limit of the container or pod), or take less: weights are loaded once by each worker and rank at the same time, so lower `workers`, `-j` or the ranks of one host; `dmesg` names whom the kernel killed",
+    )
 }
 
 /// `maxTokensInPagedKvCache (1856) must be large enough to process at least 1 sequence to completion (i.e. must be larger

@@ -3,11 +3,14 @@
 mod log;
 mod memory;
 mod server;
+mod shortage;
 #[cfg(test)]
 mod tests;
 
 use super::command::How;
 use log::Log;
+
+pub use shortage::{Shortage, shortage};
 
 /// What a message in a log usually means, and what to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,18 +43,17 @@ enum Sign {
 /// From the special to the general: the first match counts.
 const TABLE: &[(Sign, Usual)] = &[
     (
-        Sign::Text(&[
-            "cuda out of memory",
-            "cudaerrormemoryallocation",
-            "cuda error: out of memory",
-            "cuda runtime error: out of memory",
-            "outofmemoryerror",
-            "failed to allocate device memory",
-            "out of memory in function allocate",
-        ]),
+        Sign::Text(shortage::GPU),
         Usual {
             cause: "the GPU has too little memory for this",
             hint: "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or look at `nvidia-smi` for another process on the GPU",
+        },
+    ),
+    (
+        Sign::Text(shortage::KILLED),
+        Usual {
+            cause: "it was ended because it took too much of the host's memory",
+            hint: "ask for more (`--mem` under Slurm, the limit of the container or pod), or lower `workers`, `-j` or the size of the job; `dmesg` names whom the kernel killed",
         },
     ),
     (

@@ -2,7 +2,7 @@
 
 use super::Diagnosis;
 use super::log::{Log, after, number, word};
-use super::memory;
+use super::{memory, shortage};
 use crate::process::listener;
 
 /// Signs, lower case, and what to make of the line that says one.
@@ -11,20 +11,8 @@ type Row = (&'static [&'static str], fn(&Log<'_>, &str) -> Diagnosis);
 pub const TABLE: &[Row] = &[
     (&["maxtokensinpagedkvcache"], memory::cache_too_small),
     (&["unable to initialize shared memory key", "/dev/shm/nccl-", "bus error"], memory::shared_memory),
-    (
-        &[
-            "cuda out of memory",
-            "out of memory in function allocate",
-            "): out of memory",
-            "cudaerrormemoryallocation",
-            "outofmemory",
-            "cuda error: out of memory",
-            "could not be allocated. there may not be enough free memory",
-            "failed to allocate device memory",
-            "failed to allocate gpu memory",
-        ],
-        memory::gpu,
-    ),
+    (shortage::GPU, memory::gpu),
+    (shortage::KILLED, memory::host),
     (&["expecting library version"], engine_version),
     (&["serialized engine version:"], serialization_version),
     (&["incompatible device, expecting compute"], engine_device),

@@ -6,6 +6,7 @@
 //! ```
 
 mod gate;
+mod ratio;
 mod resample;
 mod sheet;
 mod tell;
@@ -13,6 +14,7 @@ mod tell;
 use serde::Serialize;
 
 pub use gate::Gate;
+pub use ratio::{Ratio, Ratios};
 pub use resample::Interval;
 pub use sheet::{Measure, Sheet};
 pub(in crate::report) use tell::{doubts, letter};

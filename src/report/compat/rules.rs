@@ -359,8 +359,6 @@ impl Tool {
             Self::TrtllmBench => Rules {
                 first: Look::Token,
                 tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::Zero)),
-                e2e: None,
-                rate: None,
                 rule: Rule::Floor,
                 note: "in process, without a network; an answer of one token counts as 0 ms",
                 ..PLAIN

@@ -26,12 +26,14 @@ pub(super) fn read(result: &Value) -> Option<Block> {
         .iter()
         .filter_map(|(name, _, limit)| Some(format!("{name} p99 ≤ {} ms", number(at(told, limit)?))))
         .collect();
+    let about = if told.get("judge").and_then(Value::as_str) == Some("loadgen") {
+        "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen's own word and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
+    } else {
+        "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
+    };
     let mut block = Block {
         title: "The search for the highest rate",
-        about: format!(
-            "Highest rate with {}: an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end.",
-            promised.join(" and ")
-        ),
+        about: format!("Highest rate with {}: {about}", promised.join(" and ")),
         head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
         ..Block::default()
     };
@@ -47,8 +49,13 @@ pub(super) fn read(result: &Value) -> Option<Block> {
         let cell = |key: &str| probe.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
         let met = probe.get("met").and_then(Value::as_bool) == Some(true);
         let why = probe.get("why").and_then(Value::as_str).unwrap_or_default();
+        let kind = match probe.get("is_whole").and_then(Value::as_bool) {
+            Some(true) => ", whole",
+            Some(false) => ", short",
+            None => "",
+        };
         block.rows.push(vec![
-            (n + 1).to_string(),
+            format!("{}{kind}", n + 1),
             cell("rate"),
             cell("ttft_p99_ms"),
             cell("tpot_p99_ms"),

@@ -7,6 +7,7 @@
 mod perf_analyzer;
 mod raw;
 mod table;
+mod trtllm;
 
 use serde_json::{Map, Value, json};
 
@@ -49,6 +50,8 @@ struct Numbers {
     tokens_per_s: Option<f64>,
     /// Who counted output tokens, where it is not who this tool lets count.
     counted: Option<&'static str>,
+    /// Further rates, per second, by the name that they get.
+    more: Vec<(&'static str, Option<f64>)>,
     /// Of ms.
     stats: Vec<(Concept, Partly)>,
 }
@@ -77,7 +80,7 @@ struct Requests {
 }
 
 /// The formats that are known, for help and errors.
-pub const FORMATS: [&str; 8] = [
+pub const FORMATS: [&str; 10] = [
     "GenAI-Perf profile_export_genai_perf.json",
     "perf_analyzer profile_export.json (raw)",
     "AIPerf profile_export_aiperf.json",
@@ -86,6 +89,8 @@ pub const FORMATS: [&str; 8] = [
     "SGLang bench_serving JSON",
     "GuideLLM benchmarks.json",
     "Benchmark Report 0.2",
+    "trtllm-bench report JSON",
+    "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
 ];
 
 /// Reads a tool's files: its numbers, its raw records, or both.
@@ -137,6 +142,11 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
 
 fn read(source: &Source) -> Result<Vec<Known>, String> {
     let text = source.text.trim_start_matches('\u{feff}').trim();
+    if text.contains(trtllm::OVERVIEW)
+        && let Some(numbers) = trtllm::overview(text)
+    {
+        return Ok(vec![Known::Numbers(numbers)]);
+    }
     let wrong = |why: String| format!("{} cannot be read: {why}", source.name);
     match serde_json::from_str::<Value>(text) {
         Ok(value) => Ok(known(&value)),
@@ -175,6 +185,9 @@ fn known(value: &Value) -> Vec<Known> {
     }
     if value.pointer("/results/request_performance/aggregate").is_some() {
         return vec![Known::Numbers(table::benchmark_report(value))];
+    }
+    if value.pointer("/performance/system_output_throughput_tok_s").is_some() {
+        return vec![Known::Numbers(trtllm::report(value))];
     }
     if has("mean_ttft_ms") {
         let mut found = vec![Known::Numbers(table::vllm(value))];
@@ -216,6 +229,7 @@ fn computed(requests: Requests) -> Numbers {
         requests_per_s,
         tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
         counted,
+        more: Vec::new(),
         stats,
     }
 }
@@ -265,6 +279,12 @@ fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
         let there = pairs.iter().filter_map(|(name, value)| Some(((*name).to_owned(), json!((*value)?))));
         Value::Object(there.collect())
     };
+    let mut rates = vec![
+        ("window_s", numbers.window_s),
+        ("requests_full", numbers.requests_per_s),
+        ("output_tokens", numbers.tokens_per_s),
+    ];
+    rates.extend(&numbers.more);
     let mut tokens = present(&[("input", numbers.input_tokens), ("output", numbers.output_tokens)]);
     tokens["source"] = json!(counted);
     json!({
@@ -277,11 +297,7 @@ fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
         "asked": numbers.asked,
         "counts": present(&[("ok", numbers.ok), ("failed", numbers.failed)]),
         "tokens": tokens,
-        "rates": present(&[
-            ("window_s", numbers.window_s),
-            ("requests_full", numbers.requests_per_s),
-            ("output_tokens", numbers.tokens_per_s),
-        ]),
+        "rates": present(&rates),
         "latency": latency,
     })
 }

@@ -70,6 +70,7 @@ pub(super) fn genai_perf(value: &Value) -> Numbers {
         requests_per_s,
         tokens_per_s: at(value, "/output_token_throughput/avg"),
         counted: None,
+        more: Vec::new(),
         stats: vec![
             (Concept::Ttft, layout.read("/time_to_first_token")),
             (Concept::Itl, layout.read("/inter_token_latency")),
@@ -122,6 +123,7 @@ pub(super) fn vllm(value: &Value) -> Numbers {
         requests_per_s: at(value, "/request_throughput"),
         tokens_per_s: at(value, "/output_throughput"),
         counted: None,
+        more: Vec::new(),
         stats: vec![
             (Concept::Ttft, Partly { n: completed, ..stat("ttft") }),
             (Concept::Tpot, stat("tpot")),
@@ -166,6 +168,7 @@ pub(super) fn guidellm(value: &Value) -> Numbers {
         requests_per_s: at(metrics, "/requests_per_second/successful/mean"),
         tokens_per_s: at(metrics, "/output_tokens_per_second/successful/mean"),
         counted: None,
+        more: Vec::new(),
         stats: vec![
             (Concept::Ttft, read("/time_to_first_token_ms", 1.0)),
             (Concept::Tpot, read("/time_per_output_token_ms", 1.0)),
@@ -214,6 +217,7 @@ pub(super) fn benchmark_report(value: &Value) -> Numbers {
         requests_per_s: at(aggregate, "/throughput/request_rate/mean"),
         tokens_per_s: at(aggregate, "/throughput/output_token_rate/mean"),
         counted: None,
+        more: Vec::new(),
         stats: vec![
             (Concept::Ttft, read("time_to_first_token")),
             (Concept::Tpot, read("time_per_output_token")),

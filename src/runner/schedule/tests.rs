@@ -1,4 +1,4 @@
-//! What may start and what must stop, by example and for any graph.
+//! The schedule by itself: one case for each rule, and any graph in any order.
 
 use proptest::prelude::*;
 
@@ -20,6 +20,34 @@ fn a_service_whose_dependents_are_cached_is_never_started() {
     assert_eq!(s.next_to_key(), Some(1));
     s.over(1, Over::Cached);
     assert_eq!(s.state(0), State::Over(Over::NotNeeded));
+    assert!(s.is_over());
+}
+
+#[test]
+fn who_waits_for_another_to_make_the_same_is_looked_up_again_afterwards() {
+    let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[1])], 2, []);
+    assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
+    s.missed(0);
+    s.waits_for(1, 0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+    assert_eq!((s.next_to_start(), s.next_to_key()), (None, None), "there is nothing to do meanwhile");
+    s.over(0, Over::Done);
+    assert_eq!(s.next_to_key(), Some(1));
+    s.over(1, Over::Cached);
+    assert_eq!(s.next_to_key(), Some(2));
+    s.over(2, Over::Cached);
+    assert!(s.is_over());
+}
+
+#[test]
+fn who_waits_for_another_fails_with_it() {
+    let mut s = Schedule::new(vec![step(&[]), step(&[])], 2, []);
+    assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
+    s.missed(0);
+    s.waits_for(1, 0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+    s.over(0, Over::Failed);
+    assert_eq!(s.take_cancelled(), [(1, 0)]);
     assert!(s.is_over());
 }
 
@@ -83,6 +111,43 @@ fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
 }
 
 #[test]
+fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
+    let mut s = Schedule::new(vec![Item { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
+    while let Some(ix) = s.next_to_key() {
+        if ix == 0 { s.known(ix) } else { s.missed(ix) }
+    }
+    assert_eq!(s.next_to_start(), Some(Start { task: 0, gpus: vec![0] }));
+    s.up(0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    s.relaunch(0);
+    assert_eq!((s.state(0), s.state(1), s.state(2)), (State::Known, State::Running, State::Keying));
+    // One that ran is looked up again by the loop, when its try has ended.
+    s.rekey(1);
+    assert_eq!(s.next_to_key(), Some(1));
+    s.missed(1);
+    assert_eq!(s.next_to_key(), Some(2));
+    s.over(2, Over::Cached);
+    assert_eq!(s.next_to_start(), Some(Start { task: 0, gpus: vec![0] }), "its GPU was given back");
+    s.up(0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    s.over(1, Over::Done);
+    assert_eq!(s.take_to_stop(), [0]);
+}
+
+#[test]
+fn a_server_whose_dependents_turn_out_to_be_cached_is_not_started_again() {
+    let mut s = Schedule::new(vec![service(&[]), step(&[0])], 1, []);
+    while let Some(ix) = s.next_to_key() {
+        if ix == 0 { s.known(ix) } else { s.missed(ix) }
+    }
+    s.next_to_start();
+    s.relaunch(0);
+    assert_eq!(s.next_to_key(), Some(1));
+    s.over(1, Over::Cached);
+    assert_eq!((s.state(0), s.is_over()), (State::Over(Over::NotNeeded), true));
+}
+
+#[test]
 fn what_can_never_have_its_gpus_is_found() {
     let mut s = Schedule::new(vec![Item { gpus: 2, ..step(&[]) }], 1, [0]);
     let ix = s.next_to_key().unwrap();
@@ -130,6 +195,7 @@ proptest! {
         let mut busy: Vec<Ix> = Vec::new();
         let mut stopping: Vec<Ix> = Vec::new();
         let mut choice = choices.into_iter().cycle();
+        let mut relaunches = 0;
         for _ in 0..2000 {
             if s.is_over() { break }
             while let Some(ix) = s.next_to_key() {
@@ -159,6 +225,10 @@ proptest! {
                 let at = choice.next().unwrap() as usize % busy.len();
                 let ix = busy.swap_remove(at);
                 match s.state(ix) {
+                    State::Starting if relaunches < 5 && !s.carries_a_service(ix) && choice.next().unwrap() < 3 => {
+                        relaunches += 1;
+                        s.relaunch(ix);
+                    }
                     State::Starting => { s.up(ix); }
                     State::Running => s.over(ix, if choice.next().unwrap() == 0 { Over::Failed } else { Over::Done }),
                     _ => {}

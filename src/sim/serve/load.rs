@@ -7,8 +7,12 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::vllm;
 use crate::sim::core::{Chunking, Limits, Policy};
 use crate::sim::engine;
+use crate::sim::timing::Memory;
+use crate::triton::EngineConfig;
+use crate::triton::memory::Fit;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_config::SchedulingChoice};
 
@@ -28,10 +32,22 @@ pub(super) struct Model {
 pub(super) enum Kind {
     /// Token ids in and out.
     Engine(Box<Engine>),
+    /// Triton's vLLM backend: text in and out, over an engine of its own.
+    Vllm(Box<Engine>),
     /// Text in and out, over the engine model of this name.
     Text { engine: String },
     /// A part of the text path that is not simulated on its own.
     Python,
+}
+
+impl Model {
+    /// Its own engine.
+    pub fn engine(&self) -> Option<&Engine> {
+        match &self.kind {
+            Kind::Engine(engine) | Kind::Vllm(engine) => Some(engine),
+            Kind::Text { .. } | Kind::Python => None,
+        }
+    }
 }
 
 /// An engine model's limits.
@@ -110,9 +126,14 @@ fn model(name: &str, folder: &Path) -> Result<Model, String> {
     if versions.is_empty() {
         return Err(format!("at least one version must be available under the version policy of model '{name}'"));
     }
+    let mut config = config;
+    if config.backend == "vllm" {
+        vllm::complete(&mut config);
+    }
     let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     let kind = match (config.backend.as_str(), config.platform.as_str()) {
         ("tensorrtllm", _) => Kind::Engine(Box::new(engine_of(&config)?)),
+        ("vllm", _) => Kind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
             Kind::Text { engine: config.parameters["tensorrt_llm_model_name"].string_value.clone() }
         }
@@ -213,15 +234,16 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
             rank.memory.gpu_bytes / 1e9
         ));
     }
+    let max_num_tokens =
+        parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
+    let max_batch_size =
+        parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
+    room(&engine, &rank.memory, blocks, max_batch_size, max_num_tokens, fraction)?;
     let chunking = match (chunked, text(config, "context_chunking_policy")) {
         (false, _) => Chunking::Off,
         (true, Some("equal_progress")) => Chunking::EqualProgress,
         (true, _) => Chunking::FirstComeFirstServed,
     };
-    let max_num_tokens =
-        parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
-    let max_batch_size =
-        parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
     let limits = Limits {
         policy,
         chunking,
@@ -248,6 +270,41 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
             .find(|output| output.name == "context_logits")
             .map_or(DataType::TypeFp32, ModelOutput::data_type),
     })
+}
+
+/// What is left beside weights, workspace and KV cache must hold the buffers of a full batch: a real server allocates them after
+/// the cache, and ends here with CUDA's words.
+fn room(
+    engine: &EngineConfig,
+    memory: &Memory,
+    blocks: u64,
+    max_batch_size: u32,
+    max_num_tokens: u32,
+    fraction: f64,
+) -> Result<(), String> {
+    let fit = Fit {
+        max_batch_size: Some(f64::from(max_batch_size)),
+        max_num_tokens: Some(f64::from(max_num_tokens)),
+        ..Fit::of(engine)
+    };
+    let cache = blocks as f64 * f64::from(engine.tokens_per_block()) * memory.kv_bytes_per_token;
+    let left = memory.gpu_bytes - memory.weight_bytes - memory.workspace_bytes - cache;
+    // Activations are in the workspace, as far as it goes.
+    let activations = (fit.activations().unwrap_or(0.0) - memory.workspace_bytes).max(0.0);
+    let needed = fit.buffers().unwrap_or(0.0) + activations;
+    if left >= needed {
+        return Ok(());
+    }
+    Err(format!(
+        "unexpected error when creating modelInstanceState: [TensorRT-LLM][ERROR] CUDA runtime error in \
+         ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (simulated: with kv_cache_free_gpu_mem_fraction {fraction} \
+         the KV cache takes {:.1} of {:.1} GB and leaves {:.3} GB, and max_batch_size {max_batch_size} and max_num_tokens \
+         {max_num_tokens} need {:.3} GB)",
+        cache / 1e9,
+        memory.gpu_bytes / 1e9,
+        left.max(0.0) / 1e9,
+        needed / 1e9
+    ))
 }
 
 /// A build flag that is set to anything but its words for no.

@@ -13,6 +13,7 @@ mod more;
 mod request;
 mod service;
 mod tensor;
+mod vllm;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,7 +30,7 @@ use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Clock, Driver, Shared};
 use self::http::{Face, Open};
-use self::load::{Kind, Model};
+use self::load::Model;
 use self::service::{Inner, Service};
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -202,7 +203,7 @@ fn start(models: BTreeMap<String, Model>, options: &SimOptions, dead: &Cancellat
     let clock = Clock::new(options.speed);
     let mut drivers = BTreeMap::new();
     for model in models.values() {
-        let Kind::Engine(engine) = &model.kind else { continue };
+        let Some(engine) = model.engine() else { continue };
         let shared = Arc::new(Shared {
             stall_after_tokens: options.faults.stall_after_tokens,
             die_after_requests: options.faults.die_after_requests,

@@ -11,6 +11,7 @@ use super::inputs::Inputs;
 use super::load::{Engine, Kind, Model};
 use super::more::Returns;
 use super::tensor::{Refusal, check};
+use super::vllm;
 use crate::triton::proto::inference::ModelInferRequest;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 
@@ -114,7 +115,11 @@ struct Asked {
 impl Asked {
     fn read(model: &Model, engine: &Engine, inputs: &Inputs<'_>, row: usize) -> Result<Self, Refusal> {
         let is_text = !matches!(model.kind, Kind::Engine(_));
-        let (isl, osl, is_streaming, prompt) = if is_text { text(inputs, row)? } else { tokens(inputs, engine, row)? };
+        let (isl, osl, is_streaming, prompt) = match model.kind {
+            Kind::Engine(_) => tokens(inputs, engine, row)?,
+            Kind::Vllm(_) => vllm::text(inputs, row)?,
+            Kind::Text { .. } | Kind::Python => text(inputs, row)?,
+        };
         check_lengths(isl, osl, engine)?;
         let beams = inputs.int("beam_width", row).unwrap_or(1);
         if i64::from(beams) > engine.max_beam_width {

@@ -95,7 +95,7 @@ impl Inner {
 
     pub fn engine_under<'a>(&'a self, model: &'a Model) -> Option<(&'a str, &'a Engine)> {
         match &model.kind {
-            Kind::Engine(engine) => Some((&model.name, engine)),
+            Kind::Engine(engine) | Kind::Vllm(engine) => Some((&model.name, engine)),
             Kind::Text { engine: name } => match &self.models.get(name)?.kind {
                 Kind::Engine(engine) => Some((name, engine)),
                 _ => None,

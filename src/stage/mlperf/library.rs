@@ -222,7 +222,7 @@ async fn probe(errand: &Errand, program: Option<&Path>) -> Result<Probed, Failur
     fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
     let job = loadgen::Job::Probe(Probe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    child::run(errand, program, &job, |line| {
+    child::run(errand, program, &job, &errand.lease.stop, |line| {
         if let Line::Probed(told) = line {
             probed = Some(told);
         }

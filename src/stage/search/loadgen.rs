@@ -1,47 +1,47 @@
 //! `bench.search` with `loadgen` — the highest `target_qps` at which LoadGen's own rules hold. Every probe is a LoadGen test
 //! in `probes/<n>-<rate>`; one that was finished is not run again when the search was cut off.
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::phases::{Next, Tried, next};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{Bounds, Found, RunResult, Spec};
+use crate::harness::{self, Bounds, Found, RunResult, Spec};
 use crate::manifest::model::{Bench, Loadgen};
-use crate::mlperf::conf::conf;
 use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{Ask, Estimate, TEST_FILE, explain};
-use crate::plan::loadgen::ask;
+use crate::mlperf::{Latency, TEST_FILE, explain};
+use crate::plan::loadgen::{Cost, ask, short, whole};
 use crate::stage::errand::Errand;
 use crate::stage::loadgen::once;
-
-/// A short test lasts a minute,
-const SHORT_MS: u64 = 60_000;
-/// or until so many queries were issued: with fewer LoadGen cannot be sure of a 99th percentile that one query missed.
-const SHORT_QUERIES: u64 = 700;
 
 /// `search.json`
 #[derive(Serialize)]
 struct Told<'a> {
+    /// Who says whether a probe holds.
+    judge: &'static str,
+    rehearsal: bool,
     bounds: Bounds,
+    /// The round's.
+    ttft_p99_limit_ms: Option<f64>,
+    tpot_p99_limit_ms: Option<f64>,
     probes: &'a [Probe],
     /// Queries per second.
     found: Found,
 }
 
 /// One test as it is told.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Probe {
     rate: f64,
     /// As long as the rules want it.
     is_whole: bool,
     met: bool,
+    /// LoadGen's.
     ttft_p99_ms: Option<f64>,
     tpot_p99_ms: Option<f64>,
+    output_tokens_per_s: Option<f64>,
     /// Why it missed.
     why: Option<String>,
     folder: PathBuf,
@@ -59,7 +59,8 @@ pub async fn perform(
     if let Some(wrong) = bounds.wrong() {
         return Err(refused(&format!("`bench.search`: {wrong}")));
     }
-    errand.lease.notice(foretold(bench, bounds).ok_or_else(|| refused("the rules do not allow this test"))?);
+    let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
+    errand.lease.notice(cost.to_string());
     let mut probes: Vec<Probe> = Vec::new();
     let found = loop {
         let history: Vec<Tried> =
@@ -75,89 +76,103 @@ pub async fn perform(
                 return Err(failure.hint("begin lower: `search.low`"));
             }
         };
-        let kind = if is_whole { "-whole" } else { "" };
-        let folder = PathBuf::from(format!("probes/{:02}-{rate}{kind}", probes.len() + 1));
-        let path = errand.lease.out.join(&folder);
-        let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
-        let detail = if let Some(detail) = before(&path, rate) {
-            detail
-        } else {
-            empty(&path)?;
-            let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
-            if result.verdict == Verdict::InvalidClient {
-                return Err(client(rate, &result));
-            }
-            read(&path)?
-        };
-        probes.push(told(rate, is_whole, folder, &detail));
+        let probe =
+            Box::pin(attempt(errand, bench, loadgen, spec, program, (probes.len() + 1, rate, is_whole))).await?;
+        errand.lease.notice(probe.told());
+        probes.push(probe);
     };
-    let told = serde_json::to_vec_pretty(&Told { bounds, probes: &probes, found }).unwrap_or_default();
-    let path = errand.lease.out.join("search.json");
-    fs::write(&path, told).map_err(|error| system(&path, &error))?;
+    let limits = limits(bench);
+    let told = Told {
+        judge: "loadgen",
+        rehearsal: loadgen.rehearse,
+        bounds,
+        ttft_p99_limit_ms: limits.map(|limits| limits.ttft_ms),
+        tpot_p99_limit_ms: limits.map(|limits| limits.tpot_ms),
+        probes: &probes,
+        found,
+    };
+    let told = serde_json::to_vec_pretty(&told).unwrap_or_default();
     // The output of this stage is that of the whole test at the rate that was found.
     let best = probes.iter().rev().find(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq());
     if let Some(best) = best {
         copy(&errand.lease.out.join(&best.folder), &errand.lease.out)?;
     }
+    let path = errand.lease.out.join("search.json");
+    fs::write(&path, told).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.is_whole).count();
+    let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };
     let headline = format!(
-        "{}{upper} qps by LoadGen's rules ({} short tests, {whole} whole)",
+        "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole{rehearsal})",
         found.at_least,
         probes.len() - whole
     );
     Ok(Done { headline: Some(headline) })
 }
 
-/// A test as the rules want it.
-fn whole(loadgen: &Loadgen, rate: f64) -> Loadgen {
-    Loadgen { target_qps: Some(rate), ..loadgen.clone() }
-}
-
-/// A rehearsal of it: a minute, not padded to whole data sets.
-fn short(loadgen: &Loadgen, rate: f64) -> Loadgen {
-    let mut short = Loadgen { target_qps: Some(rate), rehearse: true, ..loadgen.clone() };
-    for (key, value) in [
-        ("min_duration", json!(SHORT_MS)),
-        ("min_query_count", json!(SHORT_QUERIES)),
-        ("sample_concatenate_permutation", json!(0)),
-    ] {
-        short.user_conf.insert(key.to_owned(), value);
+/// Runs one test, or reads what an earlier try of this stage found.
+async fn attempt(
+    errand: &Errand,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    spec: &Spec,
+    program: Option<&Path>,
+    (number, rate, is_whole): (usize, f64, bool),
+) -> Result<Probe, Failure> {
+    let kind = if is_whole { "-whole" } else { "" };
+    let folder = PathBuf::from(format!("probes/{number:02}-{rate}{kind}"));
+    let path = errand.lease.out.join(&folder);
+    if let Some(detail) = before(&path, rate) {
+        return Ok(Probe::of(rate, is_whole, folder, &detail));
     }
-    short
+    let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
+    empty(&path)?;
+    let result = Box::pin(once(errand, bench, &asked, spec.clone(), program, &path)).await?;
+    if result.verdict == Verdict::InvalidClient {
+        return Err(client(rate, &result));
+    }
+    if let Some(lost) = result.reasons.first().filter(|reason| reason.check == "server") {
+        // No lower rate would meet the limits without a server.
+        let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server was lost"));
+        return Err(failure.cause(lost.text.clone()));
+    }
+    Ok(Probe::of(rate, is_whole, folder, &read(&path)?))
 }
 
-/// What it will cost, before it costs it.
-fn foretold(bench: &Bench, bounds: Bounds) -> Option<String> {
+/// Those of the round.
+fn limits(bench: &Bench) -> Option<Latency> {
     let asked = ask(bench)?;
-    let seed = asked.find().ok()?.round.loadgen.seeds.schedule;
-    let seconds = |rate: f64| {
-        let asked = Ask { target_qps: Some(rate), ..asked.clone() };
-        Some(Estimate::of(&conf(&asked).ok()?.settings, seed).seconds)
-    };
-    let (slow, quick) = (seconds(bounds.low)?, seconds(bounds.high)?);
-    let shortest = SHORT_MS as f64 / 1e3;
-    let longest = shortest.max(SHORT_QUERIES as f64 / bounds.low);
-    // The confirmation is a whole test.
-    let probes = bounds.probes() - 1;
-    let minutes = |seconds: f64| format!("{} min", (seconds / 60.0).ceil());
-    Some(format!(
-        "searching from {} to {} qps to {} %: at most {probes} short tests of {} to {}, then a whole one, of {} at {} qps and {} at {} qps; each whole one that misses costs another",
-        bounds.low,
-        bounds.high,
-        bounds.precision * 100.0,
-        minutes(shortest),
-        minutes(longest),
-        minutes(slow),
-        bounds.low,
-        minutes(quick),
-        bounds.high,
-    ))
+    asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
 }
 
-/// A test of this rate that was finished. `test.json` is written last.
+impl Probe {
+    fn of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Self {
+        let told = explain(detail);
+        let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+        Self {
+            rate,
+            is_whole,
+            met: told.result.as_deref() == Some("VALID") && told.reasons.is_empty(),
+            ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
+            tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
+            output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
+            why: told.reasons.first().map(|reason| reason.what.clone()),
+            folder,
+        }
+    }
+
+    /// `short test at 20 qps: held` and why not.
+    fn told(&self) -> String {
+        let kind = if self.is_whole { "whole" } else { "short" };
+        let came = if self.met { "held" } else { "missed" };
+        let why = self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        format!("{kind} test at {} qps {came}{why}", self.rate)
+    }
+}
+
+/// A test of this rate that was finished: its last file is there, and its result is whole.
 fn before(path: &Path, rate: f64) -> Option<Detail> {
-    if !path.join(TEST_FILE).is_file() {
+    if !path.join(TEST_FILE).is_file() || harness::read_result(&path.join("result.json")).is_err() {
         return None;
     }
     let detail = read(path).ok()?;
@@ -166,24 +181,7 @@ fn before(path: &Path, rate: f64) -> Option<Detail> {
 }
 
 fn read(path: &Path) -> Result<Detail, Failure> {
-    let path = path.join(DETAIL_FILE);
-    let file = File::open(&path).map_err(|error| system(&path, &error))?;
-    Detail::read(BufReader::new(file)).map_err(|error| refused(&format!("`{}` {error}", path.display())))
-}
-
-fn told(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Probe {
-    let told = explain(detail);
-    let met = told.result.as_deref() == Some("VALID") && told.reasons.is_empty();
-    let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
-    Probe {
-        rate,
-        is_whole,
-        met,
-        ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
-        tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
-        why: told.reasons.first().map(|reason| reason.what.clone()),
-        folder,
-    }
+    Detail::of(path).map_err(|error| refused(&format!("`{}` {error}", path.join(DETAIL_FILE).display())))
 }
 
 /// What an unfinished test left is no beginning of another.

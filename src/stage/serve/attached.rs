@@ -19,7 +19,7 @@ pub fn asked_for(serve: &Serve) -> Option<AttachServer> {
             models: Vec::new(),
             ready: server.ready.clone(),
         }),
-        Serve::Simulator(_) | Serve::Triton(_) | Serve::Command(_) => None,
+        Serve::Simulator(_) | Serve::Triton(_) | Serve::TrtllmServe(_) | Serve::Command(_) => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is told of a server that failed: how it ended, whose last lines count, and what they usually mean.
 
 use super::plan::{Planned, World};
+use super::shortage;
 use crate::event::{Failure, FailureKind};
 use crate::process::{self, How, Splitter};
 use crate::stage::errand::{Errand, signal_name};
@@ -45,7 +46,7 @@ pub fn died_of(errand: &Errand, server: &Planned, what: String, how: How, gone: 
     if let Some(diagnosis) = diagnosis {
         failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
     }
-    failure
+    shortage::explain(failure, errand, server, &far, how)
 }
 
 /// The last lines for people: without the tables of options that Triton prints at its start, but for the rows that tell

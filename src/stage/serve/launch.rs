@@ -4,11 +4,9 @@ use serde_json::Value;
 
 use crate::manifest::model;
 use crate::manifest::model::TritonServer;
+use crate::stage::container;
 use crate::triton::Problem;
-use crate::triton::launch::{
-    Bases, Container, ContainerEngine, ContainerGpus, LaunchSpec, LaunchTuning, Launcher, Mode, Mpi, Ports, ServerSpec,
-    Srun, place,
-};
+use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Launcher, Mode, Mpi, Ports, ServerSpec, Srun, place};
 
 /// What a launch needs beside the manifest's words.
 pub struct Place<'a> {
@@ -22,7 +20,7 @@ pub struct Place<'a> {
 }
 
 pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: Place<'_>) -> LaunchSpec {
-    let container = server.container.as_ref().map(|one| container(one, &place));
+    let container = server.container.as_ref().map(|one| container::of_model(one, &place.container_name));
     LaunchSpec {
         servers,
         gpus: place.gpus,
@@ -59,32 +57,6 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: Place<'_>) -
 /// The ports of so many servers, free ones not chosen yet.
 pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, Problem> {
     place(Bases { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
-}
-
-fn container(one: &model::Container, place: &Place<'_>) -> Container {
-    Container {
-        engine: match one.engine {
-            model::ContainerEngine::Docker => ContainerEngine::Docker,
-            model::ContainerEngine::Podman => ContainerEngine::Podman,
-            model::ContainerEngine::Enroot => ContainerEngine::Enroot,
-            model::ContainerEngine::Apptainer => ContainerEngine::Apptainer,
-        },
-        image: one.image.clone(),
-        program: one.program.clone(),
-        mounts: one.mounts.clone(),
-        shm_size: one.shm_size.clone(),
-        ulimits: one.ulimits.as_ref().map(|all| all.iter().map(|(name, limit)| (name.clone(), *limit)).collect()),
-        gpus: match one.gpus {
-            model::ContainerGpus::Leased => ContainerGpus::Leased,
-            model::ContainerGpus::All => ContainerGpus::All,
-            model::ContainerGpus::None => ContainerGpus::None,
-        },
-        network: one.network.clone(),
-        user: one.user.clone(),
-        env: one.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        name: one.name.clone().unwrap_or_else(|| place.container_name.clone()),
-        args: one.args.clone(),
-    }
 }
 
 fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning {

@@ -7,10 +7,13 @@ mod facts;
 mod launch;
 mod life;
 mod loading;
+mod lowered;
 mod plan;
 mod preview;
 mod ready;
+mod shortage;
 mod stop;
+mod trtllm;
 mod watch;
 
 use std::ffi::OsString;
@@ -41,12 +44,14 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
     let ready = match serve {
         Serve::Simulator(server) => &server.ready,
         Serve::Triton(server) => &server.ready,
+        Serve::TrtllmServe(server) => &server.ready,
         Serve::Command(server) => &server.ready,
         Serve::Attach(server) => &server.ready,
     };
     let limit = duration(&ready.timeout).map_err(|what| Failure::new(FailureKind::Refused, what))?;
-    let planned = plan::plan(&errand, serve, program)?;
     let send_ready = errand.lease.ready.take();
+    let _copies = lowered::Copies(&errand.lease.out);
+    let planned = plan::plan(&errand, serve, program)?;
     let mut servers =
         Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
     let mut planned: Vec<Planned> = planned;

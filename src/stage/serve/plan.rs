@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
 use super::launch::{self, Place};
-use super::{log_of, words};
-use crate::event::{Endpoint, Failure, FailureKind};
+use super::{log_of, lowered, trtllm, words};
+use crate::event::{Endpoint, Failure, FailureKind, Outliving};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, Command};
+use crate::stage::container;
 use crate::stage::errand::{Errand, devices};
+use crate::stage::options;
 use crate::triton::Problem;
 use crate::triton::launch as launched;
 use crate::triton::launch::{Port, Ports, Server, ServerSpec};
 
-const HOST: &str = "127.0.0.1";
+pub(super) const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
 #[derive(Clone)]
@@ -35,6 +37,10 @@ pub struct Planned {
     #[allow(dead_code, reason = "for who stops it")]
     pub world: World,
     pub by: By,
+    /// Its command as a container program takes it, if it has one around it.
+    pub wrapped: Option<Command>,
+    /// What it serves, where that is known.
+    pub repository: Option<PathBuf>,
 }
 
 /// What there is to stop when a server is to end.
@@ -69,12 +75,6 @@ impl World {
     }
 }
 
-/// A name for a container that nothing else has.
-fn container_name(mark: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
-    format!("regatta-{}", mark.chars().map(allowed).collect::<String>())
-}
-
 /// How readiness is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -82,11 +82,16 @@ pub enum By {
     Kserve,
     /// A TCP connection.
     Port,
+    /// `GET /health`.
+    Health,
 }
 
 impl Planned {
     pub fn command(&self, errand: &Errand) -> Command {
-        let mut command = errand.command(self.argv.clone());
+        let mut command = match &self.wrapped {
+            Some(wrapped) => Command { argv: self.argv.clone(), ..wrapped.clone() },
+            None => errand.command(self.argv.clone()),
+        };
         command.log.clone_from(&self.log);
         for name in &self.unset {
             command = command.remove(name);
@@ -102,6 +107,7 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
     match serve {
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
+        Serve::TrtllmServe(server) => trtllm::plan(errand, server),
         Serve::Command(server) => command(errand, server).map(|planned| vec![planned]),
         // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),
@@ -112,12 +118,12 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
-    let repositories = repositories(&errand.path(&server.repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
         argv.extend(words(["sim", "serve", "--repository"]));
-        argv.push(repository.into());
+        argv.push(repository.clone().into());
         argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
@@ -135,6 +141,8 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             unset: Vec::new(),
             world: World::Process,
             by: By::Kserve,
+            wrapped: None,
+            repository: Some(repository),
         }
     });
     Ok(planned.collect())
@@ -144,7 +152,7 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
-    let repositories = repositories(&errand.path(repository))?;
+    let repositories = lowered::repositories(errand, repositories(&errand.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -156,11 +164,14 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     });
     let place = Place {
         gpus: errand.lease.gpus.clone(),
-        container_name: container_name(&errand.mark),
+        container_name: container::name(&errand.mark),
         stage_env: errand.lease.assignment.env.keys().cloned().collect(),
         path: &|path| errand.path(path).display().to_string(),
     };
-    let spec = launch::spec(server, servers.collect(), place);
+    let mut spec = launch::spec(server, servers.collect(), place);
+    if let (Some(place), Some(container)) = (&errand.place, &mut spec.container) {
+        place.image().clone_into(&mut container.image);
+    }
     let plan = crate::triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
     alone(server)?;
     look_at_ports(server, &plan.servers)?;
@@ -173,7 +184,10 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     for note in plan.notes {
         errand.lease.notice(note);
     }
-    let planned = plan.servers.into_iter().enumerate().map(|(index, server)| triton(errand, server, index, count));
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| Planned {
+        repository: Some(repository),
+        ..triton(errand, server, index, count)
+    });
     Ok(planned.collect())
 }
 
@@ -199,6 +213,8 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
             launched::World::Slurm { ranks } => World::Slurm { ranks },
         },
         by: By::Kserve,
+        wrapped: None,
+        repository: None,
         name: server.name,
     }
 }
@@ -308,34 +324,72 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
     let by = match server.ready.by.as_str() {
         "kserve" => By::Kserve,
         "port" => By::Port,
+        "health" => By::Health,
         other => {
-            return Err(Failure::new(FailureKind::Refused, format!("`ready.by: {other}` is none of kserve, port")));
+            return Err(Failure::new(
+                FailureKind::Refused,
+                format!("`ready.by: {other}` is none of kserve, port, health"),
+            ));
         }
     };
-    let (port_text, name) = (port.to_string(), container_name(&errand.mark));
+    let (port_text, name) = (port.to_string(), container::name(&errand.mark));
     let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
+    let mut words = server.words.clone();
+    if let Some(lowered) = &errand.lease.lowered {
+        options::lower(&mut words, lowered);
+    }
+    let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
+    let Placed { argv, wrapped, world } = placed(errand, argv, &errand.lease.gpus)?;
+    let world = world.unwrap_or_else(|| World::of(&server.words, name));
     Ok(Planned {
         name: "the server".to_owned(),
-        argv: server.words.iter().map(|word| fill(word).into()).collect(),
+        argv,
         log: errand.lease.log.clone(),
-        endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: None, metrics: None }),
+        // Who has `/health` is asked over HTTP.
+        endpoint: Some(Endpoint {
+            host: HOST.to_owned(),
+            grpc: port,
+            http: (by == By::Health).then_some(port),
+            metrics: None,
+        }),
         gpus: Vec::new(),
         env: Vec::new(),
         unset: Vec::new(),
-        world: World::of(&server.words, name),
+        world,
         by,
+        wrapped,
+        repository: None,
     })
 }
 
+/// A server's words as they are started.
+pub(super) struct Placed {
+    pub argv: Vec<OsString>,
+    /// In a container: its command, and what there is to stop.
+    pub wrapped: Option<Command>,
+    pub world: Option<World>,
+}
+
+/// In the stage's container, if it has one, with these GPUs.
+pub(super) fn placed(errand: &Errand, argv: Vec<OsString>, gpus: &[u32]) -> Result<Placed, Failure> {
+    let Some(place) = &errand.place else { return Ok(Placed { argv, wrapped: None, world: None }) };
+    let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
+    let world = match inside.outliving {
+        Some(Outliving::Container { program, name }) => World::Container { program, name },
+        _ => World::Process,
+    };
+    Ok(Placed { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
+}
+
 /// Ports that nobody listens on now, all different.
-fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let taken: Result<Vec<TcpListener>, _> = (0..count).map(|_| TcpListener::bind(("0.0.0.0", 0))).collect();
     taken
         .and_then(|taken| taken.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect())
         .map_err(|error| Failure::new(FailureKind::System, format!("no free port: {error}")))
 }
 
-fn check_free(port: u16, key: &str) -> Result<(), Failure> {
+pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -375,7 +429,7 @@ mod tests {
         assert_eq!(world("podman run --name {name} image"), container);
         assert_eq!(world("podman run --name mine image"), World::Process, "it may be somebody else's");
         assert_eq!(world("tritonserver -n 4"), World::Process);
-        assert_eq!(container_name("2026.a/b"), "regatta-2026.a_b");
+        assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, Place};
+use super::trtllm;
 use crate::event::Endpoint;
-use crate::manifest::model::{Action, CommandServer, Repository, Serve, SimServer, TritonServer};
+use crate::manifest::model::{Action, CommandServer, Repository, Serve, SimServer, TritonServer, TrtllmServe};
 use crate::plan::{ActionKind, Plan, Reference, Task};
 use crate::triton::launch::{
     LaunchPlan, Launcher, Mode, Model, Port, Ports, Rank, Server, ServerSpec, World, plan as launch_plan,
@@ -47,7 +48,7 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
             let repository = match &written {
                 Serve::Triton(server) => server.repository.clone().unwrap_or_default(),
                 Serve::Simulator(server) => server.repository.clone(),
-                Serve::Command(_) | Serve::Attach(_) => String::new(),
+                Serve::TrtllmServe(_) | Serve::Command(_) | Serve::Attach(_) => String::new(),
             };
             // Everything else is only to be shown.
             let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
@@ -92,6 +93,7 @@ impl Look<'_> {
         Ok(match serve {
             Serve::Triton(server) => Launch::Start(self.triton(server, repository)?),
             Serve::Simulator(server) => Launch::Start(self.simulators(server, repository)),
+            Serve::TrtllmServe(server) => Launch::Start(self.trtllm(server)?),
             Serve::Command(server) => Launch::Start(Self::command(server)),
             Serve::Attach(_) => Launch::Attach { endpoints: Vec::new(), models: Vec::new() },
         })
@@ -218,7 +220,7 @@ impl Look<'_> {
     /// Devices of each copy and how many copies: those that the repository stage will write.
     fn groups(&self, wished: &Repository, parallelism: Option<(u32, u32)>) -> Result<(Vec<Vec<u32>>, u32), Problems> {
         let Some(ranks) = parallelism.map(|(tp, pp)| tp * pp) else { return Ok((Vec::new(), 1)) };
-        let (gpus, servers) = (self.task.gpus, wished.triton_num_servers.max(1));
+        let (gpus, servers) = (wished.gpus.unwrap_or(self.task.gpus), wished.triton_num_servers.max(1));
         let here = if gpus == 0 { ranks } else { gpus / servers };
         if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
             return Err(vec![problem(
@@ -255,6 +257,22 @@ impl Look<'_> {
         LaunchPlan { servers: servers.collect(), notes }
     }
 
+    fn trtllm(&self, server: &TrtllmServe) -> Result<LaunchPlan, Problems> {
+        let gpus: Vec<u32> = (0..self.task.gpus).collect();
+        let shares = trtllm::shares(server, &gpus).map_err(|problem| vec![problem])?;
+        let options = (!server.options.is_empty()).then_some("<options>");
+        let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
+            let index16 = u16::try_from(index).unwrap_or(u16::MAX);
+            let port = server.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
+            let words = trtllm::argv(server, &server.model, &port.to_string(), options);
+            let ports = Ports { http: port, ..Ports::default() };
+            let seen = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let env = if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), seen)] };
+            Server { gpus, env, ..single(format!("server {index}"), words, ports) }
+        });
+        Ok(LaunchPlan { servers: servers.collect(), notes: Vec::new() })
+    }
+
     fn command(server: &CommandServer) -> LaunchPlan {
         let port = server.port.map_or(Port::Free, Port::Known);
         let words = server.words.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
@@ -280,7 +298,7 @@ impl Look<'_> {
                         return self.meant(&format!("{path}{rest}"));
                     }
                 }
-                Reference::Service(_) => {}
+                Reference::Service(_) | Reference::Image(_) => {}
             }
         }
         Meant::There(self.project.join(self.shown(text)))
@@ -292,6 +310,7 @@ impl Look<'_> {
             Some(match reference {
                 Reference::Out(id) => format!("<{id}>"),
                 Reference::Service(id) => format!("<servers of {id}>"),
+                Reference::Image(id) => format!("<image of {id}>"),
                 Reference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
                     Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
                     _ => format!("<inputs.{name}>"),

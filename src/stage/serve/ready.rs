@@ -14,7 +14,8 @@ use super::plan::{By, Planned};
 use crate::event::{Endpoint, Failure};
 use crate::process::How;
 use crate::stage::errand::Errand;
-use crate::triton::{ClientError, TritonClient};
+use crate::stage::health::health;
+use crate::triton::{ClientError, TritonClient, Why};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -100,6 +101,7 @@ async fn come_up(server: &Planned, board: &Shared) -> Result<Endpoint, Hopeless>
         if let Some(endpoint) = endpoint {
             let (step, up) = match server.by {
                 By::Port => connect(&endpoint).await,
+                By::Health => healthy(&endpoint).await,
                 By::Kserve => ask(server, &endpoint).await?,
             };
             look(board).step = step;
@@ -115,6 +117,18 @@ async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     match TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await {
         Ok(_) => (Step::Up, Some(endpoint.clone())),
         Err(error) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
+    }
+}
+
+/// One look at a server that has `/health`.
+async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
+    match timeout(PATIENCE, health(endpoint)).await {
+        Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
+        Ok(Err(error)) if matches!(error.why, Why::Connect(_)) => {
+            (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
+        }
+        Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),
+        Err(_) => (Step::NotLive(endpoint.clone(), "no answer".to_owned()), None),
     }
 }
 

@@ -14,6 +14,7 @@ use super::plan::{Planned, World};
 use super::watch;
 use crate::event::{Failure, FailureKind, Outliving, Stop};
 use crate::process::{self, Command, Exit, Running};
+use crate::stage::container::obey;
 use crate::stage::errand::Errand;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
@@ -138,15 +139,6 @@ async fn remove_container(server: &Planned, order: &Command) {
     for words in outliving(&server.world).iter().flat_map(process::orders) {
         obey(order, &words, PATIENCE).await;
     }
-}
-
-/// Runs a container program. What it says is of no use: that there is nothing to stop is most often good news.
-async fn obey(order: &Command, words: &[String], limit: Duration) {
-    let mut command = order.clone();
-    command.argv = words.iter().map(OsString::from).collect();
-    Path::new("/dev/null").clone_into(&mut command.log);
-    let stop = Stop::new();
-    let _ = tokio::time::timeout(limit, process::run(command, &stop, |_| {})).await;
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>,
         let question = match server.by {
             By::Kserve => Question::Kserve(Vec::new()),
             By::Port => Question::Port,
+            By::Health => Question::Health,
         };
         let heard = |at| look(seen).heard = Some(at);
         tokio::select! {

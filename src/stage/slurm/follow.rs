@@ -96,6 +96,7 @@ fn write_down(lease: &Lease, slurm: Slurm, words: Option<Vec<String>>, folder: &
         name: order::name(&lease.task, &salt),
         attempt: lease.attempt,
         assignment: lease.assignment.clone(),
+        lowered: lease.lowered.clone(),
         out: lease.out.clone(),
         log: lease.log.with_extension(format!("{own}.log")),
         project: lease.project.clone(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure};
+use crate::event::{Done, Endpoint, Event, Failure, Lowered};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
 use crate::runner::{Assignment, Origins};
@@ -18,6 +18,9 @@ pub struct Spec {
     pub name: String,
     pub attempt: u32,
     pub assignment: Assignment,
+    /// The number that its retry rule has lowered.
+    #[serde(default)]
+    pub lowered: Option<Lowered>,
     pub out: PathBuf,
     /// Of this attempt alone.
     pub log: PathBuf,

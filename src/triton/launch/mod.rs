@@ -49,10 +49,7 @@ mod wrap;
 mod tests;
 
 pub use place::{Bases, place};
-pub use spec::{
-    Container, ContainerEngine, ContainerGpus, LaunchSpec, LaunchTuning, Launcher, Mode, Model, Mpi, Port, Ports,
-    ServerSpec, Srun,
-};
+pub use spec::{LaunchSpec, LaunchTuning, Launcher, Mode, Model, Mpi, Port, Ports, ServerSpec, Srun};
 pub use wrap::quoted;
 
 use serde::Serialize;

@@ -1,9 +1,10 @@
 //! What is wished: servers, their models, GPUs and ports, and how they are started.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+
+use crate::container::Container;
 
 /// Servers to be, on one host unless a launcher spreads them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -179,54 +180,4 @@ pub struct LaunchTuning {
     pub rate_limit_resource: Vec<String>,
     /// Option → values, as they stand on the command line.
     pub options: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerEngine {
-    Docker,
-    Podman,
-    Enroot,
-    Apptainer,
-}
-
-impl ContainerEngine {
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::Enroot => "enroot",
-            Self::Apptainer => "apptainer",
-        }
-    }
-
-    /// Whether the container is a child of a daemon or a monitor, not of the program that starts it.
-    pub const fn is_detached(self) -> bool {
-        matches!(self, Self::Docker | Self::Podman)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ContainerGpus {
-    #[default]
-    Leased,
-    All,
-    None,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Container {
-    pub engine: ContainerEngine,
-    pub image: String,
-    pub program: Option<String>,
-    pub mounts: Vec<String>,
-    pub shm_size: Option<String>,
-    pub ulimits: Option<Vec<(String, i64)>>,
-    pub gpus: ContainerGpus,
-    pub network: Option<String>,
-    pub user: Option<String>,
-    pub env: BTreeMap<String, String>,
-    /// Unique on the host; `-<n>` is added for several servers.
-    pub name: String,
-    pub args: Vec<String>,
 }

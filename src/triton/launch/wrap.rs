@@ -6,8 +6,9 @@
 
 use super::argv::Ranked;
 use super::decide::{Decided, problem};
-use super::spec::{Container, ContainerEngine, ContainerGpus, LaunchSpec, Launcher, Mode, ServerSpec};
+use super::spec::{LaunchSpec, Launcher, Mode, ServerSpec};
 use super::{Server, World};
+use crate::container::{self, Container, ContainerEngine, Sees, contradictions};
 use crate::triton::Problem;
 
 /// What `mpirun` and `srun` tell their ranks. A server that inherits it believes to be a rank of somebody else's world,
@@ -16,8 +17,6 @@ const MPI: [&str; 3] = ["OMPI_*", "PMIX_*", "PMI_*"];
 /// For launchers, which take their own settings (`OMPI_MCA_btl`, …) from the environment: only what makes one a rank.
 const RANK: [&str; 6] = ["OMPI_COMM_*", "OMPI_MCA_ess*", "OMPI_MCA_orte*", "OMPI_UNIVERSE_SIZE", "PMIX_*", "PMI_*"];
 
-const SHM: &str = "2g";
-const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
 /// A longer line of a script is broken between words.
 const WIDEST: usize = 110;
 /// What `docker stop` waits beyond Triton's own exit timeout, seconds.
@@ -29,9 +28,7 @@ const EXIT_TIMEOUT: u32 = 30;
 pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<Problem>, notes: &mut Vec<String>) {
     let Some(container) = &spec.container else { return };
     let word = container.engine.word();
-    if container.image.trim().is_empty() {
-        problems.push(problem("a container needs an `image`".to_owned(), ""));
-    }
+    problems.extend(contradictions(container).into_iter().map(|(what, hint)| problem(what, hint)));
     let srun = decided.iter().any(|one| one.launcher == Launcher::Srun);
     if srun && container.engine.is_detached() {
         problems.push(problem(
@@ -44,18 +41,6 @@ pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<P
             "`mpi.hosts` with a container: mpirun inside would need ssh to containers on the other hosts".to_owned(),
             "use `launcher: srun`, or `mpi.args` for an mpirun that is made for it",
         ));
-    }
-    if !container.engine.is_detached() {
-        for (key, given, why) in [
-            ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
-            ("ulimits", container.ulimits.is_some(), "has the limits of who starts it"),
-            ("network", container.network.is_some(), "uses the host's network"),
-            ("user", container.user.is_some(), "runs as who starts it"),
-        ] {
-            if given {
-                problems.push(problem(format!("`container.{key}`: {word} {why}"), "take it away"));
-            }
-        }
     }
     if container.network.as_deref().is_some_and(|network| network != "host") {
         notes.push(format!(
@@ -85,7 +70,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
         }
         Some(container) => {
             let wrapped = Wrapped { spec, container, wished, index, several: ranks.len() > 1, gpus: &decided.gpus };
-            (wrapper, outside) = wrapped.words(&inside, &visible);
+            container::Words { argv: wrapper, env: outside } = wrapped.words(&inside);
         }
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
@@ -109,7 +94,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
     };
     let world = match &spec.container {
         Some(container) if container.engine.is_detached() => World::Container {
-            program: program(container).to_owned(),
+            program: container.program().to_owned(),
             name: name_of(container, index, spec.servers.len()),
         },
         _ => world,
@@ -266,98 +251,21 @@ struct Wrapped<'a> {
 
 impl Wrapped<'_> {
     /// The engine's words up to the image, and what its own environment has.
-    fn words(&self, inside: &[(String, String)], visible: &str) -> (Vec<String>, Vec<(String, String)>) {
-        let mut variables: Vec<(String, String)> = inside.to_vec();
-        variables.extend(self.container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
-        match self.container.engine {
-            ContainerEngine::Docker | ContainerEngine::Podman => (self.detached(variables, visible), Vec::new()),
-            ContainerEngine::Enroot => self.enroot(variables, visible),
-            ContainerEngine::Apptainer => self.apptainer(variables, visible),
-        }
-    }
-
-    fn detached(&self, mut variables: Vec<(String, String)>, visible: &str) -> Vec<String> {
-        let container = self.container;
-        let docker = container.engine == ContainerEngine::Docker;
-        let name = name_of(container, self.index, self.spec.servers.len());
-        let mut words = vec![program(container).to_owned(), "run".to_owned(), "--rm".to_owned()];
-        if docker {
-            // As process 1 a server that is still loading would not hear SIGTERM. podman has no init of its own.
-            words.push("--init".to_owned());
-        }
-        words.push(format!("--name={name}"));
+    fn words(&self, inside: &[(String, String)]) -> container::Words {
         let patience = self.spec.tuning.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
-        words.push(format!("--stop-timeout={patience}"));
-        words.push(format!("--network={}", container.network.as_deref().unwrap_or("host")));
-        words.push(format!("--shm-size={}", container.shm_size.as_deref().unwrap_or(SHM)));
-        let ulimits = container.ulimits.clone();
-        let ulimits = ulimits.unwrap_or_else(|| ULIMITS.map(|(name, limit)| (name.to_owned(), limit)).to_vec());
-        words.extend(ulimits.iter().map(|(name, limit)| format!("--ulimit={name}={limit}")));
-        match container.gpus {
-            ContainerGpus::None => {}
-            ContainerGpus::Leased if self.gpus.is_empty() => {}
-            ContainerGpus::Leased if docker => words.push(format!("--gpus=\"device={visible}\"")),
-            ContainerGpus::Leased => {
-                words.extend(self.gpus.iter().map(|gpu| format!("--device=nvidia.com/gpu={gpu}")));
-            }
-            ContainerGpus::All => {
-                words.push(if docker { "--gpus=all".to_owned() } else { "--device=nvidia.com/gpu=all".to_owned() });
-                variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
-            }
-        }
-        words.extend(container.user.iter().map(|user| format!("--user={user}")));
-        words.extend(self.mounts().into_iter().map(|mount| format!("--volume={mount}")));
-        variables.retain(|(_, value)| !value.is_empty());
-        words.extend(variables.into_iter().map(|(name, value)| format!("--env={name}={value}")));
-        words.extend(self.spec.stage_env.iter().map(|name| format!("--env={name}")));
-        words.extend(container.args.iter().cloned());
-        words.push(container.image.clone());
-        words
-    }
-
-    fn enroot(&self, variables: Vec<(String, String)>, visible: &str) -> (Vec<String>, Vec<(String, String)>) {
-        let container = self.container;
-        let mut outside = Vec::new();
-        let mut words = vec![program(container).to_owned(), "start".to_owned()];
-        for mount in self.mounts() {
-            let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
-            words.extend(["--mount".to_owned(), format!("{paths}:none:x-create=auto,bind,{kind}")]);
-        }
-        let variables = variables.into_iter().map(|(name, value)| format!("{name}={value}"));
-        words.extend(
-            variables.chain(self.spec.stage_env.iter().cloned()).flat_map(|variable| ["--env".to_owned(), variable]),
-        );
-        // Its hook shows the container these devices, which are counted from 0 inside.
-        let seen = match container.gpus {
-            ContainerGpus::Leased => visible.to_owned(),
-            ContainerGpus::All => "all".to_owned(),
-            ContainerGpus::None => "void".to_owned(),
+        let sees = Sees {
+            mounts: self.mounts(),
+            set: inside.to_vec(),
+            pass: self.spec.stage_env.clone(),
+            gpus: self.gpus.to_vec(),
+            dir: None,
+            stop_after: patience,
         };
-        outside.push(("NVIDIA_VISIBLE_DEVICES".to_owned(), seen));
-        if container.gpus == ContainerGpus::All && !visible.is_empty() {
-            words.extend(["--env".to_owned(), format!("CUDA_VISIBLE_DEVICES={visible}")]);
-        }
-        words.extend(container.args.iter().cloned());
-        words.push(container.image.clone());
-        (words, outside)
+        let name = name_of(self.container, self.index, self.spec.servers.len());
+        container::words(&Container { name, ..self.container.clone() }, &sees)
     }
 
-    fn apptainer(&self, mut variables: Vec<(String, String)>, visible: &str) -> (Vec<String>, Vec<(String, String)>) {
-        let container = self.container;
-        let mut words = vec![program(container).to_owned(), "exec".to_owned()];
-        if container.gpus != ContainerGpus::None {
-            words.push("--nv".to_owned());
-            variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
-        }
-        words.extend(self.mounts().into_iter().map(|mount| format!("--bind={mount}")));
-        words.extend(container.args.iter().cloned());
-        words.push(container.image.clone());
-        // `--env` splits its value at commas, which a list of GPUs has.
-        let outside = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
-        (words, outside)
-    }
-
-    /// What the server reads, at its own path; what it writes; what was asked for.
+    /// What the server reads, at its own path, and what it writes.
     fn mounts(&self) -> Vec<String> {
         let mut mounts = vec![format!("{0}:{0}:ro", self.wished.repository)];
         for model in &self.wished.models {
@@ -374,25 +282,13 @@ impl Wrapped<'_> {
                 mounts.push(format!("{folder}:{folder}"));
             }
         }
-        mounts.extend(self.container.mounts.iter().cloned());
-        let mut seen = Vec::new();
-        mounts.retain(|mount| {
-            !seen.contains(mount) && {
-                seen.push(mount.clone());
-                true
-            }
-        });
         mounts
     }
 }
 
-fn program(container: &Container) -> &str {
-    container.program.as_deref().unwrap_or_else(|| container.engine.word())
-}
-
+/// `-<n>` for several servers.
 fn name_of(container: &Container, index: usize, servers: usize) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-    let name: String = container.name.chars().map(safe).collect();
+    let name = container.safe_name();
     if servers == 1 { name } else { format!("{name}-{index}") }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The flags that reach config.pbtxt.
-pub(super) const FLAGS: &[&str] = &[
+pub const FLAGS: &[&str] = &[
     "batch_scheduler_policy",
     "context_chunking_policy",
     "use_inflight_batching",
@@ -36,7 +36,7 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 /// A flag as parameters of the templates.
-pub(super) enum Meaning {
+pub enum Meaning {
     Parameters(Vec<(&'static str, Value)>),
     /// A name of NVIDIA's that a Triton repository has no place for.
     Elsewhere,
@@ -45,7 +45,8 @@ pub(super) enum Meaning {
     Wrong(String),
 }
 
-pub(super) fn meaning(flag: &str, value: &Value) -> Meaning {
+/// What a flag of NVIDIA's harness means in config.pbtxt.
+pub fn meaning(flag: &str, value: &Value) -> Meaning {
     let same = |name| Meaning::Parameters(vec![(name, value.clone())]);
     match flag {
         "batch_scheduler_policy" => policy(value),

@@ -21,6 +21,8 @@ use serde_json::Value;
 use super::{EngineConfig, EngineError, pbtxt};
 
 pub use check::{Checked, check};
+pub use flags::{FLAGS as RUNTIME_FLAGS, Meaning, meaning};
+pub use parameters::knob;
 pub use parameters::{Kind, PARAMETERS, Parameter};
 pub use substitute::{pairs, substitute};
 pub use tree::{FilledModel, TreeError, Values, fill_tree};

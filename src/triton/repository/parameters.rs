@@ -8,6 +8,8 @@
 
 use serde_json::Value;
 
+use super::flags::{Meaning, meaning};
+
 /// One parameter by its template name.
 pub struct Parameter {
     pub name: &'static str,
@@ -164,6 +166,17 @@ pub const PARAMETERS: &[Parameter] = &[
 
 pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
+}
+
+/// The number of an engine's model that somebody calls so: by its template name, by its key, or in the words of NVIDIA's
+/// harness (`kvcache_free_gpu_mem_frac`).
+pub fn knob(name: &str) -> Option<&'static Parameter> {
+    let name = match meaning(name, &Value::from(0)) {
+        Meaning::Parameters(all) => all.last().map_or(name, |(name, _)| name),
+        _ => name,
+    };
+    let is_number = |kind: Kind| matches!(kind, Kind::Count(_) | Kind::Fraction);
+    of("tensorrt_llm").find(|one| (one.name == name || one.key == name) && is_number(one.kind))
 }
 
 /// The one that a model's `parameters` entry of this key comes from.

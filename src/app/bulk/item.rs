@@ -1,0 +1,68 @@
+//! One run of a list.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::cli::Setting;
+
+/// What `regatta run` would be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub manifest: String,
+    pub settings: Vec<Setting>,
+    /// Variables that its parameters read.
+    pub env: BTreeMap<String, String>,
+    /// From 1.
+    pub repeat: u32,
+}
+
+impl Item {
+    /// So many repeats of a run.
+    pub fn repeated(self, repeats: u32) -> impl Iterator<Item = Self> {
+        (1..=repeats).map(move |repeat| Self { repeat, ..self.clone() })
+    }
+
+    /// With settings that win over its own.
+    #[must_use]
+    pub fn with(mut self, over: &[Setting]) -> Self {
+        self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
+        self.settings.extend(over.iter().cloned());
+        self
+    }
+
+    pub fn is_repeat_of(&self, other: &Self) -> bool {
+        self.manifest == other.manifest && self.settings == other.settings && self.env == other.env
+    }
+
+    /// The command without its repeat: what its repeats have in common.
+    pub fn first(&self) -> String {
+        Self { repeat: 1, ..self.clone() }.to_string()
+    }
+}
+
+/// As it could be typed.
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        write!(f, "regatta run {}", quoted(&self.manifest))?;
+        for setting in &self.settings {
+            write!(f, " {}", quoted(&format!("{}={}", setting.key, setting.value)))?;
+        }
+        if self.repeat > 1 {
+            write!(f, " --repeat {}", self.repeat)?;
+        }
+        Ok(())
+    }
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,214 @@
+//! `regatta bulk FILE`: run after run, whatever becomes of each, and a table at the end.
+//!
+//! Each is an ordinary run, so what is done is not done again: a list that was cut off is simply started again. A repeat
+//! measures under its own number and keeps a result of its own.
+
+mod item;
+mod llmb;
+mod ours;
+mod tuples;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use self::item::Item;
+use super::project::Project;
+use super::run::{self, Ran};
+use super::{Trouble, say, say_error};
+use crate::cli::{self, Bulk, EventsAs, Exit, Global, Loudness, Select};
+use crate::plan::expand;
+use crate::report::{self, Paint, bulk::Ended};
+
+pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let read = read(request, &project)?;
+    for note in &read.notes {
+        say_error(&format!("note: {note}\n"));
+    }
+    let items = read.items;
+    check(&project, &items)?;
+    if request.dry_run {
+        for item in &items {
+            say(&format!("{item}\n"));
+        }
+        return Ok(Exit::Done);
+    }
+    let mut ended: Vec<Ended> = Vec::new();
+    let mut exits = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        if exits.last() == Some(&Exit::Interrupted) {
+            ended.push(not_run(item));
+            continue;
+        }
+        if global.loudness >= Loudness::Normal {
+            let line = format!("bulk: {} of {}: {item}", index + 1, items.len());
+            say_error(&format!("{line}\n"));
+        }
+        let begun = Instant::now();
+        let (exit, told) = match run::perform(global, &request_of(item, request), false) {
+            Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
+            Err(trouble) => (trouble.exit(), cannot(item, &trouble)),
+        };
+        exits.push(exit);
+        ended.push(told);
+    }
+    say(&report::bulk::text(&ended, Paint::chosen(global.color.choice())));
+    Ok(Exit::worst(exits))
+}
+
+/// The runs of a file, and what of it means nothing here.
+pub(super) struct Read {
+    pub items: Vec<Item>,
+    pub notes: Vec<String>,
+}
+
+fn read(request: &Bulk, project: &Project) -> Result<Read, Trouble> {
+    let path = &request.file;
+    let text = fs::read_to_string(path)
+        .map_err(|error| Trouble::Usage(format!("{} cannot be read: {error}", path.display())))?;
+    let wrong = |found: Vec<String>| {
+        Trouble::Usage(format!("{} is no list of runs:\n  {}", path.display(), found.join("\n  ")))
+    };
+    let is_yaml =
+        path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
+    let read = if ours::is_ours(&text) {
+        ours::read(&text).map(|items| Read { items, notes: Vec::new() }).map_err(|why| wrong(vec![why]))?
+    } else {
+        let jobs = if is_yaml { llmb::read(&text) } else { tuples::read(&text) };
+        let cluster = llmb::Cluster {
+            gpu_type: request.gpu_type.clone().or_else(|| gpu_type(Path::new("cluster_config.yaml"))),
+            manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
+            has_system: request.settings.iter().any(|setting| setting.key == "system"),
+        };
+        cluster.items(jobs.map_err(|why| wrong(vec![why]))?).map_err(wrong)?
+    };
+    if read.items.is_empty() {
+        return Err(wrong(vec!["it has none".to_owned()]));
+    }
+    let items = read.items.into_iter().map(|item| item.with(&request.settings)).collect();
+    Ok(Read { items, ..read })
+}
+
+/// What an installation of llmb-run says of its cluster.
+fn gpu_type(file: &Path) -> Option<String> {
+    let value: Value = serde_yaml::from_str(&fs::read_to_string(file).ok()?).ok()?;
+    let found = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"))?;
+    Some(found.as_str()?.to_lowercase())
+}
+
+/// Everything that is wrong with any of them, before the first begins.
+fn check(project: &Project, items: &[Item]) -> Result<(), Trouble> {
+    let mut wrong: Vec<String> = Vec::new();
+    let mut seen: Vec<&Item> = Vec::new();
+    for item in items {
+        if seen.iter().any(|one| one.is_repeat_of(item)) {
+            continue;
+        }
+        seen.push(item);
+        let project =
+            Project { env: item.env.clone(), home: project.home.clone(), manifests: project.manifests.clone() };
+        match project.manifest(&item.manifest, &item.settings) {
+            Err(Trouble::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
+            Err(trouble) => return Err(trouble),
+            Ok(manifest) => {
+                let unread: Vec<&str> = item
+                    .env
+                    .keys()
+                    .map(String::as_str)
+                    .filter(|name| !manifest.environment().contains_key(*name))
+                    .collect();
+                if !unread.is_empty() {
+                    let names = unread.join(", ");
+                    wrong.push(format!(
+                        "{item}\nerror: no parameter of `{}` reads {names}, so it would have no effect\n",
+                        item.manifest
+                    ));
+                }
+                if let Err(found) = expand(&manifest) {
+                    wrong.push(format!("{item}\n{}", found.render(false)));
+                }
+            }
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Trouble::Usage(format!(
+        "{} of the runs cannot be; nothing was started\n\n{}",
+        wrong.len(),
+        wrong.join("\n").trim_end()
+    )))
+}
+
+fn request_of(item: &Item, request: &Bulk) -> cli::Run {
+    cli::Run {
+        manifest: item.manifest.clone(),
+        settings: item.settings.clone(),
+        select: Select { repeat: item.repeat, ..Select::default() },
+        jobs: request.jobs,
+        keep_going: false,
+        events: EventsAs::Terminal,
+        gpus: request.gpus.clone(),
+        on: cli::On::Here,
+        env: item.env.clone(),
+    }
+}
+
+fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
+    let failed = || ran.told.iter().find_map(|told| Some(format!("{}: {}", told.task, told.failed.as_ref()?)));
+    let mut rates = BTreeMap::new();
+    let mut headlines = Vec::new();
+    for told in &ran.told {
+        let result = told.out.as_ref().and_then(|out| fs::read(out.join("result.json")).ok());
+        let Some(result) = result.and_then(|text| serde_json::from_slice::<Value>(&text).ok()) else { continue };
+        if let Some(headline) = &told.headline {
+            headlines.push((told.task.to_string(), headline.clone()));
+        }
+        if let Some(rate) = result.pointer("/rates/output_tokens").and_then(Value::as_f64) {
+            rates.insert(told.task.to_string(), rate);
+        }
+    }
+    let is_cached = !ran.told.is_empty() && ran.told.iter().all(|told| told.is_cached);
+    let how = match ran.exit {
+        Exit::Done if is_cached => "cached",
+        Exit::Done => "ran",
+        Exit::Interrupted => "interrupted",
+        _ => "failed",
+    };
+    Ended {
+        run: item.to_string(),
+        of: item.first(),
+        how,
+        exit: Some(ran.exit.code()),
+        why: if ran.exit == Exit::Done { None } else { failed() },
+        headlines,
+        rates,
+        seconds: Some(begun.elapsed().as_secs_f64()),
+    }
+}
+
+fn cannot(item: &Item, trouble: &Trouble) -> Ended {
+    let why = match trouble {
+        Trouble::Manifest(found) => found.render(false),
+        Trouble::Usage(what) => what.clone(),
+        Trouble::Other(error) => format!("{error:#}"),
+    };
+    Ended { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
+}
+
+fn not_run(item: &Item) -> Ended {
+    Ended {
+        run: item.to_string(),
+        of: item.first(),
+        how: "not run",
+        exit: None,
+        why: None,
+        headlines: Vec::new(),
+        rates: BTreeMap::new(),
+        seconds: None,
+    }
+}

@@ -1,0 +1,99 @@
+//! Our own list: manifests, parameters, repeats.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::item::Item;
+use crate::cli::Setting;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// For all runs.
+    #[serde(default)]
+    params: IndexMap<String, Value>,
+    #[serde(default)]
+    repeats: Option<u32>,
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    /// A manifest's name or its path.
+    run: String,
+    #[serde(default)]
+    params: IndexMap<String, Value>,
+    /// Variables that its parameters read.
+    #[serde(default)]
+    env: IndexMap<String, Value>,
+    #[serde(default)]
+    repeats: Option<u32>,
+}
+
+/// Whether it has `runs:`, which no workload of llmb-run is called.
+pub fn is_ours(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("runs:"))
+}
+
+pub fn read(text: &str) -> Result<Vec<Item>, String> {
+    let list: List = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    let mut items = Vec::new();
+    for run in list.runs {
+        let mut params = list.params.clone();
+        params.extend(run.params);
+        let settings = params.into_iter().map(|(key, value)| {
+            let value = typed(&value).ok_or_else(|| format!("`{key}` of `{}` is no plain value", run.run))?;
+            Ok(Setting { key, value })
+        });
+        let env = run.env.into_iter().map(|(name, value)| {
+            let value = typed(&value).ok_or_else(|| format!("`{name}` of `{}` is no plain value", run.run))?;
+            Ok((name, value))
+        });
+        let item = Item {
+            settings: settings.collect::<Result<_, String>>()?,
+            env: env.collect::<Result<BTreeMap<_, _>, String>>()?,
+            manifest: run.run,
+            repeat: 1,
+        };
+        items.extend(item.repeated(run.repeats.or(list.repeats).unwrap_or(1)));
+    }
+    Ok(items)
+}
+
+/// A value as it would be typed; a list with commas.
+pub fn typed(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(items) => Some(items.iter().map(typed).collect::<Option<Vec<_>>>()?.join(",")),
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_becomes_commands() {
+        let items = read(
+            "params: { system: sim-gb200-x1 }\nruns:\n- run: llama3.3-70b\n  params: { use_cases: [chat:128/128, mine:8/8], streaming: false }\n  env: { TP: 1 }\n  repeats: 2\n- { run: a b.yaml, params: { system: x } }\n",
+        )
+        .unwrap();
+        let commands: Vec<String> = items.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            commands,
+            [
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false",
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false --repeat 2",
+                "regatta run 'a b.yaml' system=x",
+            ]
+        );
+        assert!(read("runs:\n- { rum: x }\n").unwrap_err().contains("rum"));
+        assert!(read("runs:\n- { run: x, params: { y: { z: 1 } } }\n").unwrap_err().contains("no plain value"));
+    }
+}

@@ -1,0 +1,30 @@
+//! `regatta doctor`: what this machine has, what a manifest needs of it, and what to do about the difference.
+
+use super::project::Project;
+use super::{Trouble, say};
+use crate::cli::{Doctor, Exit, Force, Global, Select};
+use crate::doctor::{examine, needs};
+use crate::report::doctor::Standing;
+use crate::report::{self, Paint};
+
+/// Exit 1 if something that the manifest needs is missing.
+pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let folder = project.home.project();
+    let needed = match &request.manifest {
+        None => None,
+        Some(manifest) => {
+            let select = Select { force: Force::Nothing, ..Select::default() };
+            let compiler = project.compiler(manifest, &request.settings, &select);
+            Some(needs(&project.plan(manifest, &request.settings, &compiler, false)?, folder))
+        }
+    };
+    let findings = examine(needed.as_ref(), folder, project.home.state());
+    say(&if request.json {
+        report::doctor::json(&findings)
+    } else {
+        report::doctor::text(&findings, Paint::chosen(global.color.choice()))
+    });
+    let is_missing = findings.iter().any(|finding| finding.standing == Standing::Missing);
+    Ok(if is_missing { Exit::Failed } else { Exit::Done })
+}

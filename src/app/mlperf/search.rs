@@ -1,0 +1,65 @@
+//! `regatta mlperf search`: the highest target_qps by LoadGen's rules, from any manifest that says between which rates.
+
+use super::super::project::Project;
+use super::super::{Trouble, run, say};
+use crate::cli::{EventsAs, Exit, Force, Global, Run, Select, Setting};
+use crate::event::TaskId;
+use crate::manifest::model::{Action, Bench};
+use crate::plan::Plan;
+use crate::plan::loadgen::Cost;
+
+/// The parameter that asks a manifest for its searches, where it has one.
+const PARAM: &str = "search";
+
+pub(super) fn search(
+    global: &Global,
+    manifest: String,
+    mut settings: Vec<Setting>,
+    only_cost: bool,
+) -> Result<Exit, Trouble> {
+    let project = Project::here(global)?;
+    let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
+    if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
+        settings.push(Setting { key: PARAM.to_owned(), value: "true".to_owned() });
+    }
+    let mut select = Select { force: Force::Nothing, ..Select::default() };
+    let compiler = project.compiler(&manifest, &settings, &select);
+    let found = searches(&project.plan(&manifest, &settings, &compiler, false)?);
+    if found.is_empty() {
+        let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
+        return Err(Trouble::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));
+    }
+    if only_cost {
+        for (task, bench) in &found {
+            let cost =
+                Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
+            say(&format!("{task}: {cost}\n"));
+        }
+        return Ok(Exit::Done);
+    }
+    select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
+    let events = EventsAs::Terminal;
+    run::run(
+        global,
+        &Run {
+            manifest,
+            settings,
+            select,
+            jobs: None,
+            keep_going: false,
+            events,
+            gpus: None,
+            on: crate::cli::On::Here,
+            env: std::collections::BTreeMap::new(),
+        },
+    )
+}
+
+fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {
+    let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
+    let search = |action: &str| match serde_json::from_str(action) {
+        Ok(Action::Bench(bench)) if bench.search.is_some() && bench.loadgen.is_some() => Some(*bench),
+        _ => None,
+    };
+    tasks.filter_map(|task| Some((task.id.clone(), search(&task.action)?))).collect()
+}

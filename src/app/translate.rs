@@ -1,0 +1,244 @@
+//! `import` of command lines and configs: what another tool's words mean here, printed as something that can be run.
+//!
+//! On stdout stands a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
+//! carried over. On stderr stands how much that is.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::project::Project;
+use super::{Trouble, bench, say, say_error};
+use crate::cli::{self, Exit, Global, Job};
+use crate::diag::Diagnostics;
+use crate::manifest::{Given, Manifest, load, shipped};
+use crate::translate::{
+    BenchLine, Left, Means, RunLine, RunSetting, Told, origin, read_config, read_line, read_script,
+};
+
+/// A command line.
+pub(super) fn line(global: &Global, words: &[String]) -> Result<Exit, Trouble> {
+    let told = read_line(words).map_err(|faults| wrong(&faults))?;
+    tell(global, told)
+}
+
+/// A script of command lines.
+pub(super) fn script(global: &Global, path: &Path) -> Result<Exit, Trouble> {
+    let name = path.display().to_string();
+    let text =
+        fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
+    let told = read_script(&name, &text).map_err(|faults| wrong(&faults))?;
+    tell(global, told)
+}
+
+/// Configs of NVIDIA's MLPerf code.
+pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<Exit, Trouble> {
+    let mut files = Vec::new();
+    for path in paths {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
+        files.push((name, text));
+    }
+    let shape = |benchmark: &str| {
+        let path = format!("manifests/models/{benchmark}.yaml");
+        let (_, bytes) = shipped().find(|(name, _)| *name == path)?;
+        let found: Value = serde_yaml::from_slice(bytes).ok()?;
+        found.pointer("/vars/model").cloned()
+    };
+    let told = read_config(&files, pick, &shape).map_err(|faults| wrong(&faults))?;
+    let Means::Manifest(manifest) = &told.means else { return Ok(Exit::Done) };
+    print(&told, &[], &yaml(manifest)?);
+    Ok(Exit::Done)
+}
+
+fn wrong(faults: &[String]) -> Trouble {
+    Trouble::Usage(faults.join("\n  "))
+}
+
+fn tell(global: &Global, mut told: Told) -> Result<Exit, Trouble> {
+    match std::mem::replace(&mut told.means, Means::Commands(Vec::new())) {
+        Means::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
+        Means::Bench(line) => {
+            let (manifest, same) = measured(&line, &mut told)?;
+            print(&told, &same, &yaml(&manifest)?);
+        }
+        Means::Pipeline(mut stages, line) => {
+            let (mut manifest, same) = measured(&line, &mut told)?;
+            let mut bench = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
+            if let Some(target) = bench.as_mut().and_then(|stage| stage.pointer_mut("/bench/target"))
+                && stages.contains_key("triton")
+            {
+                *target = json!("{{ stages.triton }}");
+            }
+            stages.insert("run_harness".to_owned(), bench.unwrap_or_default());
+            manifest.insert("name".to_owned(), json!("script"));
+            manifest.insert("stages".to_owned(), Value::Object(stages));
+            print(&told, &same, &yaml(&manifest)?);
+        }
+        Means::Run(line) => {
+            let command = run(global, &line, &mut told)?;
+            print(&told, &[], &command);
+        }
+        Means::Commands(commands) => {
+            let text: String = commands.iter().map(|words| shell(words) + "\n").collect();
+            print(&told, &[], &text);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The manifest of a bench line, and what its head says of the line itself.
+fn measured(line: &BenchLine, told: &mut Told) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
+    let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
+    let words: Vec<String> = words.collect();
+    let request = cli::parse(words.clone()).map_err(|refused| {
+        Trouble::Usage(format!("what {} says is refused here, as `{}`:\n{refused}", told.tool, shell(&words)))
+    })?;
+    let Job::Bench(request) = request.job else {
+        return Err(Trouble::Usage(format!("`{}` is no measurement", shell(&words))));
+    };
+    told.notes.extend(request.notices.iter().cloned());
+    let mut manifest = bench::manifest::manifest(&request)?;
+    manifest.insert("about".to_owned(), json!(origin(told.tool)));
+    let mut same = vec![format!("in one line: {}", shell(&words))];
+    if let Some(stage) = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")) {
+        if let Some(keys) = stage.get_mut("bench").and_then(Value::as_object_mut) {
+            for (key, value) in &line.keys {
+                match (keys.get_mut(key), value) {
+                    (Some(Value::Object(before)), Value::Object(more)) => before.extend(more.clone()),
+                    _ => {
+                        keys.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+            if let Some(sweep) = &line.sweep {
+                keys.insert(sweep.key.to_owned(), sweep.at_key.clone());
+            }
+        }
+        if let (Some(sweep), Some(stage)) = (&line.sweep, stage.as_object_mut()) {
+            stage.shift_insert(0, "foreach".to_owned(), json!({ sweep.key: sweep.values }));
+            same = vec![format!("for each of {} values: {}", sweep.values.len(), shell(&words))];
+        }
+    }
+    if !line.keys.is_empty() {
+        let keys: Vec<&str> = line.keys.keys().map(String::as_str).collect();
+        same.push(format!("the line has no word for {}, the manifest has", keys.join(", ")));
+    }
+    Ok((manifest, same))
+}
+
+/// `regatta run …`, with what the manifest declares.
+fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Trouble> {
+    let project = Project::here(global)?;
+    let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
+    let Some(name) = found else {
+        return Err(Trouble::Usage(format!(
+            "no manifest here is called {}\n  hint: `regatta list` says which there are",
+            line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+        )));
+    };
+    let given = |params: Vec<(String, String)>, more: &[(String, String)]| {
+        let here =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
+        load(&project.manifests, name, &Given { params, env })
+    };
+    // Which parameters there are is known with any value for those that a person must give.
+    let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
+        let filled: Vec<_> = unsaid(&found).into_iter().map(|name| (name, ".".to_owned())).collect();
+        if filled.is_empty() { Err(found) } else { given(filled, &[]) }
+    })?;
+    let mut params = Vec::new();
+    let mut words = vec!["regatta".to_owned(), "run".to_owned(), name.clone()];
+    for RunSetting { names, value, word } in &line.settings {
+        if let Some(key) = names.iter().find(|key| manifest.params.contains_key(*key)) {
+            words.push(format!("{key}={value}"));
+            params.push((key.clone(), value.clone()));
+        } else {
+            let key = names.join("` or `");
+            let why = format!("the manifest `{name}` has no parameter `{key}`: change it in the file of the system");
+            told.left.push(Left { word: word.clone(), why });
+        }
+    }
+    for stage in &line.until {
+        if manifest.stages.contains_key(stage) {
+            words.extend(["--until".to_owned(), stage.clone()]);
+        } else {
+            told.notes.push(format!("the manifest `{name}` has no stage `{stage}`: all of it is run"));
+        }
+    }
+    let mut front = Vec::new();
+    for (variable, value) in &line.env {
+        // A parameter declares the variables that it is read from.
+        if manifest.environment().contains_key(variable) {
+            front.push(format!("{variable}={}", quoted(value)));
+        } else {
+            let why = format!("no parameter of the manifest `{name}` is read from it");
+            told.left.push(Left { word: format!("--env {variable}=…"), why });
+        }
+    }
+    // What it does not take is told as it is told of a run.
+    if let Err(found) = given(params, &line.env) {
+        let names = unsaid(&found);
+        if names.is_empty() {
+            return Err(found.into());
+        }
+        told.notes
+            .extend(names.iter().map(|name| format!("`{name}=…` must be given, too: no word of the line says it")));
+    }
+    front.push(shell(&words));
+    Ok(format!("{}\n", front.join(" ")))
+}
+
+/// Parameters that have no value, where that is all that is wrong.
+fn unsaid(found: &Diagnostics) -> Vec<String> {
+    let names = found.sorted().into_iter().map(|one| {
+        let name = one.message.strip_prefix("the parameter `")?.strip_suffix("` has no value")?;
+        Some(name.to_owned())
+    });
+    names.collect::<Option<_>>().unwrap_or_default()
+}
+
+fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
+    serde_yaml::to_string(manifest).map_err(|error| anyhow::Error::from(error).into())
+}
+
+/// The text, below what is to be known of it.
+fn print(told: &Told, same: &[String], text: &str) {
+    let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
+    let mut list = |title: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            let _ = writeln!(head, "# {title}");
+            for line in lines {
+                let _ = writeln!(head, "#   {}", line.replace('\n', " "));
+            }
+        }
+    };
+    list("The same:", same);
+    list("Not quite the same:", &told.notes);
+    let left: Vec<String> = told.left.iter().map(|one| format!("{}: {}", one.word, one.why)).collect();
+    list("Not carried over:", &left);
+    say(&format!("{head}{text}"));
+    if !left.is_empty() {
+        let what = if left.len() == 1 { "1 thing" } else { &format!("{} things", left.len()) };
+        say_error(&format!("note: {what} could not be carried over; what and why stands at the top\n"));
+    }
+}
+
+fn shell(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// As a shell takes it. A NUL cannot stand in a command line anyway.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
+}

@@ -1,0 +1,45 @@
+//! `regatta bulk`: what is typed, and what it means.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::args::HOW;
+use super::parse::{Mistake, each_once, gpus};
+use super::request::Bulk;
+use super::setting::Setting;
+
+#[derive(Debug, Args)]
+pub(super) struct BulkArgs {
+    /// `runs:` of ours, or a file of llmb-run: YAML, or its older text form.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Parameters of all its runs; they win over the file's.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Print the commands, and run none.
+    #[arg(long, help_heading = HOW)]
+    pub dry_run: bool,
+    /// For files of llmb-run: `gb200` and a scale of 1 are `system=gb200-x1` [default: `gpu_type` of a cluster_config.yaml here].
+    #[arg(long, value_name = "NAME", env = "GPU_TYPE", hide_env_values = true, help_heading = HOW)]
+    pub gpu_type: Option<String>,
+    /// How many tasks of a run may run at once [default: the number of cores].
+    #[arg(help_heading = HOW, short, long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// GPUs that the runs may lease: a count, or ids with commas [default: all].
+    #[arg(help_heading = HOW, long, value_name = "N|LIST")]
+    pub gpus: Option<String>,
+}
+
+pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, Mistake> {
+    each_once(&args.settings)?;
+    Ok(Bulk {
+        file: args.file,
+        settings: args.settings,
+        dry_run: args.dry_run,
+        gpu_type: args.gpu_type,
+        jobs: args.jobs,
+        gpus: args.gpus.as_deref().map(gpus).transpose()?,
+    })
+}

@@ -1,0 +1,134 @@
+//! What was typed after `report`, `compare`, `export`, `import` and `explain`: results, ours and other tools'.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// A run's name, as `regatta status` prints it [default: the last run].
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Print our numbers and this tool's, computed from the same requests, beside each other. RUN may then also be a task or
+    /// a folder with a result. Repeatable.
+    #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
+    pub compat: Vec<String>,
+    /// Print JSON.
+    #[arg(long, requires = "compat")]
+    pub json: bool,
+}
+
+/// Whose definitions there are.
+pub(super) const TOOLS: [&str; 14] = [
+    "regatta",
+    "loadgen",
+    "aiperf",
+    "genai-perf",
+    "perf-analyzer",
+    "vllm",
+    "sglang",
+    "sglang-native",
+    "guidellm",
+    "inference-perf",
+    "llmperf",
+    "trtllm-bench",
+    "mlcommons-endpoints",
+    "hf-benchmarker",
+];
+
+/// In whose files a result can be written.
+pub(super) const SHAPES: [&str; 7] =
+    ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "parquet", "timeslices"];
+
+/// What can be explained.
+pub(super) const METRICS: [&str; 25] = [
+    "ttft",
+    "ttft_sent",
+    "ttft_adjusted",
+    "tpot",
+    "itl_token",
+    "icl",
+    "max_stall",
+    "e2e",
+    "e2e_sent",
+    "e2e_adjusted",
+    "queue_client",
+    "requests_full",
+    "requests_loadgen_completed",
+    "output_tokens",
+    "offered",
+    "admitted",
+    "goodput",
+    "steady",
+    "little",
+    "cpu_share_max",
+    "backlog",
+    "ks",
+    "tokens_per_joule",
+    "gpu_energy",
+    "preflight",
+];
+
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    /// Results: a task of the last run, a run's name, a folder or a file, ours or another tool's. The others are held
+    /// against the first.
+    #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
+    pub results: Vec<String>,
+    /// Tell all of them with this tool's definitions, from their requests.
+    #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(TOOLS))]
+    pub as_tool: Option<String>,
+    /// Subtract numbers that mean different things, too.
+    #[arg(long)]
+    pub force: bool,
+    /// Leave with 1 when the second result differs so from the first: `ttft_p99>5%`, `output_tokens<-2%`. Repeatable.
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<String>,
+    /// Write a page, too: differences, distributions and courses over each other, how each was measured.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// A task of the last run, a run's name, or a folder with a result.
+    #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
+    pub result: String,
+    /// In whose files. Repeatable.
+    #[arg(long = "as", value_name = "SHAPE", required = true, value_parser = PossibleValuesParser::new(SHAPES))]
+    pub shapes: Vec<String>,
+    /// Where to write them; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// Files of one run of a tool, or the folder they are in; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
+    /// script of command lines (`….sh`).
+    #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+    /// A command line of another tool. What it means here is printed: a manifest, or a line of Regatta.
+    #[arg(value_name = "COMMAND LINE", last = true, conflicts_with = "paths")]
+    pub line: Vec<String>,
+    /// Of results: where to write `result.json`; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// Of a config with many settings: only this one. Repeatable.
+    #[arg(long, value_name = "SETTING")]
+    pub pick: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    /// What [default: a line on each].
+    #[arg(value_name = "METRIC", value_parser = PossibleValuesParser::new(METRICS))]
+    pub metric: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}

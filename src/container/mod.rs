@@ -1,0 +1,11 @@
+//! Turns a command and what it may see into the words of docker, podman, enroot or apptainer. Pure data in, pure data out.
+//!
+//! One door for everybody who starts something in a container: servers of Triton with all their ranks, and the commands of
+//! any other stage. Nothing here looks at the machine or starts anything; who uses it stops the container by the name that
+//! it was given ([`ContainerEngine::is_detached`]).
+
+mod spec;
+mod words;
+
+pub use spec::{Container, ContainerEngine, ContainerGpus, Sees, contradictions};
+pub use words::{Words, words};

@@ -1,0 +1,110 @@
+//! What is wished: an engine, an image, limits; and what the command inside must see.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerEngine {
+    Docker,
+    Podman,
+    Enroot,
+    Apptainer,
+}
+
+impl ContainerEngine {
+    /// The name of its program.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Enroot => "enroot",
+            Self::Apptainer => "apptainer",
+        }
+    }
+
+    /// Whether the container is a child of a daemon or a monitor, not of the program that starts it. Such a container
+    /// has a name and outlives that program; its image is in a store of the engine's and has an id.
+    pub const fn is_detached(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
+    }
+}
+
+/// Which GPUs are seen inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContainerGpus {
+    #[default]
+    Leased,
+    All,
+    None,
+}
+
+/// A container to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Container {
+    pub engine: ContainerEngine,
+    pub image: String,
+    /// Where it is not called by its name.
+    pub program: Option<String>,
+    /// `/from:/to`, `/from:/to:ro`
+    pub mounts: Vec<String>,
+    pub shm_size: Option<String>,
+    pub ulimits: Option<Vec<(String, i64)>>,
+    pub gpus: ContainerGpus,
+    pub network: Option<String>,
+    pub user: Option<String>,
+    pub env: BTreeMap<String, String>,
+    /// Unique on the host.
+    pub name: String,
+    pub args: Vec<String>,
+}
+
+impl Container {
+    /// The engine's program, as it is called.
+    pub fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or_else(|| self.engine.word())
+    }
+
+    /// Its name with everything replaced that no engine takes.
+    pub fn safe_name(&self) -> String {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        self.name.chars().map(safe).collect()
+    }
+}
+
+/// What the command inside must see, whatever the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sees {
+    /// `/from:/to`, `/from:/to:ro`; those of the container come after them.
+    pub mounts: Vec<String>,
+    /// Variables with their values; those of the container come after them.
+    pub set: Vec<(String, String)>,
+    /// Names of variables whose values the engine takes from its own environment, so that no command line shows them.
+    pub pass: Vec<String>,
+    /// GPUs as the machine counts them; empty: none is leased.
+    pub gpus: Vec<u32>,
+    /// Where it starts; not given: the image decides.
+    pub dir: Option<String>,
+    /// How long `docker stop` waits until it kills, seconds.
+    pub stop_after: u32,
+}
+
+/// What an engine cannot do that is asked for all the same: what, and what to do about it.
+pub fn contradictions(container: &Container) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    let word = container.engine.word();
+    if container.image.trim().is_empty() {
+        found.push(("a container needs an `image`".to_owned(), ""));
+    }
+    if !container.engine.is_detached() {
+        for (key, given, why) in [
+            ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
+            ("ulimits", container.ulimits.is_some(), "has the limits of who starts it"),
+            ("network", container.network.is_some(), "uses the host's network"),
+            ("user", container.user.is_some(), "runs as who starts it"),
+        ] {
+            if given {
+                found.push((format!("`container.{key}`: {word} {why}"), "take it away"));
+            }
+        }
+    }
+    found
+}

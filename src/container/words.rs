@@ -1,0 +1,181 @@
+//! The words of each engine, up to the image; the command inside follows them.
+
+use super::spec::{Container, ContainerEngine, ContainerGpus, Sees};
+
+const SHM: &str = "2g";
+const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
+
+/// How an engine is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// Program and arguments; the command inside comes after them.
+    pub argv: Vec<String>,
+    /// What the engine's own environment must have.
+    pub env: Vec<(String, String)>,
+}
+
+/// The words of a container's engine.
+pub fn words(container: &Container, sees: &Sees) -> Words {
+    let mut variables = sees.set.clone();
+    variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    match container.engine {
+        ContainerEngine::Docker | ContainerEngine::Podman => {
+            Words { argv: detached(container, sees, variables), env: Vec::new() }
+        }
+        ContainerEngine::Enroot => enroot(container, sees, variables),
+        ContainerEngine::Apptainer => apptainer(container, sees, variables),
+    }
+}
+
+fn detached(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> Vec<String> {
+    let docker = container.engine == ContainerEngine::Docker;
+    let visible = visible(sees);
+    let mut words = vec![container.program().to_owned(), "run".to_owned(), "--rm".to_owned()];
+    if docker {
+        // As process 1 a server that is still loading would not hear SIGTERM. podman has no init of its own.
+        words.push("--init".to_owned());
+    }
+    words.push(format!("--name={}", container.safe_name()));
+    words.push(format!("--stop-timeout={}", sees.stop_after));
+    words.push(format!("--network={}", container.network.as_deref().unwrap_or("host")));
+    words.push(format!("--shm-size={}", container.shm_size.as_deref().unwrap_or(SHM)));
+    let ulimits = container.ulimits.clone();
+    let ulimits = ulimits.unwrap_or_else(|| ULIMITS.map(|(name, limit)| (name.to_owned(), limit)).to_vec());
+    words.extend(ulimits.iter().map(|(name, limit)| format!("--ulimit={name}={limit}")));
+    match container.gpus {
+        ContainerGpus::None => {}
+        ContainerGpus::Leased if sees.gpus.is_empty() => {}
+        ContainerGpus::Leased if docker => words.push(format!("--gpus=\"device={visible}\"")),
+        ContainerGpus::Leased => {
+            words.extend(sees.gpus.iter().map(|gpu| format!("--device=nvidia.com/gpu={gpu}")));
+        }
+        ContainerGpus::All => {
+            words.push(if docker { "--gpus=all".to_owned() } else { "--device=nvidia.com/gpu=all".to_owned() });
+            variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible));
+        }
+    }
+    words.extend(container.user.iter().map(|user| format!("--user={user}")));
+    words.extend(sees.dir.iter().map(|dir| format!("--workdir={dir}")));
+    words.extend(mounts(container, sees).into_iter().map(|mount| format!("--volume={mount}")));
+    variables.retain(|(_, value)| !value.is_empty());
+    words.extend(variables.into_iter().map(|(name, value)| format!("--env={name}={value}")));
+    words.extend(sees.pass.iter().map(|name| format!("--env={name}")));
+    words.extend(container.args.iter().cloned());
+    words.push(container.image.clone());
+    words
+}
+
+fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) -> Words {
+    let mut words = vec![container.program().to_owned(), "start".to_owned()];
+    for mount in mounts(container, sees) {
+        let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
+        words.extend(["--mount".to_owned(), format!("{paths}:none:x-create=auto,bind,{kind}")]);
+    }
+    let variables = variables.into_iter().map(|(name, value)| format!("{name}={value}"));
+    words.extend(variables.chain(sees.pass.iter().cloned()).flat_map(|variable| ["--env".to_owned(), variable]));
+    // Its hook shows the container these devices, which are counted from 0 inside.
+    let visible = visible(sees);
+    let seen = match container.gpus {
+        ContainerGpus::Leased => visible.clone(),
+        ContainerGpus::All => "all".to_owned(),
+        ContainerGpus::None => "void".to_owned(),
+    };
+    if container.gpus == ContainerGpus::All && !visible.is_empty() {
+        words.extend(["--env".to_owned(), format!("CUDA_VISIBLE_DEVICES={visible}")]);
+    }
+    words.extend(container.args.iter().cloned());
+    words.push(container.image.clone());
+    if let Some(dir) = &sees.dir {
+        // It has no option for this.
+        words.extend(["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", dir].map(str::to_owned));
+    }
+    Words { argv: words, env: vec![("NVIDIA_VISIBLE_DEVICES".to_owned(), seen)] }
+}
+
+fn apptainer(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> Words {
+    let mut words = vec![container.program().to_owned(), "exec".to_owned()];
+    if container.gpus != ContainerGpus::None {
+        words.push("--nv".to_owned());
+        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible(sees)));
+    }
+    words.extend(sees.dir.iter().map(|dir| format!("--pwd={dir}")));
+    words.extend(mounts(container, sees).into_iter().map(|mount| format!("--bind={mount}")));
+    words.extend(container.args.iter().cloned());
+    words.push(container.image.clone());
+    // `--env` splits its value at commas, which a list of GPUs has. Everything else of its environment it passes on itself.
+    let env = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
+    Words { argv: words, env }
+}
+
+/// `0,1,3`
+fn visible(sees: &Sees) -> String {
+    sees.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What the command needs, then what was asked for; each once.
+fn mounts(container: &Container, sees: &Sees) -> Vec<String> {
+    let mut mounts: Vec<String> = Vec::new();
+    for mount in sees.mounts.iter().chain(&container.mounts) {
+        if !mounts.contains(mount) {
+            mounts.push(mount.clone());
+        }
+    }
+    mounts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn container(engine: ContainerEngine, gpus: ContainerGpus) -> Container {
+        Container {
+            engine,
+            image: "img".to_owned(),
+            program: None,
+            mounts: vec!["/m:/m".to_owned(), "/p:/p:ro".to_owned()],
+            shm_size: None,
+            ulimits: None,
+            gpus,
+            network: None,
+            user: Some("1000:1000".to_owned()).filter(|_| engine.is_detached()),
+            env: BTreeMap::from([("A".to_owned(), "1 2".to_owned())]),
+            name: "run/task".to_owned(),
+            args: vec!["--extra".to_owned()],
+        }
+    }
+
+    fn line(engine: ContainerEngine, gpus: ContainerGpus) -> String {
+        let sees = Sees {
+            mounts: vec!["/p:/p:ro".to_owned(), "/p/out:/p/out".to_owned()],
+            set: Vec::new(),
+            pass: vec!["OUT".to_owned(), "HF_TOKEN".to_owned()],
+            gpus: vec![2, 3],
+            dir: Some("/p/out".to_owned()),
+            stop_after: 10,
+        };
+        let Words { argv, env } = words(&container(engine, gpus), &sees);
+        let env = env.into_iter().map(|(name, value)| format!("{name}={value}"));
+        env.chain(argv).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn docker_is_given_devices_names_of_variables_and_a_name() {
+        insta::assert_snapshot!(line(ContainerEngine::Docker, ContainerGpus::Leased), @r#"docker run --rm --init --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 --ulimit=stack=67108864 --gpus="device=2,3" --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img"#);
+        let all = line(ContainerEngine::Docker, ContainerGpus::All);
+        assert!(all.contains("--gpus=all") && all.contains("--env=CUDA_VISIBLE_DEVICES=2,3"), "{all}");
+    }
+
+    #[test]
+    fn podman_is_given_devices_of_the_container_device_interface() {
+        insta::assert_snapshot!(line(ContainerEngine::Podman, ContainerGpus::Leased), @"podman run --rm --name=run-task --stop-timeout=10 --network=host --shm-size=2g --ulimit=memlock=-1 --ulimit=stack=67108864 --device=nvidia.com/gpu=2 --device=nvidia.com/gpu=3 --user=1000:1000 --workdir=/p/out --volume=/p:/p:ro --volume=/p/out:/p/out --volume=/m:/m --env=A=1 2 --env=OUT --env=HF_TOKEN --extra img");
+        assert!(!line(ContainerEngine::Podman, ContainerGpus::None).contains("nvidia"));
+    }
+
+    #[test]
+    fn enroot_and_apptainer_are_children_of_who_starts_them() {
+        insta::assert_snapshot!(line(ContainerEngine::Enroot, ContainerGpus::Leased), @r#"NVIDIA_VISIBLE_DEVICES=2,3 enroot start --mount /p:/p:none:x-create=auto,bind,ro --mount /p/out:/p/out:none:x-create=auto,bind,rw --mount /m:/m:none:x-create=auto,bind,rw --env A=1 2 --env OUT --env HF_TOKEN --extra img /bin/sh -c cd "$0" && exec "$@" /p/out"#);
+        insta::assert_snapshot!(line(ContainerEngine::Apptainer, ContainerGpus::Leased), @"APPTAINERENV_A=1 2 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer exec --nv --pwd=/p/out --bind=/p:/p:ro --bind=/p/out:/p/out --bind=/m:/m --extra img");
+    }
+}

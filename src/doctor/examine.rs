@@ -1,0 +1,77 @@
+//! Everything that was asked, in the order in which a person would look.
+
+use std::fs;
+use std::path::Path;
+
+use super::needs::Needs;
+use super::{containers, gpus, limits, secrets, tools};
+use crate::report::doctor::{Finding, Standing};
+
+/// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
+/// outputs go. Blocks until every program has answered or has had its time.
+pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Finding> {
+    let nothing = Needs::default();
+    let (asked, needs) = (needs.is_some(), needs.unwrap_or(&nothing));
+    let (pretty, os) = os();
+    let mut all = vec![Finding::fact("system", pretty)];
+    all.extend(gpus::examine(needs));
+    all.extend(containers::examine(needs, &os));
+    if asked {
+        all.extend(needs.programs.iter().filter(|(program, _)| !needs.containers.contains_key(*program)).map(
+            |(program, by)| {
+                let path =
+                    if program.contains('/') { project.join(program).display().to_string() } else { program.clone() };
+                tools::find(&path, by, &os)
+            },
+        ));
+        all.extend(slurm(needs));
+        all.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));
+    } else {
+        all.extend(tools::USUAL.iter().map(|tool| tools::find(tool, &[], &os)));
+    }
+    all.extend(limits::examine(needs, state));
+    all.extend(secrets::examine(needs));
+    all
+}
+
+/// Its name for people, and what it is like.
+fn os() -> (String, String) {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    let kernel = rustix::system::uname();
+    let release = kernel.release().to_string_lossy().into_owned();
+    let machine = kernel.machine().to_string_lossy().into_owned();
+    let pretty = match field("PRETTY_NAME") {
+        name if name.is_empty() => "Linux".to_owned(),
+        name => name,
+    };
+    (format!("{pretty}, kernel {release}, {machine}"), format!("{} {}", field("ID"), field("ID_LIKE")))
+}
+
+/// `srun` starts ranks inside an allocation only.
+fn slurm(needs: &Needs) -> Option<Finding> {
+    if needs.slurm.is_empty() {
+        return None;
+    }
+    let job = std::env::var("SLURM_JOB_ID").ok();
+    let found = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
+    let standing = Standing::of(job.is_some());
+    Some(
+        Finding::fact("Slurm", found)
+            .needed("an allocation", &needs.slurm, standing)
+            .fix(format!("salloc --gpus={} --exclusive regatta run …", needs.gpus.max(1))),
+    )
+}
+
+/// Only what is not there is worth a line.
+fn file(path: &str, by: &[String], project: &Path) -> Option<Finding> {
+    if project.join(path).exists() {
+        return None;
+    }
+    let fix = "name the right path, or fetch it first";
+    let fix = if crate::manifest::is_shipped(path) { "regatta init ." } else { fix };
+    Some(Finding::fact(path, "not there").needed("an input", by, Standing::Missing).fix(fix))
+}

@@ -1,0 +1,90 @@
+//! What the kernel gives: memory, disk, shared memory, limits of a process.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::needs::Needs;
+use crate::report::doctor::{Finding, Standing, bytes};
+
+/// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
+const SHARED: u64 = 1_000_000_000;
+/// Connections, files and pipes of a load generator at full speed.
+const FILES: u64 = 4096;
+
+/// Lines on memory, disk and limits. `folder` is where outputs go, or the nearest folder above it that is there.
+pub fn examine(needs: &Needs, folder: &Path) -> Vec<Finding> {
+    let mut all = vec![Finding::fact("memory", memory())];
+    all.push(disk(needs, folder));
+    all.push(shared(needs));
+    all.push(pinned(needs));
+    all.push(files(needs));
+    all
+}
+
+fn memory() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let total = total.map_or_else(|| "?".to_owned(), |kib| bytes(kib * 1024));
+    format!("{total}, {cores} cores")
+}
+
+fn disk(needs: &Needs, folder: &Path) -> Finding {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    let free = free(there);
+    let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", bytes(free)));
+    let finding = Finding::fact("disk", found);
+    if needs.disk.is_empty() {
+        return finding;
+    }
+    let wanted: u64 = needs.disk.iter().map(|(_, bytes)| bytes).sum();
+    let by: Vec<String> = needs.disk.iter().map(|(how, _)| how.clone()).collect();
+    let standing = Standing::of(free.is_none_or(|free| free >= wanted));
+    finding
+        .needed(format!("{} for engines, at most", bytes(wanted)), &by, standing)
+        .fix("regatta gc --yes; or `--home DIR` on a larger disk")
+}
+
+fn shared(needs: &Needs) -> Finding {
+    let path = Path::new("/dev/shm");
+    let free = free(path).unwrap_or(0);
+    let finding = Finding::fact("/dev/shm", format!("{} free", bytes(free)));
+    if needs.shared_memory.is_empty() {
+        return finding;
+    }
+    let standing = if free >= SHARED { Standing::Good } else { Standing::Doubtful };
+    finding
+        .needed(format!("{} for Python models and NCCL", bytes(SHARED)), &needs.shared_memory, standing)
+        .fix("sudo mount -o remount,size=2G /dev/shm; in a container `--shm-size=2g`")
+}
+
+fn pinned(needs: &Needs) -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    let finding = Finding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), bytes));
+    if needs.pinned.is_empty() {
+        return finding;
+    }
+    let standing = if limit.is_none() { Standing::Good } else { Standing::Doubtful };
+    finding
+        .needed("unlimited, for several GPUs", &needs.pinned, standing)
+        .fix("`ulimit -l unlimited`, or for good `* - memlock unlimited` in /etc/security/limits.conf")
+}
+
+fn files(needs: &Needs) -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    let finding = Finding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
+    if needs.benchmarks.is_empty() {
+        return finding;
+    }
+    let standing = if limit.is_none_or(|limit| limit >= FILES) { Standing::Good } else { Standing::Doubtful };
+    finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, standing).fix("ulimit -n 65536")
+}
+
+/// Bytes that we may still write.
+fn free(folder: &Path) -> Option<u64> {
+    rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}

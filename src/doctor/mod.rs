@@ -1,0 +1,22 @@
+//! What a plan needs of a machine, what the machine has, and what to do about the difference.
+//!
+//! ```text
+//!  Plan ─needs→ Needs ─┐
+//!                      ├─examine→ Finding, Finding, … → report
+//!  the machine ────────┘
+//! ```
+//!
+//! [`needs`] is pure: it reads what the planned tasks will start. [`examine`] asks the machine, with short questions to programs
+//! that are there anyway (`nvidia-smi`, `docker version`, …), and changes nothing. A secret is only ever "set" or "not set".
+
+mod containers;
+mod examine;
+mod gpus;
+mod limits;
+mod needs;
+mod secrets;
+mod shell;
+mod tools;
+
+pub use examine::examine;
+pub use needs::{Needs, needs};

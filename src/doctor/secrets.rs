@@ -1,0 +1,46 @@
+//! Secrets: whether they are set. Their values are not looked at.
+
+use std::env;
+use std::path::Path;
+
+use super::needs::Needs;
+use crate::report::doctor::{Finding, Standing};
+
+const TOKEN: &str = "HF_TOKEN";
+/// Below the home folder, where `hf auth login` leaves it.
+const TOKEN_FILE: &str = ".cache/huggingface/token";
+
+/// Lines on every secret that is needed, and on the token for Hugging Face in any case.
+pub fn examine(needs: &Needs) -> Vec<Finding> {
+    let mut all: Vec<Finding> = needs
+        .secrets
+        .iter()
+        .map(|(name, by)| {
+            let is_set = is_set(name);
+            let found = if is_set { "set" } else { "not set" };
+            let fix = if name == TOKEN && has_file() {
+                format!("export {TOKEN}=\"$(cat ~/{TOKEN_FILE})\"")
+            } else {
+                format!("export {name}=…")
+            };
+            Finding::fact(name, found).needed("in the environment", by, Standing::of(is_set)).fix(fix)
+        })
+        .collect();
+    if !needs.secrets.contains_key(TOKEN) {
+        let found = match (is_set(TOKEN), has_file()) {
+            (true, _) => "set".to_owned(),
+            (false, true) => format!("not set; ~/{TOKEN_FILE} has one"),
+            (false, false) => "not set".to_owned(),
+        };
+        all.push(Finding::fact(TOKEN, found));
+    }
+    all
+}
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+fn has_file() -> bool {
+    env::var_os("HOME").is_some_and(|home| Path::new(&home).join(TOKEN_FILE).is_file())
+}

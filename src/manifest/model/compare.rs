@@ -1,0 +1,58 @@
+//! `compare:` — results of other stages beside each other, as ratios.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A table of ratios: one row for each measurement, one column for each way to make it, held against the first column. Leaves `table.txt`, `comparison.json` and `comparison.html`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompareResults {
+    /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The first column is what the others are held against.
+    pub results: IndexMap<String, ResultPaths>,
+    /// What the rows are called, e.g. `"{{ scenarios }}"`. Not given: by the scenario that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
+    /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it (`ttft_p99`). [default: output_tokens]
+    #[serde(default = "output_tokens")]
+    pub metrics: Vec<String>,
+    /// Subtract numbers of unlike loads all the same; in what they differ is said beside them.
+    #[serde(default)]
+    pub force: bool,
+    /// Rows that somebody else has measured, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedRow>,
+}
+
+fn output_tokens() -> Vec<String> {
+    vec!["output_tokens".to_owned()]
+}
+
+/// Folders with a `result.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ResultPaths {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl ResultPaths {
+    pub fn all(&self) -> &[String] {
+        match self {
+            Self::One(path) => std::slice::from_ref(path),
+            Self::Many(paths) => paths,
+        }
+    }
+}
+
+/// A row from a publication.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRow {
+    /// `H200x1 Offline`
+    pub row: String,
+    /// Column → its number.
+    pub values: IndexMap<String, f64>,
+    /// Where it was published.
+    pub source: String,
+}

@@ -1,0 +1,323 @@
+//! `tuning.kv_fraction=0.8`: one value of the merged manifest, replaced from the command line.
+//!
+//! A key with dots names a place: from the top (`vars.tuning.kv_fraction`, `stages.engine.engine.build_flags.max_num_tokens`);
+//! by the name of a var; by the name of a stage, with or without its action (`engine.build_flags.max_num_tokens`); or by
+//! what only one stage has (`build_flags.max_num_tokens`). The value is YAML, maps merge, `null` takes a flag away. Where it
+//! came from stays with it: `regatta show` says `command line`, and what is wrong with it points at the word that was typed.
+
+use super::merge::merge;
+use super::model::Action;
+use super::node::{Entry, Map, Node, Tree, shown};
+use super::read;
+use super::shape::{self, Shape};
+use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
+
+/// What the places of such values are called.
+const COMMAND_LINE: &str = "command line";
+
+/// One value that was replaced.
+pub struct Override {
+    /// As it was typed.
+    pub word: Source,
+    /// From the top: `vars`, `tuning`, `kv_fraction`.
+    pub path: Vec<String>,
+    /// The names beside it, for a person who slipped.
+    pub siblings: Vec<String>,
+    /// Whether there was a value before.
+    pub is_known: bool,
+}
+
+/// Whether a key of the command line is a place and not the name of a parameter.
+pub fn is_place(key: &str) -> bool {
+    key.contains('.')
+}
+
+/// Replaces every value that was given by its place.
+pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostics) -> Vec<Override> {
+    let mut done = Vec::new();
+    for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
+        let word = Source::said(COMMAND_LINE, format!("{key}={text}"));
+        match one(root, key, &word) {
+            Ok(change) => done.push(change),
+            Err(wrong) => found.push(wrong),
+        }
+    }
+    done
+}
+
+fn one(root: &mut Node, key: &str, word: &Source) -> Result<Override, Diagnostic> {
+    let steps: Vec<&str> = key.split('.').collect();
+    let place = word.span(0..key.len());
+    let value = value(word, key.len() + 1)?;
+    let path = find(root, &steps).map_err(|why| why.on(key, &place))?;
+    let siblings = inside(root, &path[..path.len() - 1]);
+    let is_known = siblings.iter().any(|name| Some(name) == path.last());
+    set(root, &path, &place, value).map_err(|before| {
+        let text = shown(&before.json());
+        let found = Diagnostic::error(format!("`{key}` leads into something that is no map"));
+        let found = found.at(place.clone(), "given here").see(before.span.first_line(), format!("this is `{text}`"));
+        found.hint("replace the whole of it, or what it is made from")
+    })?;
+    Ok(Override { word: word.clone(), path, siblings, is_known })
+}
+
+/// The value behind the `=`, with its places in the word.
+fn value(word: &Source, from: usize) -> Result<Node, Diagnostic> {
+    let whole = word.span(from..word.text().len());
+    let text = whole.text();
+    if text.contains(read::RESERVED) {
+        return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(whole, "here"));
+    }
+    // As long as the word itself, so that places in the one are places in the other.
+    let padded = Source::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
+    Ok(match read::read(&padded) {
+        Ok(node) => moved(node, word),
+        // What is no YAML is a text.
+        Err(_) => Node::new(whole.clone(), Tree::Text(text.into())),
+    })
+}
+
+fn moved(node: Node, word: &Source) -> Node {
+    let there = |span: &Span| word.span(span.range());
+    let tree = match node.tree {
+        Tree::List(items) => Tree::List(items.into_iter().map(|item| moved(item, word)).collect()),
+        Tree::Map(map) => Tree::Map(
+            map.into_iter()
+                .map(|(name, entry)| (name, Entry { key: there(&entry.key), node: moved(entry.node, word) }))
+                .collect(),
+        ),
+        other => other,
+    };
+    Node::new(there(&node.span), tree)
+}
+
+/// Why a key leads nowhere.
+enum Lost {
+    /// A parameter is given by its name alone.
+    Param(String),
+    /// Several stages have it: what to write instead.
+    Several(Vec<String>),
+    /// Nothing is called so; these are.
+    Nowhere { first: String, known: Vec<String> },
+}
+
+impl Lost {
+    fn on(self, key: &str, place: &Span) -> Diagnostic {
+        match self {
+            Self::Param(name) => {
+                let found = Diagnostic::error(format!("`{name}` is a parameter, it has no parts"));
+                found.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
+            }
+            Self::Several(longer) => {
+                let found = Diagnostic::error(format!("`{key}` could be in several stages"));
+                found.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
+            }
+            Self::Nowhere { first, known } => {
+                let found = Diagnostic::error(format!("`{key}` leads nowhere"));
+                let what = format!("no var, stage or map of flags is called `{first}`");
+                found.at(place.clone(), what).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
+            }
+        }
+    }
+}
+
+/// The way from the top of the manifest to the value that a key means.
+fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
+    let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+    let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
+    let first = steps.first().copied().unwrap_or_default();
+    let (vars, stages) = (section("vars"), section("stages"));
+    if section("params").is_some_and(|params| params.contains_key(first)) {
+        return Err(Lost::Param(first.to_owned()));
+    }
+    if steps.len() > 2 && matches!(first, "vars" | "stages") {
+        return Ok(owned(steps));
+    }
+    if vars.is_some_and(|vars| vars.contains_key(first)) {
+        return Ok([owned(&["vars"]), owned(steps)].concat());
+    }
+    if let Some(stage) = stages.and_then(|stages| stages.get(first)) {
+        let below = steps.get(1).copied().unwrap_or_default();
+        let is_key = matches!(shape::stage(), Shape::Object(keys) if keys.fields.contains_key(below));
+        let through = action(&stage.node).filter(|_| !is_key);
+        let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
+        // `serve: { triton: … }`: which server it is, nobody wants to write again.
+        let body = through.first().and_then(|action| stage.node.get(action)).and_then(|body| body.node.map());
+        if let Some((only, _)) = body.and_then(|body| body.first()).filter(|(name, entry)| {
+            matches!(through[0].as_str(), "serve" | "mlperf") && *name != below && entry.node.map().is_some()
+        }) {
+            through.push(only.clone());
+        }
+        return Ok([owned(&["stages", first]), through, owned(&steps[1..])].concat());
+    }
+    let parent = &steps[..steps.len() - 1];
+    let mut all = Vec::new();
+    for (stage, entry) in stages.into_iter().flatten() {
+        let Some(action) = action(&entry.node) else { continue };
+        let Some(body) = entry.node.get(action) else { continue };
+        let mut way = vec![stage.clone(), action.to_owned()];
+        maps(&body.node, &mut way, &mut |way| {
+            if way.len() > parent.len() && way[way.len() - parent.len()..].iter().zip(parent).all(|(a, b)| a == b) {
+                all.push(way.to_vec());
+            }
+        });
+    }
+    match all.as_slice() {
+        [way] => Ok([owned(&["stages"]), way.clone(), owned(&steps[steps.len() - 1..])].concat()),
+        [] => {
+            let names = |map: Option<&Map>| map.into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>();
+            let mut known = [names(vars), names(stages)].concat();
+            for (_, entry) in stages.into_iter().flatten() {
+                let body = action(&entry.node).and_then(|action| entry.node.get(action));
+                let inner = body.and_then(|body| body.node.map()).into_iter().flatten();
+                known.extend(inner.filter(|(_, entry)| entry.node.map().is_some()).map(|(name, _)| name.clone()));
+            }
+            known.sort();
+            known.dedup();
+            Err(Lost::Nowhere { first: first.to_owned(), known })
+        }
+        _ => {
+            let leaf = steps.last().copied().unwrap_or_default();
+            let longer = |way: &Vec<String>| format!("`{}.{}.{leaf}=…`", way[0], way[2..].join("."));
+            Err(Lost::Several(all.iter().map(longer).collect()))
+        }
+    }
+}
+
+/// The key of a stage's action.
+fn action(stage: &Node) -> Option<&'static str> {
+    Action::KEYS.into_iter().find(|key| stage.get(key).is_some())
+}
+
+/// Every map in a value, with the way to it.
+fn maps(node: &Node, way: &mut Vec<String>, say: &mut impl FnMut(&[String])) {
+    let Tree::Map(map) = &node.tree else { return };
+    say(way);
+    for (name, entry) in map {
+        way.push(name.clone());
+        maps(&entry.node, way, say);
+        way.pop();
+    }
+}
+
+/// The names in the map at the end of a way.
+fn inside(root: &Node, way: &[String]) -> Vec<String> {
+    let mut here = root;
+    for step in way {
+        let Some(entry) = here.get(step) else { return Vec::new() };
+        here = &entry.node;
+    }
+    here.map().into_iter().flat_map(Map::keys).cloned().collect()
+}
+
+/// Puts a value at the end of a way; maps that are not there yet are made. On error: what stands in the way.
+fn set(node: &mut Node, way: &[String], key: &Span, value: Node) -> Result<(), Node> {
+    let Some((step, rest)) = way.split_first() else {
+        let before = std::mem::replace(node, Node::new(key.clone(), Tree::Null));
+        *node = merge(before, value);
+        return Ok(());
+    };
+    if node.tree == Tree::Null {
+        *node = Node::new(key.clone(), Tree::Map(Map::new()));
+    }
+    let Tree::Map(map) = &mut node.tree else { return Err(node.clone()) };
+    let empty = || Entry { key: key.clone(), node: Node::new(key.clone(), Tree::Null) };
+    let entry = map.entry(step.clone()).or_insert_with(empty);
+    if rest.is_empty() {
+        entry.key = key.clone();
+    }
+    set(&mut entry.node, rest, key, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    const TEXT: &str = "params: { system: { text: {} } }\n\
+        vars: { tuning: { kv: 0.9, deep: { x: 1 } }, machine: '{{ x }}' }\n\
+        stages:\n\
+        \x20 build: { engine: { build_flags: { max_num_tokens: 1536 } } }\n\
+        \x20 one: { gpus: 1, repository: { runtime_flags: { kv: 0.9 }, parameters: {} } }\n\
+        \x20 two: { repository: { runtime_flags: { kv: 0.9 } } }\n\
+        \x20 triton: { serve: { triton: { options: {} } } }\n";
+
+    fn given(words: &[&str]) -> (Node, Vec<Override>, Vec<Diagnostic>) {
+        let mut root = read::read(&Source::new("m.yaml", TEXT)).unwrap();
+        let given: Vec<(String, String)> =
+            words.iter().filter_map(|word| word.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let mut found = Diagnostics::new();
+        let done = apply(&mut root, &given, &mut found);
+        (root, done, found.into_list())
+    }
+
+    fn at<'a>(root: &'a Node, path: &str) -> &'a Node {
+        path.split('.').fold(root, |node, step| &node.get(step).expect(step).node)
+    }
+
+    #[test]
+    fn a_key_is_found_by_every_name_that_a_person_would_write() {
+        let words = [
+            "tuning.kv=0.8",
+            "vars.tuning.deep.x=2",
+            "build_flags.max_num_tokens=4096",
+            "build.build_flags.reduce_fusion=enable",
+            "one.runtime_flags.kv=0.7",
+            "two.repository.runtime_flags.kv=null",
+            "parameters.max_queue_size=[1, {a: b}]",
+            "one.gpus=2",
+            "one.timeout=2h",
+            "stages.two.cache=false",
+            "triton.options.log-info=true",
+            "triton.triton.mode=plain",
+        ];
+        let (root, done, found) = given(&words);
+        assert!(found.is_empty(), "{found:?}");
+        let value = |path: &str| at(&root, path).json().to_string();
+        assert_eq!(value("vars.tuning"), r#"{"kv":0.8,"deep":{"x":2}}"#);
+        assert_eq!(value("stages.build.engine.build_flags"), r#"{"max_num_tokens":4096,"reduce_fusion":"enable"}"#);
+        assert_eq!(value("stages.one.repository.runtime_flags.kv"), "0.7");
+        assert_eq!(value("stages.two.repository.runtime_flags.kv"), "null");
+        assert_eq!(value("stages.one.repository.parameters.max_queue_size"), r#"[1,{"a":"b"}]"#);
+        assert_eq!((value("stages.one.gpus"), value("stages.two.cache")), ("2".to_owned(), "false".to_owned()));
+        assert_eq!(value("stages.triton.serve.triton"), r#"{"options":{"log-info":true},"mode":"plain"}"#);
+        assert_eq!(value("stages.one.timeout"), "\"2h\"");
+        assert_eq!(done.len(), words.len());
+        assert_eq!(done[3].path.join("."), "stages.build.engine.build_flags.reduce_fusion");
+        assert!(done[0].is_known && !done[3].is_known);
+    }
+
+    #[test]
+    fn a_value_knows_the_word_that_it_came_from() {
+        let (root, ..) = given(&["tuning.kv=0.8", "tuning.deep={ x: [1, 22] }"]);
+        let kv = &at(&root, "vars.tuning.kv").span;
+        assert_eq!((kv.to_string().as_str(), kv.text()), ("command line", "0.8"));
+        let Tree::List(items) = &at(&root, "vars.tuning.deep.x").tree else { panic!() };
+        assert_eq!((items[1].span.text(), items[1].span.range()), ("22", 21..23));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_a_text() {
+        let (root, ..) = given(&["tuning.kv=*x: [", "tuning.new=a=b"]);
+        assert_eq!(at(&root, "vars.tuning.kv").json(), "*x: [");
+        assert_eq!(at(&root, "vars.tuning.new").json(), "a=b");
+    }
+
+    #[test]
+    fn what_leads_nowhere_says_what_there_is() {
+        let (_, done, found) =
+            given(&["runtime_flags.kv=1", "tunning.kv=1", "system.x=1", "machine.gpus=1", "tuning.kv=⟦out:x⟧"]);
+        assert!(done.is_empty());
+        let said: Vec<String> = found.iter().map(|one| format!("{} | {}", one.message, one.hints.join(" "))).collect();
+        assert_eq!(
+            said,
+            [
+                "`runtime_flags.kv` could be in several stages | write `one.runtime_flags.kv=…` or `two.runtime_flags.kv=…`",
+                "`tunning.kv` leads nowhere | did you mean `tuning`?",
+                "`system` is a parameter, it has no parts | give it whole: system=…",
+                "`machine.gpus` leads into something that is no map | replace the whole of it, or what it is made from",
+                "the brackets ⟦ and ⟧ are reserved | ",
+            ]
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Which stages look at what was given on the command line. What no stage looks at changes nothing, and is a mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+
+use super::Given;
+use super::expression::Expressions;
+use super::node::{Map, Node, Tree, is_template};
+use super::overrides::{Override, is_place};
+use super::param::Chosen;
+use crate::diag::{Diagnostic, Diagnostics, nearest};
+
+/// What each word of the command line is read by: `requests=64` → its stages. Words that nobody reads are reported.
+pub fn readers(
+    given: &Given,
+    overrides: &[Override],
+    root: &Node,
+    params: &IndexMap<String, Chosen>,
+    expressions: &Expressions,
+    found: &mut Diagnostics,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
+    let mentions = |map: Option<&Map>| -> Vec<(String, Vec<String>)> {
+        let all = map.into_iter().flatten();
+        all.map(|(name, entry)| {
+            let mut paths = Vec::new();
+            mentioned(&entry.node, expressions, &mut paths);
+            (name.clone(), paths)
+        })
+        .collect()
+    };
+    let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
+    let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
+    let mut all = BTreeMap::new();
+    for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
+        let Some(chosen) = params.get(name) else { continue };
+        // The file that it chooses may change anything.
+        let is_catalog =
+            section("params").and_then(|params| params.get(name)).is_some_and(|one| one.node.get("catalog").is_some());
+        let users = if is_catalog { every.clone() } else { reading(name, &vars, &stages) };
+        if users.is_empty() && !every.is_empty() {
+            let wrong = Diagnostic::error(format!("{name}={value} changes nothing: no stage looks at `{name}`"));
+            found.push(wrong.see(chosen.declared.clone(), "declared here").hint("take it away"));
+        }
+        all.insert(format!("{name}={value}"), users);
+    }
+    for one in overrides {
+        let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
+        let users = match path.as_slice() {
+            ["stages", stage, ..] => BTreeSet::from([(*stage).to_owned()]),
+            ["vars", rest @ ..] => reading(&rest.join("."), &vars, &stages),
+            _ => BTreeSet::new(),
+        };
+        if users.is_empty() && !every.is_empty() {
+            let leaf = path.last().copied().unwrap_or_default();
+            let message = format!("{} changes nothing: no stage looks at `{}`", one.word.text(), path[1..].join("."));
+            let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
+            let hint = match near.filter(|_| !one.is_known) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "take it away".to_owned(),
+            };
+            found.push(Diagnostic::error(message).at(one.word.span(0..one.word.text().len()), "").hint(hint));
+        }
+        all.insert(one.word.text().to_owned(), users);
+    }
+    all
+}
+
+/// The stages that look at a path, themselves or through vars.
+fn reading(path: &str, vars: &[(String, Vec<String>)], stages: &[(String, Vec<String>)]) -> BTreeSet<String> {
+    let mut changed = vec![path.to_owned()];
+    loop {
+        let looks = |paths: &[String]| paths.iter().any(|one| changed.iter().any(|other| touch(one, other)));
+        let next = vars.iter().find(|(name, paths)| !changed.contains(name) && looks(paths));
+        let Some((name, _)) = next else {
+            return stages.iter().filter(|(_, paths)| looks(paths)).map(|(name, _)| name.clone()).collect();
+        };
+        changed.push(name.clone());
+    }
+}
+
+/// Whether one path is the other or leads into it.
+fn touch(one: &str, other: &str) -> bool {
+    let into =
+        |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    into(one, other) || into(other, one)
+}
+
+fn mentioned(node: &Node, expressions: &Expressions, paths: &mut Vec<String>) {
+    match &node.tree {
+        Tree::Text(text) if is_template(text) => paths.extend(expressions.paths_in(text)),
+        Tree::List(items) => items.iter().for_each(|item| mentioned(item, expressions, paths)),
+        Tree::Map(map) => map.values().for_each(|entry| mentioned(&entry.node, expressions, paths)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(all: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+        all.iter()
+            .map(|(name, paths)| ((*name).to_owned(), paths.iter().map(|one| (*one).to_owned()).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn what_stands_on_a_value_is_found_through_vars() {
+        let vars = said(&[("flags", &["tuning.build"]), ("tuning", &["seed"]), ("more", &["flags.x"])]);
+        let stages = said(&[("engine", &["flags"]), ("config", &["tuning.kv"]), ("bench", &["more", "rate"])]);
+        let of = |path: &str| reading(path, &vars, &stages).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(of("tuning.build.max"), "bench engine");
+        assert_eq!(of("tuning.kv"), "config");
+        assert_eq!(of("tuning.kvx"), "");
+        assert_eq!(of("tuning"), "bench config engine");
+        assert_eq!(of("seed"), "bench config engine");
+        assert_eq!(of("rate"), "bench");
+    }
+}

@@ -1,0 +1,79 @@
+//! How wide the token ids of an answer are: the reference implementations hand LoadGen eight bytes for some models and four
+//! for others, and the log does not say which.
+
+use serde::{Deserialize, Serialize};
+
+use super::Answer;
+
+/// The reference scripts' `--dtype`. Lowest byte first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Width {
+    Int32,
+    Int64,
+}
+
+impl Width {
+    /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
+    /// None: an empty answer says nothing.
+    pub fn of(answer: &Answer) -> Option<Self> {
+        let bytes = answer.data.len() as u64;
+        let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
+        match count {
+            _ if bytes == 0 => None,
+            Some(count) if bytes == 8 * count => Some(Self::Int64),
+            Some(count) if bytes == 4 * count => Some(Self::Int32),
+            _ => {
+                let (eights, rest) = answer.data.as_chunks::<8>();
+                let is_wide = rest.is_empty() && eights.iter().all(|id| id[4..] == [0; 4]);
+                Some(if is_wide { Self::Int64 } else { Self::Int32 })
+            }
+        }
+    }
+
+    /// Token ids. Err: what is wrong with the bytes.
+    pub fn ids(self, data: &[u8]) -> Result<Vec<u32>, String> {
+        let whole = |rest: &[u8], width: usize| {
+            if rest.is_empty() {
+                return Ok(());
+            }
+            Err(format!("{} bytes are no whole number of ids of {width} bytes", data.len()))
+        };
+        let checked = |id: i64| u32::try_from(id).map_err(|_| format!("{id} is no token id"));
+        match self {
+            Self::Int32 => {
+                let (ids, rest) = data.as_chunks::<4>();
+                whole(rest, 4)?;
+                ids.iter().map(|id| checked(i32::from_le_bytes(*id).into())).collect()
+            }
+            Self::Int64 => {
+                let (ids, rest) = data.as_chunks::<8>();
+                whole(rest, 8)?;
+                ids.iter().map(|id| checked(i64::from_le_bytes(*id))).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Width};
+
+    fn answer(data: &[u8], token_count: Option<i64>) -> Answer {
+        Answer { data: data.to_vec(), token_count, ..Answer::default() }
+    }
+
+    #[test]
+    fn the_width_of_ids_is_told_by_their_count_or_by_their_zeroes() {
+        let narrow: Vec<u8> = [5i32, 0, 7, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
+        assert_eq!(Width::of(&answer(&narrow, Some(4))), Some(Width::Int32));
+        assert_eq!(Width::of(&answer(&narrow, Some(2))), Some(Width::Int64));
+        assert_eq!(Width::of(&answer(&narrow, None)), Some(Width::Int64));
+        assert_eq!(Width::of(&answer(&narrow, Some(-1))), Some(Width::Int64));
+        assert_eq!(Width::of(&answer(&narrow[..12], None)), Some(Width::Int32));
+        assert_eq!(Width::of(&answer(&[], Some(0))), None);
+        assert_eq!(Width::Int64.ids(&narrow), Ok(vec![5, 7]));
+        assert_eq!(Width::Int32.ids(&narrow[..3]), Err("3 bytes are no whole number of ids of 4 bytes".to_owned()));
+        assert_eq!(Width::Int32.ids(&[255; 4]), Err("-1 is no token id".to_owned()));
+    }
+}

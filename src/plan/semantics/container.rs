@@ -1,0 +1,131 @@
+//! What the types cannot say about `container:` and `image:`: mounts and sizes that can be read, limits that exist, and stages
+//! that start a program which could be put into one.
+
+use super::Look;
+use crate::diag::did_you_mean;
+use crate::manifest::model::{Container, ContainerEngine, Image, Mlperf, Serve, Stage};
+
+/// What docker and podman call the limits of getrlimit(2).
+const LIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+
+impl Look<'_> {
+    pub(super) fn containers(&mut self, stage: &Stage) {
+        if let Some(image) = &stage.image {
+            self.image(image);
+        }
+        let Some(container) = &stage.container else { return };
+        if let Some(why) = nothing_to_put(stage) {
+            let hint =
+                "`container` stands beside `shell`, `engine`, `serve: command`, `serve: triton`, `mlperf: package`";
+            self.say(&["container"], "would have no effect", why, Some(hint.to_owned()));
+        } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
+            let hint = Some("keep this one, or that of `serve.triton`".to_owned());
+            self.say(&["container"], "is there twice", "`serve.triton` has one, too", hint);
+        }
+        self.container_at(&["container"], container);
+    }
+
+    fn image(&mut self, image: &Image) {
+        if matches!(image.engine, Some(ContainerEngine::Enroot | ContainerEngine::Apptainer)) && image.build.is_some() {
+            let hint = "build it with docker or podman; `pull` makes a file of what is in a registry".to_owned();
+            self.say(&["image", "build"], "needs docker or podman", "this engine does not build", Some(hint));
+        }
+        for (key, text) in [("pull", image.pull.as_deref()), ("platform", image.platform.as_deref())] {
+            if text.is_some_and(|text| text.trim().is_empty() || text.starts_with('-')) {
+                self.say(&["image", key], "must be a name", "this is none", None);
+            }
+        }
+        for name in image.build.iter().flat_map(|build| build.args.keys()) {
+            self.variable(&["image", "build", "args", name], name);
+        }
+    }
+
+    /// At a `container`, wherever it stands.
+    pub(super) fn container_at(&mut self, path: &[&str], container: &Container) {
+        let at =
+            |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
+        let mut say = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            self.say(&path, what, label, hint);
+        };
+        if container.image.trim().is_empty() {
+            say(at(&["image"]), "must name an image", "it is empty", None);
+        }
+        for (index, mount) in container.mounts.iter().enumerate() {
+            if let Some(why) = unmountable(mount) {
+                let mut path = at(&["mounts"]);
+                path.push(index.to_string());
+                say(path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
+            }
+        }
+        if let Some(size) = &container.shm_size {
+            let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let unit = &size[digits.len()..];
+            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
+                let hint = Some("for example `2g`".to_owned());
+                say(at(&["shm_size"]), "must be a size", "a number with b, k, m or g", hint);
+            }
+        }
+        for (name, limit) in container.ulimits.iter().flatten() {
+            let mut path = at(&["ulimits"]);
+            path.push(name.clone());
+            if *limit < -1 {
+                say(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
+            }
+            if !LIMITS.contains(&name.as_str()) {
+                say(path, "is not a limit", "not known", did_you_mean(name, LIMITS));
+            }
+        }
+        for name in container.env.keys() {
+            let mut path = path.to_vec();
+            path.extend(["env", name]);
+            self.variable(&path, name);
+        }
+    }
+}
+
+/// Why a stage starts no program that could run in a container.
+fn nothing_to_put(stage: &Stage) -> Option<&'static str> {
+    match (&stage.serve, &stage.mlperf) {
+        (Some(Serve::Simulator(_)), _) => Some("the simulator is a part of this program"),
+        (Some(Serve::Attach(_)), _) => Some("the servers are there already"),
+        (_, Some(Mlperf::Package(_))) => None,
+        (_, Some(_)) => Some("this program does this step itself"),
+        _ if stage.git.is_some() => Some("a clone is made with this machine's git and its credentials"),
+        _ if stage.image.is_some() => Some("an image is made by the engine itself"),
+        _ if stage.template.is_some() || stage.repository.is_some() || stage.bench.is_some() => {
+            Some("this program does it itself")
+        }
+        _ => None,
+    }
+}
+
+fn unmountable(mount: &str) -> Option<&'static str> {
+    let parts: Vec<&str> = mount.split(':').collect();
+    match parts.as_slice() {
+        [from, to] | [from, to, "ro" | "rw"] => match (from.starts_with(['/', '⟦']), to.starts_with(['/', '⟦'])) {
+            (true, true) => None,
+            (false, _) => Some("the first path is not absolute"),
+            (_, false) => Some("the second path is not absolute"),
+        },
+        // A reference has a colon of its own.
+        _ if mount.contains('⟦') => None,
+        _ => Some("this is not"),
+    }
+}

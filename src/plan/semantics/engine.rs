@@ -1,0 +1,210 @@
+//! Flags of `engine:` that would change nothing, and those that another key decides. NVIDIA's tools take most of them without
+//! a word.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::Look;
+use crate::diag::nearest;
+use crate::manifest::model::{Engine, EngineBackend};
+
+/// Flags of trtllm-build, for slips of the hand; others are handed on, for newer ones have more.
+const BUILD: [&str; 56] = [
+    "max_batch_size",
+    "max_input_len",
+    "max_seq_len",
+    "max_beam_width",
+    "max_num_tokens",
+    "opt_num_tokens",
+    "opt_batch_size",
+    "kv_cache_type",
+    "paged_kv_cache",
+    "input_timing_cache",
+    "output_timing_cache",
+    "strip_plan",
+    "weight_sparsity",
+    "weight_streaming",
+    "fast_build",
+    "log_level",
+    "profiling_verbosity",
+    "dry_run",
+    "monitor_memory",
+    "visualize_network",
+    "gather_context_logits",
+    "gather_generation_logits",
+    "max_lora_rank",
+    "lora_plugin",
+    "speculative_decoding_mode",
+    "max_draft_len",
+    "bert_attention_plugin",
+    "gpt_attention_plugin",
+    "gemm_plugin",
+    "gemm_swiglu_plugin",
+    "low_latency_gemm_plugin",
+    "low_latency_gemm_swiglu_plugin",
+    "gemm_allreduce_plugin",
+    "nccl_plugin",
+    "moe_plugin",
+    "context_fmha",
+    "remove_input_padding",
+    "use_paged_context_fmha",
+    "use_fp8_context_fmha",
+    "use_fused_mlp",
+    "reduce_fusion",
+    "norm_quant_fusion",
+    "user_buffer",
+    "tokens_per_block",
+    "multiple_profiles",
+    "pp_reduce_scatter",
+    "paged_state",
+    "streamingllm",
+    "mamba_conv1d_plugin",
+    "bert_context_fmha_fp32_acc",
+    "model_config",
+    "build_config",
+    "auto_parallel",
+    "logits_dtype",
+    "max_encoder_input_len",
+    "max_prompt_embedding_table_size",
+];
+
+const HOPPER: [&str; 4] = ["H100", "H200", "H20", "H800"];
+const NOT_HOPPER: [&str; 9] = ["B200", "B300", "B100", "A100", "A30", "A40", "L40", "L4", "RTX"];
+
+/// Whether a GPU is a Hopper; nothing for names that say neither.
+fn is_hopper(name: &str) -> Option<bool> {
+    let has = |names: &[&str]| names.iter().any(|one| name.contains(one));
+    if has(&HOPPER) {
+        return Some(true);
+    }
+    has(&NOT_HOPPER).then_some(false)
+}
+
+/// The text of a flag that is there and not switched off.
+fn on(flags: &IndexMap<String, Value>, name: &str) -> Option<String> {
+    match flags.get(name)? {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) if matches!(text.as_str(), "disable" | "false" | "none" | "") => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn is_off(flags: &IndexMap<String, Value>, name: &str) -> bool {
+    flags.get(name).is_some_and(|value| !value.is_null()) && on(flags, name).is_none()
+}
+
+impl Look<'_> {
+    /// A key that would change nothing.
+    pub(super) fn idle(&mut self, path: &[&str], why: &str, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.say(path, "has no effect", why, hint);
+    }
+
+    pub(super) fn engine(&mut self, engine: &Engine) {
+        self.decided(engine);
+        let flags = &engine.build_flags;
+        let build = |name| ["engine", "build_flags", name];
+        for name in flags.keys() {
+            if let Some(near) = nearest(name, BUILD).filter(|near| near != name) {
+                let hint = Some(format!("did you mean `{near}`?"));
+                if !BUILD.contains(&name.as_str()) {
+                    self.say(&build(name), "is not a flag of trtllm-build", "not known", hint);
+                }
+            }
+        }
+        for name in ["enable_attention_dp", "torch_compile_config"] {
+            if flags.contains_key(name) {
+                self.idle(&build(name), "only the PyTorch backend knows it, and this is an engine", "take it away");
+            }
+        }
+        if let Some(kind) = on(flags, "gemm_swiglu_plugin") {
+            let gpu = &engine.system.name;
+            if is_hopper(gpu) == Some(false) {
+                let why = format!("the {kind} kernels are for Hopper, and this is {gpu}");
+                self.idle(&build("gemm_swiglu_plugin"), &why, "take it away, or `disable`");
+            } else if engine.precision != "fp8" {
+                let why = format!("its weights must be fp8, and `precision` is {}", engine.precision);
+                self.idle(&build("gemm_swiglu_plugin"), &why, "take it away, or `disable`");
+            }
+        }
+        for name in ["gemm_allreduce_plugin", "reduce_fusion", "user_buffer"] {
+            if on(flags, name).is_some() && engine.tensor_parallelism == 1 {
+                self.idle(&build(name), "with tensor_parallelism 1 nothing is reduced over GPUs", "take it away");
+            }
+        }
+        if on(flags, "pp_reduce_scatter").is_some() && engine.pipeline_parallelism == 1 {
+            self.idle(&build("pp_reduce_scatter"), "pipeline_parallelism is 1", "take it away");
+        }
+        self.attention(engine);
+        self.checkpoint(engine);
+    }
+
+    fn attention(&mut self, engine: &Engine) {
+        let flags = &engine.build_flags;
+        let build = |name| ["engine", "build_flags", name];
+        for name in ["use_paged_context_fmha", "use_fp8_context_fmha"] {
+            if on(flags, name).is_some() && is_off(flags, "context_fmha") {
+                self.idle(&build(name), "`context_fmha` is off", "switch `context_fmha` on, or take this away");
+            }
+        }
+        let kv = on(&engine.checkpoint_flags, "kv_cache_dtype");
+        // Of a checkpoint that is there already nobody says here how it was made.
+        let is_known = engine.trtllm_checkpoint.is_none();
+        if is_known && on(flags, "use_fp8_context_fmha").is_some() && kv.as_deref() != Some("fp8") {
+            let hint = "`checkpoint_flags: { kv_cache_dtype: fp8 }`, or take it away";
+            self.idle(&build("use_fp8_context_fmha"), "the KV cache is not fp8", hint);
+        }
+        let paged = on(flags, "kv_cache_type").unwrap_or_else(|| "paged".to_owned());
+        for name in ["tokens_per_block", "use_paged_context_fmha"] {
+            if on(flags, name).is_some() && !paged.eq_ignore_ascii_case("paged") {
+                self.idle(&build(name), &format!("the KV cache is {paged}, not paged"), "`kv_cache_type: paged`");
+            }
+        }
+        let number = |name: &str| on(flags, name).and_then(|text| text.parse::<f64>().ok());
+        for (name, limit) in [
+            ("opt_num_tokens", "max_num_tokens"),
+            ("opt_batch_size", "max_batch_size"),
+            ("max_input_len", "max_seq_len"),
+        ] {
+            if let (Some(value), Some(most)) = (number(name), number(limit))
+                && value > most
+            {
+                self.say(&build(name), &format!("is more than `{limit}`"), &format!("{limit} is {most}"), None);
+            }
+        }
+    }
+
+    /// Sixteen bits are converted, not quantized: convert_checkpoint.py has other flags.
+    fn checkpoint(&mut self, engine: &Engine) {
+        if engine.backend != EngineBackend::TensorrtLlm || !matches!(engine.precision.as_str(), "fp16" | "bf16") {
+            return;
+        }
+        for name in engine.checkpoint_flags.keys() {
+            let is_calibration = name.starts_with("calib_") || name.starts_with("auto") || name == "num_score_steps";
+            let (why, hint) = match name.as_str() {
+                "kv_cache_dtype" => (
+                    "convert_checkpoint.py knows `int8_kv_cache` and `fp8_kv_cache` only",
+                    "`fp8_kv_cache: true`, or a `precision` of fp8 or fp4",
+                ),
+                _ if is_calibration => ("nothing is calibrated: weights of 16 bits are converted", "take it away"),
+                _ => continue,
+            };
+            self.idle(&["engine", "checkpoint_flags", name], why, hint);
+        }
+    }
+
+    /// What other keys decide.
+    fn decided(&mut self, engine: &Engine) {
+        for (key, flags, decided) in [
+            ("checkpoint_flags", &engine.checkpoint_flags, Engine::CHECKPOINT_DECIDED),
+            ("build_flags", &engine.build_flags, Engine::BUILD_DECIDED),
+        ] {
+            for (flag, by) in decided.iter().filter(|(flag, _)| flags.contains_key(*flag)) {
+                let hint =
+                    if by.contains(' ') { "take it away".to_owned() } else { format!("write `{by}` in its place") };
+                self.say(&["engine", key, flag], "may not be given", &format!("{by} decides it"), Some(hint));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Runtime flags and parameters of `repository:` that reach no config.pbtxt, or change nothing there.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Look;
+use crate::diag::{did_you_mean, nearest};
+use crate::manifest::model::{Repository, RepositoryLayout};
+use crate::triton::repository::{Meaning, PARAMETERS, RUNTIME_FLAGS, meaning};
+
+/// What a repository says itself, by template name: the key it stands under, its name there, and its value as text.
+pub(super) type Said<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
+
+pub(super) fn said(repository: &Repository) -> Said<'_> {
+    let mut all = Said::new();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
+        if let Meaning::Parameters(list) = meaning(flag, value) {
+            all.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
+        }
+    }
+    for (name, value) in repository.parameters.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some(parameter) = PARAMETERS.iter().find(|one| one.name == name) {
+            all.insert(parameter.name, ("parameters", name.as_str(), text(value)));
+        }
+    }
+    all
+}
+
+/// Names, and what each needs to mean anything: another parameter, and the value it must have.
+const NEEDS: [(&str, &str, &str); 5] = [
+    ("context_chunking_policy", "enable_chunked_context", "true"),
+    ("cuda_graph_cache_size", "cuda_graph_mode", "true"),
+    ("cross_kv_cache_fraction", "encoder_engine_dir", ""),
+    ("xgrammar_tokenizer_info_path", "guided_decoding_backend", ""),
+    ("speculative_decoding_fast_logits", "tensorrt_llm_draft_model_name", ""),
+];
+
+/// What static batching (V1) does without.
+const INFLIGHT: [&str; 3] = ["batch_scheduler_policy", "enable_chunked_context", "context_chunking_policy"];
+const LOOKAHEAD: [&str; 3] = ["lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size"];
+
+impl Look<'_> {
+    pub(super) fn repository_flags(&mut self, repository: &Repository) {
+        for (flag, value) in &repository.runtime_flags {
+            self.flag(flag, value);
+        }
+        let names = PARAMETERS.iter().map(|one| one.name);
+        for name in repository.parameters.keys() {
+            if !PARAMETERS.iter().any(|one| one.name == name) {
+                let hint = nearest(name, names.clone()).map(|near| format!("did you mean `{near}`?"));
+                let hint = hint.unwrap_or_else(|| "`regatta repository parameters` lists them".to_owned());
+                self.say(
+                    &["repository", "parameters", name],
+                    "is no parameter of the templates",
+                    "not known",
+                    Some(hint),
+                );
+            }
+        }
+        let said = said(repository);
+        self.unwritten(repository, &said);
+        self.together(&said);
+    }
+
+    fn flag(&mut self, flag: &str, value: &Value) {
+        let path = ["repository", "runtime_flags", flag];
+        if value.is_null() {
+            return;
+        }
+        match meaning(flag, value) {
+            Meaning::Parameters(_) => {}
+            Meaning::Wrong(why) => self.say(&path, "cannot be this", &why, None),
+            Meaning::Elsewhere => {
+                let why = "another executor's flag: no config.pbtxt has a place for it";
+                self.idle(&path, why, "take it away, or put it where trtllm-serve or trtllm-bench reads it");
+            }
+            Meaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
+                let hint = Some("put it under `parameters`".to_owned());
+                self.say(&path, "is a template parameter, not a runtime flag", "not here", hint);
+            }
+            Meaning::Unknown => {
+                let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
+                self.say(&path, "is no runtime flag", "not known", hint);
+            }
+        }
+    }
+
+    /// Parameters of models that are not written.
+    fn unwritten(&mut self, repository: &Repository, said: &Said<'_>) {
+        let is_five = repository.layout == RepositoryLayout::Five;
+        let is_written = |model: &&str| {
+            if is_five { repository.models.iter().any(|one| one == model) } else { *model == "tensorrt_llm" }
+        };
+        for (name, (key, word, _)) in said {
+            let Some(parameter) = PARAMETERS.iter().find(|one| one.name == *name) else { continue };
+            if !parameter.models.iter().any(&is_written) {
+                let models = parameter.models.join(" and ");
+                let why = format!("only {models} has it, and this repository is written without");
+                self.idle(&["repository", key, word], &why, "take it away, or add the model");
+            }
+        }
+    }
+
+    /// Values that cancel each other.
+    fn together(&mut self, said: &Said<'_>) {
+        let value = |name: &str| said.get(name).map(|(.., value)| value.as_str());
+        let place = |name: &str| said.get(name).map(|(key, word, _)| ["repository", key, word]);
+        let mut idle: Vec<([&str; 3], String, String)> = Vec::new();
+        let mut say = |name: &str, why: String, hint: &str| {
+            idle.extend(place(name).map(|path| (path, why, hint.to_owned())));
+        };
+        if value("max_tokens_in_paged_kv_cache").is_some() && value("kv_cache_free_gpu_mem_fraction").is_some() {
+            let why =
+                "`max_tokens_in_paged_kv_cache` is there, too: the smaller of both wins, and the other means nothing";
+            say("kv_cache_free_gpu_mem_fraction", why.to_owned(), "say one of them");
+        }
+        for (name, needs, must) in NEEDS {
+            let is_there = value(needs).is_some_and(|value| must.is_empty() || value == must);
+            // What the backend does anyway may be written down.
+            let unset = PARAMETERS.iter().find(|one| one.name == name).map_or("", |one| one.unset);
+            if value(name).is_some_and(|value| value != unset) && !is_there {
+                let wanted = if must.is_empty() { format!("`{needs}`") } else { format!("`{needs}: {must}`") };
+                say(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
+            }
+        }
+        if value("batching_strategy") == Some("V1") {
+            for name in INFLIGHT.into_iter().filter(|name| value(name).is_some_and(|value| value != "false")) {
+                say(name, "static batching (V1) does without".to_owned(), "use in-flight batching, or take it away");
+            }
+        }
+        let given: Vec<&str> = LOOKAHEAD.into_iter().filter(|name| value(name).is_some()).collect();
+        if !given.is_empty() && given.len() < LOOKAHEAD.len() {
+            for name in given {
+                say(name, "lookahead decoding needs all three of its sizes".to_owned(), &LOOKAHEAD.join(", "));
+            }
+        }
+        for (path, why, hint) in idle {
+            self.idle(&path, &why, &hint);
+        }
+    }
+}

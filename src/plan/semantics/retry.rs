@@ -1,0 +1,89 @@
+//! What the types cannot say about `retry:`: keys that mean something together only, and numbers that a stage has.
+
+use super::Look;
+use crate::manifest::model::{Retry, RetryAfter, Script, Serve, Stage};
+
+impl Look<'_> {
+    pub(super) fn retry(&mut self, stage: &Stage) {
+        let Some(retry) = &stage.retry else { return };
+        if let Some(text) = &retry.delay {
+            self.duration(&["retry", "delay"], text);
+        }
+        if retry.times.is_none() && retry.lower.is_none() {
+            let hint = Some("add `times: 2`".to_owned());
+            self.say(&["retry"], "needs `times`", "how often?", hint);
+        }
+        if let Some(Serve::Attach(_)) = stage.serve {
+            self.say(&["retry"], "has no effect", "these servers are started by somebody else", None);
+        }
+        let runs_nothing = stage.git.is_some() || stage.template.is_some() || stage.repository.is_some();
+        if retry.on == RetryAfter::Oom && runs_nothing {
+            let hint = Some("take `on: oom` away".to_owned());
+            self.say(&["retry", "on"], "has no effect here", "this stage never runs out of memory", hint);
+        }
+        self.lowering(stage, retry);
+    }
+
+    fn lowering(&mut self, stage: &Stage, retry: &Retry) {
+        let Some(knob) = &retry.lower else {
+            for key in ["by", "to"] {
+                let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
+                if is_there {
+                    let hint = Some("add `lower: kv_cache_free_gpu_mem_fraction`".to_owned());
+                    self.say(&["retry", key], "has no effect", "nothing is lowered", hint);
+                }
+            }
+            return;
+        };
+        if retry.on != RetryAfter::Oom {
+            let hint = Some("add `on: oom`".to_owned());
+            self.say(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then", hint);
+        }
+        match retry.by {
+            None => self.say(&["retry"], "needs `by`", "how far down each time?", Some("add `by: 0.05`".to_owned())),
+            Some(by) if !(by > 0.0 && by.is_finite()) => {
+                self.say(&["retry", "by"], "must be above 0", "it is taken away each time", None);
+            }
+            Some(_) => {}
+        }
+        if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
+            self.say(&["retry", "to"], "must be above 0", "the lowest value", None);
+        }
+        let lacks = match stage {
+            Stage { engine: Some(_), .. } => None,
+            Stage { serve: Some(Serve::Simulator(_) | Serve::Triton(_)), .. } if is_of_a_model(knob) => None,
+            Stage { serve: Some(Serve::Simulator(_) | Serve::Triton(_)), .. } => {
+                Some("a server's models have no number of that name")
+            }
+            Stage { serve: Some(Serve::TrtllmServe(server)), .. } => {
+                let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
+                let is_own = own.iter().any(|(name, value)| name == knob && value.is_some());
+                if is_own { None } else { lacks(&server.args, knob) }
+            }
+            Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
+            Stage { shell: Some(Script::Words(words)), .. } => lacks(words, knob),
+            Stage { shell: Some(Script::Text(_)), .. } => Some("the command is a text: write it as a list of words"),
+            _ => Some("this stage has nothing to lower"),
+        };
+        if let Some(why) = lacks {
+            let hint = Some(
+                "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of a command one of its options"
+                    .to_owned(),
+            );
+            self.say(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);
+        }
+    }
+}
+
+fn is_of_a_model(knob: &str) -> bool {
+    crate::triton::repository::knob(knob).is_some()
+}
+
+/// A number that stands on a command, `--name 0.9` or `--name=0.9`; one with a reference in it is known later.
+fn lacks(words: &[String], knob: &str) -> Option<&'static str> {
+    let option = |word: &String| {
+        let name = word.strip_prefix("--").unwrap_or_default().split('=').next().unwrap_or_default();
+        name.replace('-', "_") == knob.replace('-', "_")
+    };
+    (!words.iter().any(option)).then_some("the command has no such option")
+}

@@ -1,0 +1,67 @@
+//! `trtllm_bench:` before hours of GPU time: options that would mean nothing, and GPUs that are not there.
+
+use crate::manifest::model::{TrtllmBackend, TrtllmBench};
+
+use super::Look;
+
+/// Options that have a key of their own.
+const KEYS: [&str; 17] = [
+    "tp",
+    "pp",
+    "ep",
+    "dataset",
+    "backend",
+    "engine_dir",
+    "max_batch_size",
+    "max_num_tokens",
+    "max_seq_len",
+    "kv_cache_free_gpu_mem_fraction",
+    "num_requests",
+    "warmup",
+    "concurrency",
+    "streaming",
+    "extra_llm_api_options",
+    "report_json",
+    "model_path",
+];
+
+impl Look<'_> {
+    pub(super) fn trtllm_bench(&mut self, bench: &TrtllmBench, gpus: u32) {
+        for flag in bench.flags.keys().filter(|flag| KEYS.contains(&flag.as_str())) {
+            let key = match flag.as_str() {
+                "extra_llm_api_options" => "`options` is what goes into that file".to_owned(),
+                "report_json" => "the result is made from it".to_owned(),
+                flag => format!("write `{flag}:` under `trtllm_bench`"),
+            };
+            self.say(&["trtllm_bench", "flags", flag], "has a key of its own", &key, None);
+        }
+        match (bench.backend, &bench.engine_dir) {
+            (TrtllmBackend::Tensorrt, None) => {
+                let hint = Some("`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage".to_owned());
+                self.say(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines", hint);
+            }
+            (TrtllmBackend::Pytorch | TrtllmBackend::Autodeploy, Some(_)) => {
+                let hint = Some("take it away, or choose `backend: tensorrt`".to_owned());
+                let label = "this backend builds no engine and reads none";
+                self.say(&["trtllm_bench", "engine_dir"], "would have no effect", label, hint);
+            }
+            _ => {}
+        }
+        if bench.concurrency == 0 {
+            self.say(&["trtllm_bench", "concurrency"], "cannot be 0", "-1 is all at once", None);
+        }
+        let world = bench.tp * bench.pp;
+        if gpus > 0 && gpus < world {
+            let label = format!("tp × pp is {world}");
+            let hint = Some(format!("`gpus: {world}`"));
+            self.say(&["gpus"], "are too few", &label, hint);
+        }
+        if bench.name.is_empty() || bench.name.contains('/') || bench.name.starts_with('.') {
+            self.say(&["trtllm_bench", "name"], "must be a plain file name", "files are called so", None);
+        }
+        if bench.launcher.first().is_some_and(String::is_empty) {
+            let hint = Some("`launcher: []` is none".to_owned());
+            self.say(&["trtllm_bench", "launcher", "0"], "is empty", "no program", hint);
+        }
+    }
+}

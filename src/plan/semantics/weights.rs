@@ -1,0 +1,51 @@
+//! `weights:`: one source, and globs that can be read.
+
+use globset::Glob;
+
+use crate::manifest::model::{Fetcher, Weights};
+
+use super::Look;
+
+impl Look<'_> {
+    pub(super) fn weights(&mut self, weights: &Weights) {
+        match (&weights.hf, &weights.path) {
+            (None, None) => {
+                let hint = Some("`hf: owner/name`, or `path: FOLDER`".to_owned());
+                self.say(&["weights"], "needs `hf` or `path`", "no source", hint);
+            }
+            (Some(_), Some(_)) => {
+                self.say(&["weights", "path"], "cannot be beside `hf`", "two sources", Some("keep one".to_owned()));
+            }
+            (None, Some(_)) => {
+                let is_set = weights.revision != "main" || weights.with != Fetcher::Auto;
+                if is_set {
+                    let hint = Some("`revision` and `with` are for `hf`".to_owned());
+                    self.say(&["weights", "path"], "is fetched from nowhere", "so they would have no effect", hint);
+                }
+            }
+            (Some(hf), None) => self.repository(hf),
+        }
+        for (key, globs) in [("include", &weights.include), ("exclude", &weights.exclude)] {
+            for (index, glob) in globs.iter().enumerate() {
+                if let Err(why) = Glob::new(glob) {
+                    let index = index.to_string();
+                    self.say(&["weights", key, &index], "is no glob", &why.to_string(), None);
+                }
+            }
+        }
+        self.variable(&["weights", "token_env"], &weights.token_env);
+    }
+
+    fn repository(&mut self, name: &str) {
+        let part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with('.')
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        let parts: Vec<&str> = name.split('/').collect();
+        if parts.len() > 2 || !parts.iter().all(|one| part(one)) {
+            let hint = Some("for example `nvidia/Llama-3.3-70B-Instruct-FP4`; a folder is `path:`".to_owned());
+            self.say(&["weights", "hf"], "must be the name of a repository", "owner/name", hint);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Memory that ran out: whose, and every number that the log has of it.
+
+use super::log::{Log, after, gib, number};
+use crate::event::Memory;
+
+/// What TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch say when a GPU's memory is used up. Lower case.
+pub const GPU: &[&str] = &[
+    "cuda out of memory",
+    "out of memory in function allocate",
+    "): out of memory",
+    "cudaerrormemoryallocation",
+    "outofmemory",
+    "cuda error: out of memory",
+    "cuda runtime error: out of memory",
+    "cuda driver error: out of memory",
+    "could not be allocated. there may not be enough free memory",
+    "failed to allocate device memory",
+    "failed to allocate gpu memory",
+    "cublas_status_alloc_failed",
+    "cudnn_status_alloc_failed",
+    "cuda failure 'out of memory'",
+    "cuda failure 2 'out of memory'",
+    "insufficient gpu memory",
+    "is less than desired gpu memory utilization",
+];
+
+/// What the kernel, a shell, Slurm and Kubernetes say when they ended a process for its memory. Lower case.
+pub const KILLED: &[&str] = &[
+    "oom_kill event",
+    "oom-kill",
+    "oom killed",
+    "oomkilled",
+    "out_of_memory",
+    "out of memory: killed process",
+    "the node was low on resource: memory",
+    "pod was evicted",
+    "reason: evicted",
+    "status: evicted",
+    "exited on signal 9 (killed)",
+];
+
+/// What a program says that could not get host memory. Lower case.
+pub const HOST: &[&str] = &["std::bad_alloc", "cannot allocate memory", "memoryerror", "can't allocate memory:"];
+
+/// What a log says of memory that ran out. Sizes in GiB, as logs have them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shortage {
+    pub of: Memory,
+    /// The line that says so.
+    pub line: String,
+    /// What was asked for, and what was free.
+    pub needed: Option<f64>,
+    pub free: Option<f64>,
+    /// The GPU's memory.
+    pub total: Option<f64>,
+    /// Free after the engine was loaded, before the KV cache was made.
+    pub available: Option<f64>,
+    /// What the KV cache took.
+    pub cache: Option<f64>,
+    /// The engine's weights on one GPU.
+    pub weights: Option<f64>,
+}
+
+impl Shortage {
+    /// What is missing, where both numbers are there.
+    pub fn missing(&self) -> Option<f64> {
+        self.needed.zip(self.free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0)
+    }
+
+    pub(super) fn read(log: &Log<'_>, line: &str, of: Memory) -> Self {
+        let needed = after(line, "Tried to allocate ").or_else(|| after(line, "GPU memory (")).and_then(gib);
+        let free = after(line, "of which ").or_else(|| before_free(line)).and_then(gib);
+        // `Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB`
+        let paged = log.after("calculating max tokens in paged kv cache: ");
+        let available = paged.and_then(|text| after(text, "available: ")).and_then(gib);
+        let total = paged.and_then(|text| after(text, "total: ")).and_then(gib);
+        // `GPU 0 has a total capacity of 79.10 GiB`, or `79.15 GiB total capacity`
+        let total = total.or_else(|| after(line, "total capacity of ").and_then(gib));
+        let total =
+            total.or_else(|| line.split_once(" GiB total capacity")?.0.rsplit([' ', ';']).next().and_then(number));
+        // `Allocated 61.20 GiB for max tokens in paged KV cache (501248).`
+        let cache =
+            log.after("[MemUsageChange] Allocated ").filter(|text| text.contains("paged KV cache")).and_then(gib);
+        let weights = log.after("Loaded engine size: ").and_then(gib);
+        Self { of, line: line.to_owned(), needed, free, total, available, cache, weights }
+    }
+}
+
+/// Older PyTorch: `(GPU 0; 79.15 GiB total capacity; 76.00 GiB already allocated; 1.10 GiB free; …`.
+fn before_free(line: &str) -> Option<&str> {
+    let text = line.split_once(" free;")?.0;
+    Some(text.rsplit_once("; ")?.1)
+}
+
+/// Whether memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code 137).
+pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
+    let log = Log::new(lines);
+    let says = |signs| log.says(signs);
+    if let Some(line) = says(GPU) {
+        return Some(Shortage::read(&log, line, Memory::Gpu));
+    }
+    if let Some(line) = says(KILLED).or_else(|| says(HOST)) {
+        return Some(Shortage::read(&log, line, Memory::Host));
+    }
+    // Nobody but the kernel kills without a word, as far as a log can tell.
+    killed.then(|| Shortage::read(&log, "", Memory::Host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Option<Memory> {
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        shortage(&lines, false).map(|shortage| shortage.of)
+    }
+
+    #[test]
+    fn signs_are_lower_case() {
+        for sign in [GPU, KILLED, HOST].concat() {
+            assert_eq!(sign, sign.to_lowercase());
+        }
+    }
+
+    #[test]
+    fn every_layer_has_its_own_words_for_it() {
+        for line in [
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.10 GiB is free.",
+            "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (tllmBuffers.h:112)",
+            "[TRT] [E] 2: [executionContext.cpp::initializeExecutionContext::610] Error Code 2: OutOfMemory (no further information)",
+            "[TensorRT-LLM][ERROR] Requested amount of GPU memory (17394617548 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.",
+            "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "node1:51:51 [0] transport/p2p.cc:226 NCCL WARN Cuda failure 2 'out of memory'",
+            "RuntimeError: Executor creation failed due to insufficient GPU memory.",
+            "ValueError: Free memory on device (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB).",
+        ] {
+            assert_eq!(of(&[line]), Some(Memory::Gpu), "{line}");
+        }
+        for line in [
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM Killed.",
+            "Memory cgroup out of memory: Killed process 4711 (trtllm-build) total-vm:1k, oom-kill:constraint=CONSTRAINT_MEMCG",
+            "  reason: OOMKilled",
+            "The node was low on resource: memory. Threshold quantity: 100Mi",
+            "mpirun noticed that process rank 1 with PID 0 on node n exited on signal 9 (Killed).",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            "numpy.core._exceptions.MemoryError: Unable to allocate 2 GiB",
+        ] {
+            assert_eq!(of(&[line]), Some(Memory::Host), "{line}");
+        }
+        assert_eq!(of(&["nothing of the kind"]), None);
+        assert_eq!(of(&["W1121 09:11:05.739310 51 pinned_memory_manager.cc:273] \"CUDA error: out of memory\""]), None);
+        assert_eq!(shortage(&[], true).map(|shortage| shortage.of), Some(Memory::Host));
+    }
+
+    #[test]
+    fn every_number_of_the_log_is_read() {
+        let lines = [
+            "[TensorRT-LLM][INFO] Loaded engine size: 67261 MiB",
+            "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 139.81 GiB, available: 71.20 GiB",
+            "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 67.64 GiB for max tokens in paged KV cache (443296).",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 1.10 GiB is free.",
+        ]
+        .map(str::to_owned);
+        let found = shortage(&lines, false).unwrap();
+        assert_eq!((found.needed, found.free, found.total), (Some(2.0), Some(1.1), Some(139.81)));
+        assert_eq!((found.available, found.cache), (Some(71.2), Some(67.64)));
+        assert!((found.weights.unwrap() - 65.684).abs() < 0.001);
+        assert!((found.missing().unwrap() - 0.9).abs() < 1e-9);
+    }
+}

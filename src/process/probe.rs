@@ -1,0 +1,96 @@
+//! A short question to a program: what it answers, within a limit. For facts of the machine, not for work.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::time::Duration;
+
+use super::orphans;
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probed {
+    Answered(Answer),
+    /// There is no such program.
+    Missing,
+    /// It did not answer in time, and was killed.
+    Late,
+    /// It could not be asked.
+    Failed(String),
+}
+
+/// Exit code and what was written; 128 + n for signal n.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Probed {
+    /// What it wrote to its standard output, if it ended well.
+    pub fn good(self) -> Option<String> {
+        match self {
+            Self::Answered(Answer { code: 0, out, .. }) => Some(out),
+            _ => None,
+        }
+    }
+}
+
+/// Asks. Blocks for at most `limit`.
+pub fn probe<I>(argv: I, limit: Duration) -> Probed
+where
+    I: IntoIterator,
+    I::Item: AsRef<OsStr>,
+{
+    let mut words = argv.into_iter().map(|word| word.as_ref().to_owned());
+    let Some(program) = words.next() else { return Probed::Missing };
+    let words: Vec<OsString> = words.collect();
+    let question = duct::cmd(program, words).stdin_null().stdout_capture().stderr_capture().unchecked();
+    let starting = orphans::starting();
+    let handle = match question.start() {
+        Ok(handle) => handle,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Probed::Missing,
+        Err(error) => return Probed::Failed(error.to_string()),
+    };
+    let pids: Vec<i32> = handle.pids().into_iter().map(|pid| pid as i32).collect();
+    for &pid in &pids {
+        orphans::awaited(pid);
+    }
+    drop(starting);
+    let probed = match handle.wait_timeout(limit) {
+        Ok(Some(output)) => {
+            let status = output.status;
+            let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+            Probed::Answered(Answer {
+                code: status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0)),
+                out: String::from_utf8_lossy(&output.stdout).into_owned(),
+                err: String::from_utf8_lossy(&output.stderr).into_owned(),
+            })
+        }
+        Ok(None) => {
+            let _ = handle.kill();
+            Probed::Late
+        }
+        Err(error) => Probed::Failed(error.to_string()),
+    };
+    for &pid in &pids {
+        orphans::no_longer_awaited(pid);
+    }
+    probed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_its_answer_its_code_and_its_limit() {
+        let minute = Duration::from_mins(1);
+        let answer = Answer { code: 3, out: "a\n".to_owned(), err: "b\n".to_owned() };
+        assert_eq!(probe(["sh", "-c", "echo a; echo b >&2; exit 3"], minute), Probed::Answered(answer.clone()));
+        assert_eq!(Probed::Answered(answer).good(), None);
+        assert_eq!(probe(["echo", "a"], minute).good().as_deref(), Some("a\n"));
+        assert_eq!(probe(["no-such-program-here"], minute), Probed::Missing);
+        assert_eq!(probe(["sleep", "1000"], Duration::from_millis(1)), Probed::Late);
+    }
+}

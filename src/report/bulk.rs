@@ -1,0 +1,138 @@
+//! The table at the end of a list of runs, and what their repeats say together.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::paint::{Paint, Tone, clean, counted, cut, duration, table};
+
+/// One run of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The command.
+    pub run: String,
+    /// The command of its first repeat.
+    pub of: String,
+    /// `ran`, `cached`, `failed`, `interrupted`, `not run`.
+    pub how: &'static str,
+    /// Its exit code; none where it was not run.
+    pub exit: Option<u8>,
+    pub why: Option<String>,
+    /// Of each benchmark: task and line.
+    pub headlines: Vec<(String, String)>,
+    /// Of each benchmark: output tokens per second, as its result has them.
+    pub rates: BTreeMap<String, f64>,
+    pub seconds: Option<f64>,
+}
+
+/// A cause is cut after so many characters; the run itself has told it in full.
+const WIDEST: usize = 160;
+
+pub fn text(ended: &[Ended], paint: Paint) -> String {
+    let mut out = String::from("\n");
+    let mut rows = Vec::new();
+    for (index, one) in ended.iter().enumerate() {
+        let tone = match one.how {
+            "ran" | "cached" => Tone::Good,
+            "failed" => Tone::Bad,
+            _ => Tone::Odd,
+        };
+        rows.push(vec![
+            (Tone::Quiet, (index + 1).to_string()),
+            (tone, one.how.to_owned()),
+            (Tone::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
+            (Tone::Quiet, one.seconds.map(duration).unwrap_or_default()),
+            (Tone::Name, clean(&one.run)),
+        ]);
+    }
+    let lines = table(paint, "", &rows);
+    for (line, one) in lines.lines().zip(ended) {
+        let _ = writeln!(out, "{line}");
+        let told: Vec<_> = one
+            .headlines
+            .iter()
+            .map(|(task, line)| vec![(Tone::Quiet, clean(task)), (Tone::Plain, clean(line))])
+            .collect();
+        out.push_str(&table(paint, "   ", &told));
+        if let Some(why) = &one.why {
+            let _ = writeln!(out, "   {}", paint.tone(Tone::Bad, cut(why, WIDEST)));
+        }
+    }
+    out.push_str(&spreads(ended, paint));
+    let done = ended.iter().filter(|one| one.exit == Some(0)).count();
+    let _ = writeln!(out, "{done} of {} done", counted(ended.len(), "run"));
+    if done < ended.len() {
+        out.push_str("the same command goes on with what is not done\n");
+    }
+    out
+}
+
+/// Mean and range of what repeats measured.
+fn spreads(ended: &[Ended], paint: Paint) -> String {
+    let mut of: Vec<(&str, Vec<&Ended>)> = Vec::new();
+    for one in ended.iter().filter(|one| one.exit == Some(0)) {
+        match of.iter_mut().find(|(run, _)| *run == one.of) {
+            Some((_, all)) => all.push(one),
+            None => of.push((&one.of, vec![one])),
+        }
+    }
+    let mut out = String::new();
+    for (run, all) in of.iter().filter(|(_, all)| all.len() > 1) {
+        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(Tone::Name, clean(run)));
+        let mut rows = Vec::new();
+        for task in all[0].rates.keys() {
+            let rates: Vec<f64> = all.iter().filter_map(|one| one.rates.get(task).copied()).collect();
+            let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+            let (low, high) =
+                rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
+            let text =
+                format!("output tok/s: mean {mean:.1}, {low:.1} to {high:.1} (n={}, one of each run)", rates.len());
+            rows.push(vec![(Tone::Quiet, clean(task)), (Tone::Plain, text)]);
+        }
+        out.push_str(&table(paint, "   ", &rows));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_tells_of_every_run_and_of_repeats_together() {
+        let ran = |repeat: u32, rate: f64| Ended {
+            run: if repeat > 1 { format!("regatta run m --repeat {repeat}") } else { "regatta run m".to_owned() },
+            of: "regatta run m".to_owned(),
+            how: if repeat > 1 { "ran" } else { "cached" },
+            exit: Some(0),
+            why: None,
+            headlines: vec![("bench/a".to_owned(), "VALID  1,204 tok/s".to_owned())],
+            rates: BTreeMap::from([("bench/a".to_owned(), rate)]),
+            seconds: Some(f64::from(repeat)),
+        };
+        let failed = Ended {
+            run: "regatta run n".to_owned(),
+            of: "regatta run n".to_owned(),
+            how: "failed",
+            exit: Some(1),
+            why: Some("build: exit code 7".to_owned()),
+            headlines: Vec::new(),
+            rates: BTreeMap::new(),
+            seconds: Some(0.5),
+        };
+        let not_run = Ended { how: "not run", exit: None, why: None, seconds: None, ..failed.clone() };
+        insta::assert_snapshot!(text(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Paint::OFF), @r"
+
+        1  cached   exit 0  1.0 s   regatta run m
+           bench/a  VALID  1,204 tok/s
+        2  failed   exit 1  500 ms  regatta run n
+           build: exit code 7
+        3  ran      exit 0  2.0 s   regatta run m --repeat 2
+           bench/a  VALID  1,204 tok/s
+        4  not run  –               regatta run n
+        2 repeats of regatta run m
+           bench/a  output tok/s: mean 102.0, 100.0 to 104.0 (n=2, one of each run)
+        2 of 4 runs done
+        the same command goes on with what is not done
+        ");
+    }
+}

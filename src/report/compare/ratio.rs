@@ -1,0 +1,206 @@
+//! The tables of the field: one way to measure held against another, as a ratio, a row for each measurement.
+//!
+//! `ratio = other / base`, in percent of the first column. A ratio of unlike numbers is not formed.
+
+use std::fmt::Write as _;
+
+use minijinja::context;
+use serde::Serialize;
+use serde_json::{Value, json as value};
+
+use super::{Comparison, Interval, Judgement, Sheet};
+use crate::report::paint::{Paint, Tone, clean, table};
+
+const PAGE: &str = include_str!("../../../templates/report/ratios.html");
+const STYLE: &str = include_str!("../../../templates/report/style.css");
+
+/// One number of one row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    pub row: String,
+    /// `output_tokens`, `ttft_p99`.
+    pub metric: String,
+    pub unit: String,
+    /// The column that is held against the first.
+    pub column: String,
+    pub base: Option<f64>,
+    pub other: Option<f64>,
+    /// other / base, percent.
+    pub percent: Option<f64>,
+    /// 95 % interval of it, where requests are known one by one.
+    pub interval: Option<Interval>,
+    pub judgement: Option<Judgement>,
+    /// Why there is no ratio, or in what the numbers differ.
+    pub unlike: Vec<String>,
+    /// Of a row that somebody else has measured: where it stands.
+    pub source: Option<String>,
+}
+
+/// All rows, in order, and what the first column is called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Ratios {
+    pub base: String,
+    pub rows: Vec<Ratio>,
+}
+
+impl Ratios {
+    /// Adds one row: the sheets are in the order of the columns.
+    pub fn measured(&mut self, row: &str, columns: &[String], sheets: &[Sheet], metrics: &[String], force: bool) {
+        let [first, others @ ..] = sheets else { return };
+        for (sheet, column) in others.iter().zip(columns.iter().skip(1)) {
+            let comparison = Comparison::of(first, sheet, force);
+            for metric in metrics {
+                self.rows.push(one(row, column, metric, &comparison));
+            }
+        }
+    }
+
+    /// Adds a row that somebody else has measured.
+    pub fn published(&mut self, row: &str, base: f64, column: &str, other: f64, metric: &str, source: &str) {
+        self.rows.push(Ratio {
+            row: row.to_owned(),
+            metric: metric.to_owned(),
+            unit: String::new(),
+            column: column.to_owned(),
+            base: Some(base),
+            other: Some(other),
+            percent: (base != 0.0).then(|| other / base * 100.0),
+            interval: None,
+            judgement: None,
+            unlike: Vec::new(),
+            source: Some(source.to_owned()),
+        });
+    }
+
+    /// `triton / custom: offline 99.9 %, server 97.7 %`, of what was measured here and the first metric.
+    pub fn headline(&self) -> Option<String> {
+        let first = self.rows.iter().find(|row| row.source.is_none())?;
+        let mine = self
+            .rows
+            .iter()
+            .filter(|row| row.source.is_none() && row.metric == first.metric && row.column == first.column);
+        let shown: Vec<String> = mine.map(|row| format!("{} {}", row.row, percent(row))).collect();
+        Some(format!("{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
+    }
+
+    pub fn text(&self, paint: Paint) -> String {
+        let heads = ["", "metric", self.base.as_str(), "", "", "ratio", "95 % interval", ""];
+        let mut rows = vec![heads.map(|head| (Tone::Quiet, clean(head))).to_vec()];
+        let mut notes: Vec<String> = Vec::new();
+        for row in &self.rows {
+            let remark = row.source.as_ref().map(|source| format!("published: {source}"));
+            let remark = remark.or_else(|| row.judgement.map(|judged| judged.words().to_owned()));
+            rows.push(vec![
+                (Tone::Name, clean(&row.row)),
+                (Tone::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
+                (Tone::Plain, number(row.base)),
+                (Tone::Plain, clean(&row.column)),
+                (Tone::Plain, number(row.other)),
+                (Tone::Strong, percent(row)),
+                (Tone::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
+                (Tone::Quiet, clean(&remark.unwrap_or_default())),
+            ]);
+            for why in &row.unlike {
+                let note = format!("{}, {}: {why}", row.row, row.column);
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        let mut out = table(paint, "", &rows);
+        for note in notes {
+            let _ = writeln!(out, "{}", paint.tone(Tone::Odd, clean(&note)));
+        }
+        out
+    }
+
+    pub fn json(&self) -> Value {
+        value!({
+            "base": self.base,
+            "ratio": "other / base, percent; 95 % interval by resampling requests, where they are known one by one",
+            "rows": self.rows,
+        })
+    }
+
+    pub fn html(&self, title: &str) -> Result<String, minijinja::Error> {
+        let mut environment = minijinja::Environment::new();
+        environment.add_template("ratios.html", PAGE)?;
+        let rows: Vec<_> = self
+            .rows
+            .iter()
+            .map(|row| {
+                context! {
+                    row => &row.row, metric => &row.metric, unit => &row.unit, column => &row.column,
+                    base => number(row.base), other => number(row.other), percent => percent(row),
+                    interval => row.interval.map(|it| format!("{:.1} … {:.1} %", it.low, it.high)),
+                    word => row.judgement.map(Judgement::words), unlike => &row.unlike, source => &row.source,
+                }
+            })
+            .collect();
+        let style = minijinja::Value::from_safe_string(STYLE.to_owned());
+        environment.get_template("ratios.html")?.render(context! { style, title, base => &self.base, rows })
+    }
+}
+
+fn one(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio {
+    let (name, stat) = match metric.rsplit_once('_') {
+        Some((name, stat @ ("mean" | "p50" | "p90" | "p95" | "p99"))) => (name, stat),
+        _ => (metric, ""),
+    };
+    let found = comparison.find(name, stat);
+    let mut ratio = Ratio {
+        row: row.to_owned(),
+        metric: metric.to_owned(),
+        unit: found.map_or_else(String::new, |delta| delta.unit.to_owned()),
+        column: column.to_owned(),
+        base: found.and_then(|delta| delta.a),
+        other: found.and_then(|delta| delta.b),
+        percent: found.and_then(|delta| delta.percent).map(|percent| percent + 100.0),
+        interval: found
+            .and_then(|delta| delta.interval)
+            .map(|it| Interval { low: it.low + 100.0, high: it.high + 100.0 }),
+        judgement: found.and_then(|delta| delta.judgement),
+        unlike: found.map(|delta| delta.unlike.clone()).unwrap_or_default(),
+        source: None,
+    };
+    if found.is_none() {
+        ratio.unlike.push(format!("both do not have `{metric}`"));
+    }
+    ratio
+}
+
+fn percent(row: &Ratio) -> String {
+    row.percent.map_or_else(|| "unlike".to_owned(), |percent| format!("{percent:.2} %"))
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "n/a".to_owned(),
+        Some(value) if value.fract() == 0.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 100.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// README of v4.1: `custom` and `triton` harness on H200.
+    #[test]
+    fn the_published_rows_have_the_published_ratios() {
+        let mut ratios = Ratios { base: "custom".to_owned(), rows: Vec::new() };
+        for (row, custom, triton) in [("H200x1 Offline", 3757.0, 3753.0), ("H200x8 Offline", 28941.8, 28278.6)] {
+            ratios.published(row, custom, "triton", triton, "output_tokens", "NVIDIA's README of v4.1");
+        }
+        insta::assert_snapshot!(ratios.text(Paint::OFF), @r"
+                        metric         custom                    ratio    95 % interval
+        H200x1 Offline  output_tokens  3757     triton  3753     99.89 %                 published: NVIDIA's README of v4.1
+        H200x8 Offline  output_tokens  28941.8  triton  28278.6  97.71 %                 published: NVIDIA's README of v4.1
+        ");
+        assert_eq!(ratios.headline(), None, "nothing was measured here");
+        let percents: Vec<f64> = ratios.rows.iter().map(|row| (row.percent.unwrap() * 100.0).round() / 100.0).collect();
+        assert_eq!(percents, [99.89, 97.71]);
+        assert!(ratios.html("x").unwrap().contains("28278.6"));
+    }
+}

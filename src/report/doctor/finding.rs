@@ -1,0 +1,83 @@
+//! One line of the answer.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Needed, and there.
+    Good,
+    /// Needed, and not there.
+    Missing,
+    /// It may do, and may not.
+    Doubtful,
+    /// Nothing that was asked about needs it.
+    Fact,
+}
+
+/// What one thing is, who needs it, and what helps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `GPUs`, `docker`, `HF_TOKEN`.
+    pub about: String,
+    pub standing: Standing,
+    /// What the machine has.
+    pub found: String,
+    /// What is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed: Option<String>,
+    /// Tasks that need it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
+    /// The command that helps, or what to do where no command can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    pub fn fact(about: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            about: about.into(),
+            standing: Standing::Fact,
+            found: found.into(),
+            needed: None,
+            by: Vec::new(),
+            fix: None,
+        }
+    }
+
+    /// Needed by somebody.
+    #[must_use]
+    pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: Standing) -> Self {
+        self.needed = Some(what.into());
+        self.by = by.to_vec();
+        self.standing = standing;
+        self
+    }
+
+    /// What helps; told only where help is wanted.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        if matches!(self.standing, Standing::Missing | Standing::Doubtful) {
+            self.fix = Some(fix.into());
+        }
+        self
+    }
+}
+
+impl Standing {
+    pub const fn of(is_there: bool) -> Self {
+        if is_there { Self::Good } else { Self::Missing }
+    }
+}
+
+/// Bytes for people: `1.5 TB`, `141 GB`; decimal, as disks and data sheets count.
+pub fn bytes(bytes: u64) -> String {
+    let giga = bytes as f64 / 1e9;
+    match giga {
+        giga if giga >= 1000.0 => format!("{:.1} TB", giga / 1000.0),
+        giga if giga >= 10.0 => format!("{giga:.0} GB"),
+        giga if giga >= 1.0 => format!("{giga:.1} GB"),
+        giga => format!("{:.0} MB", giga * 1000.0),
+    }
+}

@@ -1,0 +1,62 @@
+//! What a machine has and lacks, told: `regatta doctor`.
+
+mod finding;
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::paint::{Paint, Tone, clean, counted, table};
+pub use finding::{Finding, Standing, bytes};
+
+/// A longer list of tasks is cut.
+const NAMED: usize = 2;
+
+/// A line for each thing; below what is missing, what helps.
+pub fn text(findings: &[Finding], paint: Paint) -> String {
+    let rows: Vec<_> = findings.iter().map(row).collect();
+    let lines = table(paint, "", &rows);
+    let mut out = String::new();
+    for (line, finding) in lines.lines().zip(findings) {
+        let _ = writeln!(out, "{}", line.trim_end());
+        if let Some(fix) = &finding.fix {
+            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, "try"), clean(fix));
+        }
+    }
+    let count = |standing: Standing| findings.iter().filter(|finding| finding.standing == standing).count();
+    let (missing, doubtful) = (count(Standing::Missing), count(Standing::Doubtful));
+    let _ = match (missing, doubtful, count(Standing::Good)) {
+        (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` says what it needs of them"),
+        (0, 0, good) => writeln!(out, "\n{}", paint.tone(Tone::Good, format!("all {good} that it needs are there"))),
+        (0, n, _) => writeln!(out, "\n{}", paint.tone(Tone::Odd, format!("nothing is missing, {n} may not do"))),
+        (n, _, _) => writeln!(out, "\n{}", paint.tone(Tone::Bad, format!("{} missing", counted(n, "thing")))),
+    };
+    out
+}
+
+fn row(finding: &Finding) -> Vec<(Tone, String)> {
+    let (tone, mark) = match finding.standing {
+        Standing::Good => (Tone::Good, "✓"),
+        Standing::Missing => (Tone::Bad, "✗"),
+        Standing::Doubtful => (Tone::Odd, "!"),
+        Standing::Fact => (Tone::Quiet, "·"),
+    };
+    let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));
+    let mut by = finding.by.iter().take(NAMED).map(|task| clean(task)).collect::<Vec<_>>().join(", ");
+    if finding.by.len() > NAMED {
+        let _ = write!(by, " and {} more", finding.by.len() - NAMED);
+    }
+    vec![
+        (tone, mark.to_owned()),
+        (Tone::Name, clean(&finding.about)),
+        (Tone::Plain, clean(&finding.found)),
+        (Tone::Plain, needed),
+        (Tone::Quiet, by),
+    ]
+}
+
+/// All of it.
+pub fn json(findings: &[Finding]) -> String {
+    let missing = findings.iter().filter(|finding| finding.standing == Standing::Missing).count();
+    format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
+}

@@ -1,0 +1,123 @@
+//! Tries under another key: what a retry lowered because memory ran out, and servers that are started again.
+//!
+//! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up again:
+//! its key now holds the number, so its output, and for a server the outputs of those that use it, are recorded under
+//! what was really run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Keyed, Msg, Runner, Running, State, key_of};
+use crate::event::{Event, Failure, FailureKind, Lowered, Memory};
+use crate::plan::Lifetime;
+use crate::runner::schedule::Ix;
+use crate::runner::work::Work;
+
+impl<W: Work> Runner<W> {
+    /// Whether a server that did not come up is started again as it is.
+    pub(super) fn restarts(&self, ix: Ix, attempt: u32, failure: &Failure) -> bool {
+        let Some(rule) = self.task(ix).retry.as_ref().filter(|rule| rule.lower.is_none()) else { return false };
+        self.schedule.state(ix) == State::Starting
+            && attempt <= rule.times
+            && (!rule.on_oom || failure.out_of_memory.is_some())
+            && failure.kind != FailureKind::Refused
+            && !self.schedule.carries_a_service(ix)
+            && !self.schedule.is_halted()
+    }
+
+    /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.
+    /// Where there is such a rule and it is of no use, the failure says why.
+    pub(super) fn lower(&mut self, ix: Ix, attempt: u32, failure: &mut Failure) -> bool {
+        let task = Arc::clone(self.task(ix));
+        let (Some(rule), Some(keyed)) = (&task.retry, self.keyed[ix as usize].clone()) else { return false };
+        let (Some(lowering), Some(memory)) = (&rule.lower, &failure.out_of_memory) else { return false };
+        if self.stop.is_asked() || self.schedule.is_halted() {
+            return false;
+        }
+        let knob = &lowering.knob;
+        let first = keyed.lowered.as_ref().map(|lowered| lowered.from);
+        let next = memory.value.and_then(|now| lowering.next(first.unwrap_or(now), now));
+        let why = match (memory.value, next) {
+            (None, _) => format!("this stage has no number `{knob}`"),
+            _ if memory.of == Memory::Host && lowering.is_of_gpu() => {
+                format!("`{knob}` is a share of the GPU's memory, and it was the host's that ran out")
+            }
+            _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),
+            _ if self.schedule.carries_a_service(ix) => "another server stands on this one".to_owned(),
+            (Some(now), None) => format!("`{knob}` is {now}, and may not go lower"),
+            (Some(now), Some(to)) => {
+                let lowered = Lowered { knob: knob.clone(), from: first.unwrap_or(now), to };
+                match self.shelf.remember_lowered(&keyed.base, &task.id, &lowered) {
+                    Ok(()) => return true,
+                    Err(error) => error.to_string(),
+                }
+            }
+        };
+        // The next run begins with what the manifest says.
+        self.shelf.forget_lowered(&keyed.base);
+        let why = format!("not tried again with a lower {knob}: {why}");
+        failure.hint = Some(failure.hint.take().map_or_else(|| why.clone(), |hint| format!("{hint}\n{why}")));
+        false
+    }
+
+    /// Tells of a try that failed, and begins the next one, with another key.
+    pub(super) fn try_anew(&mut self, ix: Ix, running: Running, failure: Failure, seconds: f64) {
+        (self.emit)(Event::TaskFailed {
+            task: self.task(ix).id.clone(),
+            attempt: running.attempt,
+            failure: Box::new(failure),
+            will_retry: true,
+            seconds,
+        });
+        self.tries.insert(ix, running.attempt);
+        match self.task(ix).lifetime {
+            Lifetime::Step => drop(self.running.insert(ix, running)),
+            Lifetime::Service => self.schedule.down(ix),
+        }
+        self.after_pause(ix, Msg::Anew(ix));
+    }
+
+    pub(super) fn anew(&mut self, ix: Ix) {
+        let service = self.task(ix).lifetime == Lifetime::Service;
+        let running = self.running.remove(&ix);
+        if matches!(self.schedule.state(ix), State::Over(_)) {
+            return;
+        }
+        if self.stop.is_asked() {
+            let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
+            let attempt = running.map_or(1, |running| running.attempt);
+            return self.fail(ix, attempt, failure, 0.0);
+        }
+        if !service {
+            return self.schedule.rekey(ix);
+        }
+        match self.key_again(ix) {
+            Ok(keyed) => {
+                self.know(ix, Arc::new(keyed));
+                self.schedule.relaunch(ix);
+            }
+            Err(failure) => self.fail(ix, 1, failure, 0.0),
+        }
+    }
+
+    /// The key of a service, whose needs are all settled.
+    fn key_again(&self, ix: Ix) -> Result<Keyed, Failure> {
+        let task = Arc::clone(self.task(ix));
+        let facts = self.work.facts(&task);
+        let upstream = |need: u32| self.made[need as usize].as_ref()?.digest();
+        key_of(&self.plan, &task, facts, upstream, &self.shelf, &self.digests)
+    }
+
+    /// Sends a message when the pause before the next try is over.
+    pub(super) fn after_pause(&self, ix: Ix, msg: Msg) {
+        let delay = self.task(ix).retry.as_ref().map_or(Duration::ZERO, |rule| rule.delay);
+        let (send, stop) = (self.send.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = stop.asked() => {}
+            }
+            let _ = send.send(msg);
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! Triton's vLLM backend, as far as clients see it: the tensors that it completes a config with, `model.json`, and the
+//! settings of a request, which are one text of JSON.
+//!
+//! The `model` of `model.json` is a simulated engine folder here, where the real backend has a checkpoint. The engine's
+//! scheduler is TensorRT-LLM's, not vLLM's: times are a model in any case.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::answer::Prompt;
+use super::inputs::Inputs;
+use super::load::Engine;
+use super::tensor::Refusal;
+use crate::sim::core::{Chunking, Limits, Policy};
+use crate::sim::engine;
+use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
+
+/// What the backend adds to a config that says only `backend: "vllm"`.
+pub(super) fn complete(config: &mut ModelConfig) {
+    let inputs = [
+        ("text_input", DataType::TypeString, false),
+        ("stream", DataType::TypeBool, true),
+        ("sampling_parameters", DataType::TypeString, true),
+        ("exclude_input_in_output", DataType::TypeBool, true),
+    ];
+    for (name, data_type, optional) in inputs {
+        if !config.input.iter().any(|input| input.name == name) {
+            config.input.push(ModelInput {
+                name: name.to_owned(),
+                data_type: data_type as i32,
+                dims: vec![1],
+                optional,
+                ..ModelInput::default()
+            });
+        }
+    }
+    if !config.output.iter().any(|output| output.name == "text_output") {
+        config.output.push(ModelOutput {
+            name: "text_output".to_owned(),
+            data_type: DataType::TypeString as i32,
+            dims: vec![-1],
+            ..ModelOutput::default()
+        });
+    }
+    config.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
+}
+
+/// The engine that `model.json` of a version folder names.
+pub(super) fn engine(version: &Path) -> Result<Engine, String> {
+    let path = version.join("model.json");
+    let wrong = |why: String| format!("{}: {why}", path.display());
+    let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+    let args: Map<String, Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let model = args.get("model").and_then(Value::as_str).ok_or_else(|| wrong("`model` is missing".to_owned()))?;
+    let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);
+    let number = |name: &str| args.get(name).and_then(Value::as_u64);
+    let (config, rank) = engine::load(Path::new(model)).map_err(|error| wrong(error.to_string()))?;
+    let build = &config.build_config;
+    let tokens_per_block = config.tokens_per_block();
+    let blocks = rank.memory.blocks(fraction, tokens_per_block);
+    if blocks == 0 {
+        return Err(wrong(
+            "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`".to_owned(),
+        ));
+    }
+    let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
+    let limits = Limits {
+        policy: Policy::MaxUtilization,
+        chunking: Chunking::FirstComeFirstServed,
+        max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
+        max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),
+        blocks,
+        tokens_per_block: u64::from(tokens_per_block),
+        timing: rank.timing,
+    };
+    Ok(Engine {
+        limits,
+        instances: 1,
+        // No limit of its own: prompt and answer share one.
+        max_input_len: max_seq_len,
+        max_seq_len,
+        max_beam_width: 1,
+        vocab_size: rank.model.vocab_size.max(8),
+        exclude_input: false,
+        has_lora: false,
+        has_context_logits: false,
+        logits: DataType::TypeFp32,
+    })
+}
+
+/// Lengths, streaming and prompt of a row. Four bytes are a token.
+pub(super) fn text(inputs: &Inputs<'_>, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+    let first = |name: &str| inputs.texts(name, row).and_then(|texts| texts.into_iter().next());
+    let text = first("text_input").unwrap_or_default();
+    let settings: Map<String, Value> = match first("sampling_parameters") {
+        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings)
+            .map_err(|error| Refusal::backend(format!("Error generating stream: sampling_parameters: {error}")))?,
+        _ => Map::new(),
+    };
+    // Clients write numbers as texts, too.
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let osl = match settings.get("max_tokens") {
+        None | Some(Value::Null) => 16,
+        Some(value) => number(value).filter(|tokens| *tokens > 0).ok_or_else(|| {
+            Refusal::backend(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
+        })?,
+    };
+    let streams = inputs.switch("stream", row).unwrap_or(false);
+    let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(streams);
+    if streams && !excludes {
+        return Err(Refusal::backend(
+            "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.".to_owned(),
+        ));
+    }
+    let isl = text.len().div_ceil(4).max(1) as u64;
+    Ok((isl, osl, streams, Prompt::Text(if excludes { Vec::new() } else { text })))
+}

@@ -1,0 +1,120 @@
+//! `compare:` — results of other stages beside each other, as ratios: a table, the same for programs, and a page.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::Record;
+use crate::manifest::model::CompareResults;
+use crate::report::compare::{Ratios, Sheet};
+use crate::report::compat::Seen;
+use crate::report::{Paint, Told};
+
+pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failure> {
+    let columns: Vec<String> = compare.results.keys().cloned().collect();
+    let told = read(errand, compare)?;
+    let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), rows: Vec::new() };
+    for (index, row) in told.iter().enumerate() {
+        let sheets: Vec<Sheet> = row.iter().map(Sheet::of).collect();
+        let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(&row[0].result, index));
+        ratios.measured(&name, &columns, &sheets, &compare.metrics, compare.force);
+    }
+    let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
+    for row in &compare.published {
+        let first = ratios.base.clone();
+        let Some(base) = row.values.get(&first).copied() else { continue };
+        for (column, other) in row.values.iter().filter(|(column, _)| **column != first) {
+            ratios.published(&row.row, base, column, *other, metric, &row.source);
+        }
+    }
+    let text = ratios.text(Paint::OFF);
+    for line in text.lines() {
+        errand.lease.notice(line.to_owned());
+    }
+    let title = format!("{} and {}", columns.get(1..).unwrap_or_default().join(", "), ratios.base);
+    let page = ratios.html(&title).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    for (name, text) in
+        [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
+    {
+        let path = errand.lease.out.join(name);
+        fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
+    }
+    Ok(Done { headline: ratios.headline() })
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::Files, format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// Row by row, the results in the order of the columns.
+fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Told>>, Failure> {
+    let rows = compare.results.values().map(|paths| paths.all().len()).max().unwrap_or_default();
+    let counts: Vec<String> =
+        compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
+    if compare.results.values().any(|paths| paths.all().len() != rows) {
+        return Err(Failure::new(
+            FailureKind::Refused,
+            format!("the columns have not the same rows: {}", counts.join(", ")),
+        )
+        .hint("`stages.NAME.outs` of stages with the same `foreach`"));
+    }
+    (0..rows)
+        .map(|row| {
+            let row = compare.results.iter().map(|(name, paths)| told(name, &errand.path(&paths.all()[row])));
+            row.collect::<Result<Vec<_>, _>>()
+        })
+        .collect()
+}
+
+/// A result with its requests, where they were kept.
+fn told(name: &str, folder: &Path) -> Result<Told, Failure> {
+    let path = folder.join("result.json");
+    let text = fs::read_to_string(&path).map_err(|error| {
+        cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
+    })?;
+    let result: Value = serde_json::from_str(&text)
+        .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;
+    let path = folder.join("requests.jsonl");
+    let mut seen = Vec::new();
+    if path.is_file() {
+        let file = fs::File::open(&path).map_err(|error| cannot("read", &path, &error))?;
+        for (n, line) in BufReader::new(file).lines().enumerate() {
+            let line = line.map_err(|error| cannot("read", &path, &error))?;
+            let record: Record = serde_json::from_str(&line).map_err(|error| {
+                Failure::new(FailureKind::Files, format!("{}, line {}: {error}", path.display(), n + 1))
+            })?;
+            seen.push(Seen::from(&record));
+        }
+    }
+    Ok(Told { name: name.to_owned(), result, seen })
+}
+
+/// `server`, `offline`, …; of one whose scenario nobody knows its number.
+fn scenario(result: &Value, index: usize) -> String {
+    let asked = result.pointer("/asked/scenario");
+    let name = asked.and_then(|asked| match asked {
+        Value::String(name) => Some(name.clone()),
+        Value::Object(one) => one.keys().next().cloned(),
+        _ => None,
+    });
+    let loadgen = result.pointer("/loadgen/scenario").and_then(Value::as_str).map(str::to_lowercase);
+    loadgen.or(name).unwrap_or_else(|| format!("row {}", index + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_called_by_the_scenario_that_was_measured() {
+        let named = |result: &Value| scenario(result, 0);
+        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": "offline" } })), "offline");
+        assert_eq!(named(&serde_json::json!({ "asked": { "scenario": { "server": { "rate": 1 } } } })), "server");
+        let loadgen = serde_json::json!({ "asked": { "scenario": { "outside": "at_times" } }, "loadgen": { "scenario": "Interactive" } });
+        assert_eq!((named(&loadgen), named(&Value::Null)), ("interactive".to_owned(), "row 1".to_owned()));
+    }
+}

@@ -1,0 +1,202 @@
+//! `image:` — a container image, built or fetched; the output names it.
+//!
+//! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which is what
+//! `{{ stages.NAME.image }}` means, and `image.json` for people. enroot and apptainer make a file, and that is the output.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::container::{Seen, engine, look};
+use super::errand::Errand;
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::{Action, ContainerEngine, Image, ImageBuild};
+use crate::plan::Task;
+
+/// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
+const IMAGE: &str = "image";
+/// For people.
+const TOLD: &str = "image.json";
+
+pub async fn perform(errand: &Errand, image: &Image) -> Result<Done, Failure> {
+    let (engine, program) = program(image);
+    let file = match engine {
+        ContainerEngine::Enroot => Some("image.sqsh"),
+        ContainerEngine::Apptainer => Some("image.sif"),
+        ContainerEngine::Docker | ContainerEngine::Podman => None,
+    };
+    match (&image.build, &image.pull, file) {
+        (Some(build), _, None) => {
+            errand.lease.say("building", 0, None);
+            let ids = errand.lease.out.join(".iid");
+            let argv = build_words(errand, image, build, &program, &ids);
+            // Its default attestations hold the time: every build would have another id.
+            errand.run(errand.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
+            let id = fs::read_to_string(&ids);
+            let _ = fs::remove_file(&ids);
+            let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
+            remember(errand, &program, id.trim(), build.tag.as_deref())
+        }
+        (None, Some(name), None) => {
+            if !name.contains("@sha256:") {
+                errand.lease.notice(format!(
+                    "`pull: {name}` is a tag: what it means can change, and an image that was fetched is not fetched again because of that; `@sha256:…` names one for good"
+                ));
+            }
+            errand.lease.say(format!("fetching {name}"), 0, None);
+            let mut argv = vec![program.clone(), "pull".to_owned()];
+            argv.extend(image.platform.iter().map(|platform| format!("--platform={platform}")));
+            argv.extend(image.args.iter().cloned());
+            argv.push(name.clone());
+            errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await?;
+            remember(errand, &program, name, Some(name))
+        }
+        (None, Some(name), Some(file)) => {
+            errand.lease.say(format!("fetching {name}"), 0, None);
+            let argv = file_words(engine, &program, image, name, &errand.lease.out.join(file));
+            errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await?;
+            write(errand, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
+            write(errand, IMAGE, &format!("./{file}\n"))?;
+            Ok(Done { headline: Some(file.to_owned()) })
+        }
+        _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an image"))
+            .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
+    }
+}
+
+/// Why a finished stage is of no use any more: its image has been removed from the engine's store.
+pub fn gone(task: &Task, folder: &Path) -> Option<String> {
+    let Ok(Action::Image(image)) = serde_json::from_str(&task.action) else { return None };
+    let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
+    let id = id.trim();
+    let (_, program) = program(&image);
+    // A daemon that does not answer is told by who needs the image.
+    let absent =
+        id.starts_with("sha256:") && look(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);
+    absent.then(|| format!("its image {} has been removed from this machine", short(id)))
+}
+
+fn program(image: &Image) -> (ContainerEngine, String) {
+    let engine = engine(image.engine, "");
+    (engine, image.program.clone().unwrap_or_else(|| word(engine).to_owned()))
+}
+
+const fn word(engine: ContainerEngine) -> &'static str {
+    match engine {
+        ContainerEngine::Docker => "docker",
+        ContainerEngine::Podman => "podman",
+        ContainerEngine::Enroot => "enroot",
+        ContainerEngine::Apptainer => "apptainer",
+    }
+}
+
+/// The engine that makes an image, and its program.
+pub fn image_program(image: &Image) -> (String, String) {
+    let (engine, program) = program(image);
+    (word(engine).to_owned(), program)
+}
+
+fn build_words(errand: &Errand, image: &Image, build: &ImageBuild, program: &str, ids: &Path) -> Vec<OsString> {
+    let path = |written: &str| {
+        if written.contains("://") { written.into() } else { errand.path(written).into_os_string() }
+    };
+    let with = |option: &str, value: OsString| {
+        let mut word = OsString::from(option);
+        word.push(value);
+        word
+    };
+    let mut argv: Vec<OsString> = vec![program.into(), "build".into(), with("--iidfile=", ids.into())];
+    argv.extend(build.dockerfile.iter().map(|file| with("--file=", path(file))));
+    argv.extend(build.target.iter().map(|target| with("--target=", target.into())));
+    argv.extend(image.platform.iter().map(|platform| with("--platform=", platform.into())));
+    argv.extend(build.args.iter().map(|(name, value)| format!("--build-arg={name}={value}").into()));
+    let secrets = errand.lease.task.secrets.iter().filter(|name| std::env::var_os(name).is_some());
+    argv.extend(secrets.map(|name| format!("--secret=id={name},env={name}").into()));
+    argv.extend(build.tag.iter().map(|tag| with("--tag=", tag.into())));
+    argv.extend(image.args.iter().map(OsString::from));
+    argv.push(path(&build.context));
+    argv
+}
+
+fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str, file: &Path) -> Vec<String> {
+    let file = file.display().to_string();
+    let mut argv = if engine == ContainerEngine::Enroot {
+        // `aarch64`, not `linux/arm64`.
+        let arch = image.platform.iter().map(|platform| platform.rsplit('/').next().unwrap_or(platform));
+        let mut argv = vec![program.to_owned(), "import".to_owned(), format!("--output={file}")];
+        argv.extend(arch.map(|arch| format!("--arch={}", if arch == "arm64" { "aarch64" } else { arch })));
+        argv
+    } else {
+        let arch = image.platform.iter().map(|platform| platform.rsplit('/').next().unwrap_or(platform));
+        let mut argv = vec![program.to_owned(), "pull".to_owned()];
+        argv.extend(arch.map(|arch| format!("--arch={arch}")));
+        argv
+    };
+    argv.extend(image.args.iter().cloned());
+    if engine == ContainerEngine::Apptainer {
+        argv.push(file);
+    }
+    argv.push(address(engine, name));
+    argv
+}
+
+/// `registry.example/nvidia/x:1` → `docker://registry.example#nvidia/x:1` for enroot, `docker://registry.example/nvidia/x:1` for apptainer.
+fn address(engine: ContainerEngine, name: &str) -> String {
+    if name.contains("://") {
+        return name.to_owned();
+    }
+    match name.split_once('/') {
+        Some((registry, rest)) if engine == ContainerEngine::Enroot && registry.contains(['.', ':']) => {
+            format!("docker://{registry}#{rest}")
+        }
+        _ => format!("docker://{name}"),
+    }
+}
+
+fn remember(errand: &Errand, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
+    let Seen { id, digests } = look(program, image)?;
+    let told = json!({ "name": name, "id": id, "digests": digests });
+    write(errand, TOLD, &format!("{told:#}\n"))?;
+    write(errand, IMAGE, &format!("{id}\n"))?;
+    Ok(Done { headline: Some(short(&id).to_owned()) })
+}
+
+/// `sha256:0123456789ab`
+fn short(id: &str) -> &str {
+    id.get(..19).unwrap_or(id)
+}
+
+fn write(errand: &Errand, name: &str, text: &str) -> Result<(), Failure> {
+    fs::write(errand.lease.out.join(name), text).map_err(|error| system(format!("{name} cannot be written: {error}")))
+}
+
+fn system(what: String) -> Failure {
+    Failure::new(FailureKind::System, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_is_set_apart_as_each_program_wants_it() {
+        let name = "registry.example/nvidia/tritonserver:24.12";
+        assert_eq!(address(ContainerEngine::Enroot, name), "docker://registry.example#nvidia/tritonserver:24.12");
+        assert_eq!(address(ContainerEngine::Apptainer, name), "docker://registry.example/nvidia/tritonserver:24.12");
+        assert_eq!(address(ContainerEngine::Enroot, "ubuntu:22.04"), "docker://ubuntu:22.04");
+        assert_eq!(address(ContainerEngine::Enroot, "dockerd://mine:1"), "dockerd://mine:1");
+    }
+
+    #[test]
+    fn a_file_is_fetched_in_each_programs_words() {
+        let image: Image = serde_json::from_value(json!({ "pull": "r.io/x:1", "platform": "linux/arm64" })).unwrap();
+        let line = |engine, program| file_words(engine, program, &image, "r.io/x:1", Path::new("/o/f")).join(" ");
+        assert_eq!(
+            line(ContainerEngine::Enroot, "enroot"),
+            "enroot import --output=/o/f --arch=aarch64 docker://r.io#x:1"
+        );
+        assert_eq!(line(ContainerEngine::Apptainer, "apptainer"), "apptainer pull --arch=arm64 /o/f docker://r.io/x:1");
+    }
+}

@@ -1,0 +1,172 @@
+//! `trtllm-serve`: one for each copy of the model, as NVIDIA's harness starts them. The command is a pure function of the
+//! manifest, so that it can be read before anything runs.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::log_of;
+use super::plan::{By, HOST, Placed, Planned, World, check_free, free_ports, placed};
+use crate::event::{Endpoint, Failure, FailureKind};
+use crate::manifest::model::TrtllmServe;
+use crate::stage::errand::Errand;
+use crate::triton::Problem;
+
+/// The file that `--extra_llm_api_options` names, in the task's folder.
+const OPTIONS: &str = "extra_llm_api_options.yaml";
+
+/// The GPUs of each server; empty ones where none are leased.
+pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, Problem> {
+    let ranks = server.ranks() as usize;
+    if gpus.is_empty() {
+        return Ok(vec![Vec::new(); server.servers.unwrap_or(1) as usize]);
+    }
+    let servers = server.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
+    if servers * ranks != gpus.len() {
+        return Err(Problem {
+            message: format!(
+                "{} GPUs are leased, and {servers} servers of {ranks} (tp × pp) need {}",
+                gpus.len(),
+                servers * ranks
+            ),
+            hint: Some("change the stage's `gpus`, or `servers`".to_owned()),
+        });
+    }
+    Ok(gpus.chunks(ranks).map(<[u32]>::to_vec).collect())
+}
+
+/// The words of one server. `options` is the file of its options, if there are any.
+pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>) -> Vec<String> {
+    let mut argv = match &server.python {
+        Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.serve".to_owned()],
+        None => vec![server.program.clone()],
+    };
+    argv.push(model.to_owned());
+    let number = |value: Option<u32>| value.map(|value| value.to_string());
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            argv.extend([format!("--{name}"), value]);
+        }
+    };
+    say("host", Some(server.host.clone()));
+    say("port", Some(port.to_owned()));
+    say("backend", Some(server.backend.clone()));
+    say("tokenizer", server.tokenizer.clone());
+    say("tp_size", Some(server.tensor_parallelism.to_string()));
+    say("pp_size", Some(server.pipeline_parallelism.to_string()));
+    say("ep_size", number(server.moe_expert_parallelism));
+    say("max_batch_size", number(server.max_batch_size));
+    say("max_num_tokens", number(server.max_num_tokens));
+    say("max_seq_len", number(server.max_seq_len));
+    say("max_beam_width", number(server.max_beam_width));
+    say("num_postprocess_workers", number(server.num_postprocess_workers));
+    say("extra_llm_api_options", options.map(str::to_owned));
+    argv.extend(server.args.iter().cloned());
+    argv
+}
+
+/// The servers to be, their options written.
+pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failure> {
+    let shares = shares(server, &errand.lease.gpus).map_err(|problem| {
+        let failure = Failure::new(FailureKind::Refused, problem.message);
+        match problem.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    let options = write(&errand.lease.out, server)?;
+    let options = options.map(|path| path.display().to_string());
+    let found = |text: &str| {
+        let path = errand.path(text);
+        if path.exists() { path.display().to_string() } else { text.to_owned() }
+    };
+    let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
+    let model = found(&server.model);
+    let count = shares.len();
+    let ports = ports(&server, count)?;
+    let mut planned = Vec::new();
+    for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
+        let mut words = argv(&server, &model, &port.to_string(), options.as_deref());
+        if let Some(lowered) = &errand.lease.lowered {
+            crate::stage::options::lower(&mut words, lowered);
+        }
+        let words = words.into_iter().map(OsString::from);
+        let Placed { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
+        planned.push(Planned {
+            name: format!("server {index}"),
+            argv,
+            log: log_of(errand, index, count),
+            // It has one port, for everything.
+            endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None }),
+            // Inside a container they are counted anew.
+            gpus: if wrapped.is_some() { Vec::new() } else { gpus },
+            env: Vec::new(),
+            unset: Vec::new(),
+            world: world.unwrap_or(World::Process),
+            by: By::Health,
+            wrapped,
+            repository: None,
+        });
+    }
+    Ok(planned)
+}
+
+fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
+    let Some(first) = server.port else { return free_ports(count) };
+    let too_high =
+        || Failure::new(FailureKind::Refused, format!("`port` {first}: {count} servers do not fit above it"));
+    (0..count)
+        .map(|index| {
+            let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index)).ok_or_else(too_high)?;
+            check_free(port, "port").map(|()| port)
+        })
+        .collect()
+}
+
+/// Writes the options as YAML. None: there are none.
+fn write(out: &Path, server: &TrtllmServe) -> Result<Option<PathBuf>, Failure> {
+    if server.options.is_empty() {
+        return Ok(None);
+    }
+    let path = out.join(OPTIONS);
+    let wrong = |error: String| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
+    let text = serde_yaml::to_string(&server.options).map_err(|error| wrong(error.to_string()))?;
+    std::fs::write(&path, text).map_err(|error| wrong(error.to_string()))?;
+    Ok(Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(change: &serde_json::Value) -> TrtllmServe {
+        let mut server = serde_json::json!({
+            "model": "/models/llama", "tensor_parallelism": 2, "max_batch_size": 64, "max_num_tokens": 2048,
+            "num_postprocess_workers": 2,
+        });
+        for (key, value) in change.as_object().unwrap() {
+            server[key] = value.clone();
+        }
+        serde_json::from_value(server).unwrap()
+    }
+
+    #[test]
+    fn the_command_is_the_one_of_nvidias_harness() {
+        let words = argv(&server(&serde_json::json!({})), "/models/llama", "30000", Some("o.yaml")).join(" ");
+        insta::assert_snapshot!(words, @"trtllm-serve /models/llama --host 0.0.0.0 --port 30000 --backend pytorch --tp_size 2 --pp_size 1 --max_batch_size 64 --max_num_tokens 2048 --num_postprocess_workers 2 --extra_llm_api_options o.yaml");
+        let python = server(&serde_json::json!({"python": "/venv/bin/python", "args": ["--trust_remote_code"]}));
+        let words = argv(&python, "m", "1", None).join(" ");
+        assert!(words.starts_with("/venv/bin/python -m tensorrt_llm.commands.serve m --host"), "{words}");
+        assert!(words.ends_with("--num_postprocess_workers 2 --trust_remote_code"), "{words}");
+    }
+
+    #[test]
+    fn every_copy_has_its_own_gpus() {
+        let two = server(&serde_json::json!({}));
+        assert_eq!(shares(&two, &[4, 5, 6, 7]).unwrap(), [vec![4, 5], vec![6, 7]]);
+        assert_eq!(shares(&two, &[]).unwrap(), [Vec::<u32>::new()]);
+        let wrong = shares(&two, &[0, 1, 2]).unwrap_err();
+        assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
+        let one = server(&serde_json::json!({"servers": 1}));
+        assert!(shares(&one, &[0, 1, 2, 3]).unwrap_err().message.contains("1 servers of 2"));
+    }
+}

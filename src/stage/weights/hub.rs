@@ -1,0 +1,164 @@
+//! One repository of a Hugging Face hub, asked over HTTP.
+
+use std::env;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Client, Response, StatusCode};
+use serde_json::Value;
+
+use super::index::{Expected, Index};
+use super::refused;
+use crate::event::{Failure, FailureKind};
+
+const USUAL: &str = "https://huggingface.co";
+/// A connection that gives nothing for so long is given up.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// A repository and how it is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Hub {
+    client: Client,
+    endpoint: String,
+    name: String,
+    token: Option<String>,
+}
+
+/// Why a file did not come.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The connection broke; another try may go on from here.
+    Broken(String),
+    /// No other try will help.
+    Final(Box<Failure>),
+}
+
+impl Hub {
+    /// Where `HF_ENDPOINT` says, else the public one.
+    pub(super) fn new(name: &str, token: Option<String>) -> Result<Self, Failure> {
+        let endpoint = env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty()).unwrap_or_else(|| USUAL.to_owned());
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        // Another part of the program may have said so before; there is only one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut headers = HeaderMap::new();
+        if let Some(token) = &token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| refused("the hub's token has characters that no token has"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = Client::builder()
+            .user_agent(concat!("regatta/", env!("CARGO_PKG_VERSION")))
+            .default_headers(headers)
+            .connect_timeout(Duration::from_secs(30))
+            .read_timeout(SILENCE)
+            .build()
+            .map_err(|error| refused(format!("no HTTP client: {}", chain(&error))))?;
+        Ok(Self { client, endpoint, name: name.to_owned(), token })
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Its files at a revision, with sizes and digests.
+    pub(super) async fn index(&self, revision: &str) -> Result<Index, Failure> {
+        let url = format!("{}/api/models/{}/revision/{}?blobs=true", self.endpoint, self.name, escaped(revision));
+        let answer = async {
+            let response = self.client.get(&url).send().await.map_err(|error| Lost::Broken(chain(&error)))?;
+            let response = self.good(response, &format!("revision `{revision}`"))?;
+            let bytes = response.bytes().await.map_err(|error| Lost::Broken(chain(&error)))?;
+            serde_json::from_slice::<Value>(&bytes)
+                .map_err(|error| Lost::Broken(format!("its answer is no JSON: {error}")))
+        };
+        let answer = answer.await.map_err(|lost| match lost {
+            Lost::Broken(why) => Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
+                .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder"),
+            Lost::Final(failure) => *failure,
+        })?;
+        Index::read(&answer).map_err(|why| refused(format!("the answer of {url} is not usable: {why}")))
+    }
+
+    /// A file's bytes from an offset on: the response, and whether it begins there or at 0.
+    pub(super) async fn file(&self, commit: &str, file: &Expected, from: u64) -> Result<(Response, bool), Lost> {
+        let path = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
+        let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, self.name);
+        let mut request = self.client.get(&url);
+        if from > 0 {
+            request = request.header(RANGE, format!("bytes={from}-"));
+        }
+        let response = request.send().await.map_err(|error| Lost::Broken(chain(&error)))?;
+        let response = self.good(response, &file.path)?;
+        let is_rest = from > 0 && response.status() == StatusCode::PARTIAL_CONTENT;
+        Ok((response, is_rest))
+    }
+
+    /// The response, if it is one that was asked for.
+    fn good(&self, response: Response, what: &str) -> Result<Response, Lost> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let said = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (code, message) = (said("x-error-code").to_owned(), said("x-error-message").to_owned());
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
+        {
+            return Err(Lost::Broken(format!("{status} {message}").trim().to_owned()));
+        }
+        Err(Lost::Final(Box::new(self.refusal(status, &code, &message, what))))
+    }
+
+    /// What the hub's words mean for the person.
+    fn refusal(&self, status: StatusCode, code: &str, message: &str, what: &str) -> Failure {
+        let Self { endpoint, name, .. } = self;
+        let page = format!("{endpoint}/{name}");
+        let told = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        let failure = |text: String| refused(format!("{name}: {text}{told}"));
+        match (status, code) {
+            (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) if self.token.is_some() => {
+                failure("the hub knows the token, and its owner has no access".to_owned())
+                    .hint(format!("accept the licence at {page} with that account; it may take a while until it is granted"))
+            }
+            (_, "GatedRepo") | (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) if self.token.is_none() => {
+                failure("the hub wants to know who asks, and there is no token".to_owned()).hint(format!(
+                    "accept the licence at {page}, make a token at {endpoint}/settings/tokens, and set HF_TOKEN; is the name spelled right?"
+                ))
+            }
+            (StatusCode::UNAUTHORIZED, _) => failure("the hub does not accept the token".to_owned()).hint(format!(
+                "make a new one at {endpoint}/settings/tokens and set HF_TOKEN; the licence is accepted at {page}"
+            )),
+            (StatusCode::NOT_FOUND, "RevisionNotFound") => failure(format!("there is no {what}")),
+            (StatusCode::NOT_FOUND, _) => {
+                failure(format!("not found ({what})")).hint(format!("look at {page}: owner/name, as it stands there"))
+            }
+            _ => failure(format!("{what}: the hub answers {status}")),
+        }
+    }
+}
+
+/// A part of a path, with what must not stand there as it is.
+fn escaped(part: &str) -> String {
+    use std::fmt::Write as _;
+    part.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
+}
+
+/// An error with its causes; URLs of storage are long and hold signatures.
+pub(super) fn chain(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() { "it fell silent".to_owned() } else { String::new() };
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    if text.is_empty() { "the connection broke".to_owned() } else { text }
+}

@@ -1,0 +1,108 @@
+//! What a repository of a hub holds at one commit: names, sizes, digests. Pure.
+
+use std::path::{Component, Path};
+
+use serde_json::Value;
+
+use super::refused;
+use super::sum::Sum;
+use crate::event::Failure;
+
+/// A repository at a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Index {
+    /// 40 hexadecimal digits.
+    pub commit: String,
+    /// By name.
+    pub files: Vec<Expected>,
+}
+
+/// One file as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub path: String,
+    pub size: u64,
+    pub sum: Sum,
+}
+
+impl Index {
+    /// Reads the answer of `GET /api/models/NAME/revision/REV?blobs=true`.
+    pub(super) fn read(answer: &Value) -> Result<Self, String> {
+        let commit = answer.get("sha").and_then(Value::as_str).ok_or("it names no commit (`sha`)")?;
+        let siblings = answer.get("siblings").and_then(Value::as_array).ok_or("it lists no files (`siblings`)")?;
+        let mut files = siblings.iter().map(Expected::read).collect::<Result<Vec<_>, _>>()?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { commit: commit.to_owned(), files })
+    }
+}
+
+impl Expected {
+    fn read(sibling: &Value) -> Result<Self, String> {
+        let path = sibling.get("rfilename").and_then(Value::as_str).ok_or("a file has no name (`rfilename`)")?;
+        let lacks = |what: &str| format!("{path} has no {what}, so it could not be checked");
+        let large = sibling.get("lfs").filter(|lfs| lfs.is_object());
+        let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
+        let sum = if let Some(lfs) = large {
+            let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
+            Sum::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
+        } else {
+            let hex = sibling.get("blobId").and_then(Value::as_str);
+            Sum::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
+        };
+        Ok(Self { path: path.to_owned(), size: size.ok_or_else(|| lacks("size"))?, sum })
+    }
+}
+
+/// A name that a hub gives must not lead out of the output folder, and not into what is ours there.
+pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
+    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if plain && !path.is_empty() && path != super::LIST && !path.starts_with(super::memory::FILE) {
+        return Ok(());
+    }
+    Err(refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_files_have_their_sha256_and_small_ones_gits_digest() {
+        let answer = serde_json::json!({"sha": "c0ffee", "siblings": [
+            {"rfilename": "model.safetensors", "size": 134, "blobId": "b1", "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134}},
+            {"rfilename": "config.json", "size": 940, "blobId": "b2"},
+        ]});
+        let index = Index::read(&answer).unwrap();
+        let told: Vec<String> =
+            index.files.iter().map(|file| format!("{} {} {}", file.path, file.size, file.sum)).collect();
+        assert_eq!(told, ["config.json 940 git blob b2", "model.safetensors 9000 sha256 ab"]);
+    }
+
+    #[test]
+    fn what_could_not_be_checked_is_refused() {
+        let of = |file: Value| Index::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err();
+        assert_eq!(
+            of(serde_json::json!({"rfilename": "a", "size": 1})),
+            "a has no git digest (`blobId`), so it could not be checked"
+        );
+        assert_eq!(
+            of(serde_json::json!({"rfilename": "a", "blobId": "x"})),
+            "a has no size, so it could not be checked"
+        );
+        assert_eq!(
+            of(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
+            "a has no SHA-256, so it could not be checked"
+        );
+        assert!(Index::read(&serde_json::json!({})).is_err());
+    }
+
+    #[test]
+    fn a_hub_cannot_write_elsewhere() {
+        for bad in ["../x", "/etc/passwd", "a/../../x", "", "weights.json", ".regatta-weights.jsonl"] {
+            assert!(stays_inside(bad).is_err(), "{bad}");
+        }
+        for good in ["config.json", "original/params.json", ".gitattributes"] {
+            assert!(stays_inside(good).is_ok(), "{good}");
+        }
+    }
+}

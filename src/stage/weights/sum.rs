@@ -1,0 +1,101 @@
+//! The two digests that a hub knows files by: SHA-256 of what it keeps in large-file storage, git's own of the rest.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde::Serialize;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+/// A file's digest, 64 or 40 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sum {
+    Sha256(String),
+    /// SHA-1 of `blob <size>\0` and the bytes.
+    GitBlob(String),
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(hex) => write!(f, "sha256 {hex}"),
+            Self::GitBlob(hex) => write!(f, "git blob {hex}"),
+        }
+    }
+}
+
+impl Sum {
+    /// A digest of this kind in the making, for a file of so many bytes.
+    pub(super) fn begin(&self, size: u64) -> Summing {
+        match self {
+            Self::Sha256(_) => Summing::Sha256(Sha256::new()),
+            Self::GitBlob(_) => {
+                let mut sum = Sha1::new();
+                sum.update(format!("blob {size}\0").as_bytes());
+                Summing::GitBlob(sum)
+            }
+        }
+    }
+
+    /// The digest of this kind of a file's bytes.
+    pub(super) fn of_file(&self, path: &Path) -> io::Result<Self> {
+        let mut sum = self.begin(path.metadata()?.len());
+        sum.read(path, u64::MAX)?;
+        Ok(sum.finish())
+    }
+}
+
+pub(super) enum Summing {
+    Sha256(Sha256),
+    GitBlob(Sha1),
+}
+
+impl Summing {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(sum) => sum.update(bytes),
+            Self::GitBlob(sum) => sum.update(bytes),
+        }
+    }
+
+    /// Takes in a file's bytes up to a length.
+    pub(super) fn read(&mut self, path: &Path, up_to: u64) -> io::Result<()> {
+        let mut file = File::open(path)?.take(up_to);
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(()),
+                length => self.update(&piece[..length]),
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Sum {
+        match self {
+            Self::Sha256(sum) => Sum::Sha256(format!("{:x}", sum.finalize())),
+            Self::GitBlob(sum) => Sum::GitBlob(format!("{:x}", sum.finalize())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_sha256sum_and_of_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, "hello\n").unwrap();
+        let of = |kind: Sum| kind.of_file(&path).unwrap().to_string();
+        assert_eq!(
+            of(Sum::Sha256(String::new())),
+            "sha256 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+        );
+        // `git hash-object x`
+        assert_eq!(of(Sum::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
+    }
+}

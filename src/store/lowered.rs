@@ -1,0 +1,42 @@
+//! What retries lowered because memory ran out, by the key of the task as the manifest has it: the next run begins there
+//! instead of running out of memory again. Part of the task's real key, so nothing that was made with less is taken for more.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::durable::{PathError, create_folder, replace};
+use super::{Home, Shelf};
+use crate::event::{Digest, Lowered, TaskId};
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// For people.
+    task: TaskId,
+    lowered: Lowered,
+}
+
+fn path(home: &Home, key: &Digest) -> PathBuf {
+    home.lowered().join(format!("{key}.json"))
+}
+
+impl Shelf {
+    /// The number that has to be lower than this key says, if one was ever found.
+    pub fn lowered(&self, key: &Digest) -> Option<Lowered> {
+        let text = fs::read(path(self.home(), key)).ok()?;
+        serde_json::from_slice::<Note>(&text).ok().map(|note| note.lowered)
+    }
+
+    pub fn remember_lowered(&self, key: &Digest, task: &TaskId, lowered: &Lowered) -> Result<(), PathError> {
+        create_folder(&self.home().lowered())?;
+        // Plain texts and numbers: serialising cannot fail.
+        let text = serde_json::to_vec(&Note { task: task.clone(), lowered: lowered.clone() }).unwrap_or_default();
+        replace(&path(self.home(), key), &text)
+    }
+
+    /// The next run begins with what the manifest says.
+    pub fn forget_lowered(&self, key: &Digest) {
+        let _ = fs::remove_file(path(self.home(), key));
+    }
+}

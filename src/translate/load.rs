@@ -1,0 +1,220 @@
+//! A line of `regatta bench` in the making, out of another load tool's options.
+
+use serde_json::{Map, Value, json};
+
+use super::options::Given;
+use super::told::{BenchLine, Means, Sheet, Sweep};
+
+/// In the order in which they are written.
+const ORDER: [&str; 27] = [
+    "--model",
+    "--protocol",
+    "--endpoint",
+    "--api-key-env",
+    "--connections",
+    "--stream",
+    "--concurrency",
+    "--rate",
+    "--offline",
+    "--arrivals",
+    "--requests",
+    "--duration",
+    "--measurement-interval",
+    "--warmup",
+    "--data",
+    "--data-kind",
+    "--tokenizer",
+    "--input-tokens",
+    "--input-tokens-stddev",
+    "--max-input-len",
+    "--output-tokens",
+    "--output-tokens-stddev",
+    "--ignore-eos",
+    "--min-tokens",
+    "--temperature",
+    "--streaming",
+    "--no-streaming",
+];
+
+/// Options by our names, in any order.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    target: String,
+    options: Vec<(&'static str, Vec<String>)>,
+    pub keys: Map<String, Value>,
+    sweep: Option<Sweep>,
+}
+
+impl Load {
+    pub fn target(&mut self, target: impl Into<String>) {
+        self.target = target.into();
+    }
+
+    /// The last one counts.
+    pub fn put(&mut self, name: &'static str, value: impl Into<String>) {
+        self.options.retain(|(other, _)| *other != name);
+        self.options.push((name, vec![value.into()]));
+    }
+
+    /// One more of those that may be repeated.
+    pub fn add(&mut self, name: &'static str, value: impl Into<String>) {
+        self.options.push((name, vec![value.into()]));
+    }
+
+    pub fn flag(&mut self, name: &'static str) {
+        self.options.retain(|(other, _)| *other != name);
+        self.options.push((name, Vec::new()));
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|(other, _)| *other == name)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.options.iter().find(|(other, _)| *other == name)?.1.first().map(String::as_str)
+    }
+
+    /// One measurement for each value of a key of `bench:`. The option, where the line has one, is given the first.
+    pub fn sweep(&mut self, option: Option<&'static str>, key: &'static str, values: Vec<Value>) {
+        let expression = json!(format!("{{{{ {key} }}}}"));
+        let is_length = key == "input_tokens";
+        if let (Some(option), Some(first)) = (option, values.first()) {
+            self.put(option, plain(first));
+        }
+        if let (None, [one]) = (option, values.as_slice()) {
+            self.keys.insert(key.to_owned(), one.clone());
+        }
+        if values.len() > 1 {
+            let at_key = if is_length { json!({"fixed": expression}) } else { expression };
+            self.sweep = Some(Sweep { key, values, at_key });
+        }
+    }
+
+    pub fn means(mut self) -> Means {
+        let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+        self.options.sort_by_key(|(name, _)| place(name));
+        let mut words = vec![self.target];
+        for (name, values) in self.options {
+            words.push(name.to_owned());
+            words.extend(values);
+        }
+        Means::Bench(BenchLine { words, keys: self.keys, sweep: self.sweep })
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
+pub(super) fn range(text: &str) -> Option<Vec<Value>> {
+    /// So many measurements nobody means.
+    const MOST: usize = 1000;
+    let parts: Vec<f64> =
+        text.split(':').map(|part| part.trim().parse().ok().filter(|n: &f64| n.is_finite())).collect::<Option<_>>()?;
+    let (from, to, step) = match parts.as_slice() {
+        [one] => return Some(vec![number(*one)]),
+        [from, to] => (*from, *to, 1.0),
+        [from, to, step] => (*from, *to, *step),
+        _ => return None,
+    };
+    if step <= 0.0 || to < from || (to - from) / step > MOST as f64 {
+        return None;
+    }
+    let count = ((to - from) / step + 1e-9).floor() as usize;
+    Some((0..=count).map(|n| number(from + n as f64 * step)).collect())
+}
+
+/// Whole where it is.
+pub(super) fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
+}
+
+/// Mean and deviation of a length, which have one option each there and here.
+pub(super) fn length(load: &mut Load, given: &Given) -> bool {
+    let name = match given.name {
+        "--synthetic-input-tokens-mean" | "--input-mean" => "--input-tokens",
+        "--synthetic-input-tokens-stddev" | "--input-stdev" => "--input-tokens-stddev",
+        "--output-tokens-mean" | "--output-mean" => "--output-tokens",
+        "--output-tokens-stddev" | "--output-stdev" => "--output-tokens-stddev",
+        _ => return false,
+    };
+    // Theirs may be written with a point.
+    let whole = !name.ends_with("stddev") && given.value().parse::<f64>().is_ok_and(|n| n.fract() == 0.0);
+    let value = if whole { given.value().split('.').next().unwrap_or_default() } else { given.value() };
+    if given.value() != "0" || !name.ends_with("stddev") {
+        load.put(name, value);
+    }
+    true
+}
+
+/// What each request asks for besides. Over HTTP any field goes; over gRPC those that have a tensor.
+pub(super) fn extra(load: &mut Load, sheet: &mut Sheet, word: &str, is_http: bool) {
+    if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
+        for (name, value) in all {
+            extra_field(load, sheet, &name, &plain(&value), is_http);
+        }
+        return;
+    }
+    match word.split_once(':') {
+        Some((name, value)) => extra_field(load, sheet, name, value, is_http),
+        None => extra_field(load, sheet, word, "true", is_http),
+    }
+}
+
+fn extra_field(load: &mut Load, sheet: &mut Sheet, name: &str, value: &str, is_http: bool) {
+    match (name, value) {
+        ("ignore_eos", "true" | "True" | "1") => load.flag("--ignore-eos"),
+        ("temperature", value) if value.parse::<f64>().is_ok() => load.put("--temperature", value),
+        ("min_tokens" | "min_length", value) if !is_http && value.parse::<u32>().is_ok() => {
+            load.put("--min-tokens", value);
+        }
+        ("max_tokens" | "max_completion_tokens", value) if value.parse::<u32>().is_ok() => {
+            load.put("--output-tokens", value);
+        }
+        _ if value.contains("{{") => {
+            sheet.leave(format!("--extra-inputs {name}:{value}"), "`{{` begins an expression in a manifest");
+        }
+        _ if is_http => load.add("--extra", format!("{name}:{value}")),
+        _ => sheet.leave(
+            format!("--extra-inputs {name}:{value}"),
+            "over gRPC a request has the tensors that `bench.request` names; write the key there, where it has one",
+        ),
+    }
+}
+
+/// `METRIC:MS` of a goodput promise.
+pub(super) fn goodput(load: &mut Load, sheet: &mut Sheet, given: &Given) {
+    for word in &given.values {
+        let key = match word.split(':').next().unwrap_or_default() {
+            "time_to_first_token" | "ttft" => "ttft",
+            "inter_token_latency" | "tpot" => "tpot",
+            "request_latency" | "e2e" => "e2e",
+            other => {
+                sheet.leave(
+                    format!("{} {word}", given.written),
+                    format!("`{other}` is no promise to one request here; there are ttft, tpot and e2e"),
+                );
+                continue;
+            }
+        };
+        let limit = word.split_once(':').map_or("", |(_, limit)| limit);
+        load.add("--goodput", format!("{key}:{limit}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_both_ends() {
+        assert_eq!(range("8"), Some(vec![json!(8)]));
+        assert_eq!(range("1:4"), Some(vec![json!(1), json!(2), json!(3), json!(4)]));
+        assert_eq!(range("10:40:15"), Some(vec![json!(10), json!(25), json!(40)]));
+        assert_eq!(range("0.5:1.5:0.5"), Some(vec![json!(0.5), json!(1), json!(1.5)]));
+        for bad in ["", "a", "4:1", "1:2:0", "1:2:3:4", "1:1e9", "nan"] {
+            assert_eq!(range(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Options as argparse, click and `getopt_long` read them, from a table for each tool.
+//!
+//! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
+//! name: NVIDIA's pages write both. An option that is not in the table is a mistake, with the nearest that is.
+
+use super::told::Sheet;
+use crate::diag::did_you_mean;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    One,
+    /// All words up to the next option.
+    Many,
+}
+
+/// One option: its names with their dashes, the first of which is the one it is known by here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opt {
+    pub names: &'static [&'static str],
+    pub takes: Takes,
+}
+
+pub(super) const fn flag(names: &'static [&'static str]) -> Opt {
+    Opt { names, takes: Takes::Nothing }
+}
+
+pub(super) const fn one(names: &'static [&'static str]) -> Opt {
+    Opt { names, takes: Takes::One }
+}
+
+pub(super) const fn many(names: &'static [&'static str]) -> Opt {
+    Opt { names, takes: Takes::Many }
+}
+
+/// An option as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    /// The first name in the table.
+    pub name: &'static str,
+    /// The name as it was written.
+    pub written: String,
+    pub values: Vec<String>,
+}
+
+impl Given {
+    /// The value of an option that takes one.
+    pub fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+
+    /// As it was written.
+    pub fn words(&self) -> String {
+        std::iter::once(self.written.as_str())
+            .chain(self.values.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// A line, read.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub given: Vec<Given>,
+    /// Words that belong to no option.
+    pub plain: Vec<String>,
+    /// Words behind `--`.
+    pub behind: Vec<String>,
+}
+
+impl Line {
+    pub fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given.name == name)
+    }
+
+    /// The last one counts, as it does there.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.given.iter().rev().find(|given| given.name == name).map(Given::value)
+    }
+}
+
+/// Reads the words behind a tool's name. What cannot be read goes to the sheet's faults.
+pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &mut Sheet) -> Line {
+    let mut line = Line::default();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        if word == "--" {
+            line.behind = words.get(at..).unwrap_or_default().to_vec();
+            break;
+        }
+        if !is_option(word) {
+            line.plain.push(word.clone());
+            continue;
+        }
+        let Some((option, written, attached)) = find(table, word) else {
+            let name = word.split('=').next().unwrap_or(word);
+            let known = table.iter().flat_map(|option| option.names.iter().copied());
+            let hint = did_you_mean(name, known).unwrap_or_default();
+            sheet.fault(format!("`{name}` is no option of {tool} that is known here; {hint}"));
+            while words.get(at).is_some_and(|word| !is_option(word)) {
+                at += 1;
+            }
+            continue;
+        };
+        let mut values: Vec<String> = attached.into_iter().collect();
+        match option.takes {
+            Takes::One if values.is_empty() => match words.get(at) {
+                Some(value) if !is_option(value) => {
+                    values.push(value.clone());
+                    at += 1;
+                }
+                _ => {
+                    sheet.fault(format!("`{written}` of {tool} needs a value"));
+                    continue;
+                }
+            },
+            Takes::One | Takes::Nothing => {}
+            Takes::Many => {
+                while let Some(value) = words.get(at).filter(|word| !is_option(word)) {
+                    values.push(value.clone());
+                    at += 1;
+                }
+            }
+        }
+        line.given.push(Given { name: option.names[0], written, values });
+    }
+    line
+}
+
+/// A dash, and no negative number.
+fn is_option(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-') && word.parse::<f64>().is_err()
+}
+
+/// The option, the name as it was written, and a value that hangs on it.
+fn find(table: &'static [Opt], word: &str) -> Option<(&'static Opt, String, Option<String>)> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (word, None),
+    };
+    let plain = |name: &str| {
+        let dashes = name.len() - name.trim_start_matches('-').len();
+        format!("{}{}", &name[..dashes], name[dashes..].replace('_', "-"))
+    };
+    let wanted = plain(name);
+    let exact = table.iter().find(|option| option.names.iter().any(|name| plain(name) == wanted));
+    if let Some(option) = exact {
+        return Some((option, name.to_owned(), value));
+    }
+    if wanted.starts_with("--") {
+        let mut begun = table.iter().filter(|option| option.names.iter().any(|name| plain(name).starts_with(&wanted)));
+        return match (begun.next(), begun.next()) {
+            (Some(option), None) => Some((option, name.to_owned(), value)),
+            _ => None,
+        };
+    }
+    // `-m4`
+    let mut chars = word.char_indices().skip(2);
+    let (end, _) = chars.next()?;
+    let (short, rest) = word.split_at(end);
+    let option = table.iter().find(|option| option.takes != Takes::Nothing && option.names.contains(&short))?;
+    Some((option, short.to_owned(), Some(rest.trim_start_matches('=').to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: &[Opt] =
+        &[one(&["--model", "-m"]), flag(&["--streaming"]), many(&["--goodput"]), one(&["--request-rate"])];
+
+    fn read_line(text: &str) -> (Line, Vec<String>) {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let mut sheet = Sheet::default();
+        let line = read("tool", TABLE, &words, &mut sheet);
+        (line, sheet.faults)
+    }
+
+    #[test]
+    fn every_spelling_is_read() {
+        let (line, faults) =
+            read_line("-mgpt2 --request_rate=-1 --stream --goodput a:1 b:2 word -m last -- --behind 3");
+        assert_eq!(faults, Vec::<String>::new());
+        assert_eq!((line.value("--model"), line.value("--request-rate")), (Some("last"), Some("-1")));
+        assert!(line.has("--streaming"));
+        assert_eq!(line.given[3].values, ["a:1", "b:2", "word"]);
+        assert_eq!(line.behind, ["--behind", "3"]);
+    }
+
+    #[test]
+    fn every_unknown_option_is_named_with_the_nearest_and_takes_its_words_along() {
+        let (line, faults) = read_line("--modle x --colour y z --streaming --request-rate");
+        assert_eq!(faults.len(), 3, "{faults:?}");
+        assert!(faults[0].contains("`--modle` is no option of tool") && faults[0].contains("did you mean `--model`?"));
+        assert!(faults[2].contains("`--request-rate` of tool needs a value"));
+        assert!(line.plain.is_empty() && line.has("--streaming"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_it_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
+            let mut sheet = Sheet::default();
+            let line = read("tool", TABLE, &words, &mut sheet);
+            proptest::prop_assert!(line.given.len() + line.plain.len() + line.behind.len() <= words.len());
+        }
+
+        #[test]
+        fn no_word_is_lost(words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12)) {
+            let mut sheet = Sheet::default();
+            let line = read("tool", TABLE, &words, &mut sheet);
+            let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()
+                + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));
+            // A value that hangs on its option is one word with it.
+            let hanging = words.iter().filter(|word| word.contains("l=")).count();
+            proptest::prop_assert!(kept + hanging >= words.len() || !sheet.faults.is_empty());
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Statements and expressions. What is none of the known is skipped to the end of its line or block, and kept as such.
+
+use super::lex::{Spot, Token, tokens};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    Number(f64, bool),
+    Text(String),
+    Bool(bool),
+    None,
+    /// A list or a tuple.
+    List(Vec<Self>),
+    Dict(Vec<Item>),
+    Name(String),
+    /// `a.b`
+    Field(Box<Self>, String),
+    /// `a[b]`
+    Index(Box<Self>, Box<Self>),
+    Call(Box<Self>, Vec<Self>),
+    Minus(Box<Self>),
+    Binary(&'static str, Box<Self>, Box<Self>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    Pair(Expr, Expr),
+    /// `**other`
+    Spread(Expr),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// From 1.
+    pub line: usize,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// `import`, `from`, `pass`, a text alone: nothing that a config says.
+    Nothing,
+    Assign(Expr, Expr),
+    /// An expression alone, which may change something: `base.update({…})`.
+    Alone(Expr),
+    Class {
+        name: String,
+        bases: Vec<Expr>,
+        decorators: Vec<Expr>,
+        body: Vec<Statement>,
+    },
+    /// A condition, a loop, a function: what only running it would tell.
+    Other(String),
+}
+
+/// The deepest nesting that is followed.
+const DEEPEST: usize = 48;
+/// The longest chain of `a + b + …` or `a.b.…` that is followed.
+const LONGEST: usize = 256;
+
+/// Reads a file. Any text can be read.
+pub fn parse(text: &str) -> Vec<Statement> {
+    let spots = tokens(text);
+    let mut parser = Parser { spots: &spots, at: 0, depth: 0 };
+    let mut all = Vec::new();
+    while parser.at < spots.len() {
+        all.extend(parser.block());
+        // A dedent too many.
+        parser.at += 1;
+    }
+    all
+}
+
+struct Parser<'a> {
+    spots: &'a [Spot],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a Token> {
+        self.spots.get(self.at).map(|spot| &spot.token)
+    }
+
+    fn line(&self) -> usize {
+        self.spots.get(self.at).or(self.spots.last()).map_or(1, |spot| spot.line)
+    }
+
+    fn is(&self, mark: &str) -> bool {
+        matches!(self.peek(), Some(Token::Mark(found)) if *found == mark)
+    }
+
+    fn take(&mut self, mark: &str) -> bool {
+        let is = self.is(mark);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        match self.peek() {
+            Some(Token::Name(name)) => {
+                self.at += 1;
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+
+    /// Statements up to the end of the block.
+    fn block(&mut self) -> Vec<Statement> {
+        let mut all = Vec::new();
+        let mut decorators = Vec::new();
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Dedent => break,
+                Token::Newline | Token::Mark(";") => self.at += 1,
+                // A block that nothing opened: its statements are as good as the others.
+                Token::Indent => {
+                    self.at += 1;
+                    if self.depth < DEEPEST {
+                        self.depth += 1;
+                        all.extend(self.block());
+                        self.depth -= 1;
+                    } else {
+                        self.skip_block();
+                    }
+                    self.at += usize::from(matches!(self.peek(), Some(Token::Dedent)));
+                }
+                Token::Mark("@") => {
+                    self.at += 1;
+                    decorators.extend(self.expression());
+                    self.skip_line();
+                }
+                _ => {
+                    let line = self.line();
+                    let begun = self.at;
+                    let what = self.statement(std::mem::take(&mut decorators));
+                    all.push(Statement { line, what });
+                    self.at = self.at.max(begun + 1);
+                }
+            }
+        }
+        all
+    }
+
+    fn statement(&mut self, decorators: Vec<Expr>) -> What {
+        let begun = self.at;
+        if let Some(Token::Name(word)) = self.peek() {
+            match word.as_str() {
+                "import" | "from" | "pass" => {
+                    self.skip_line();
+                    return What::Nothing;
+                }
+                "class" => return self.class(decorators),
+                "if" | "for" | "while" | "with" | "try" | "def" | "async" | "elif" | "else" | "except" | "finally"
+                | "assert" | "del" | "raise" | "return" | "global" | "lambda" | "match" => {
+                    let word = word.clone();
+                    self.skip_line();
+                    if matches!(self.peek(), Some(Token::Indent)) {
+                        self.skip_block();
+                    }
+                    return What::Other(word);
+                }
+                _ => {}
+            }
+        }
+        let Some(target) = self.expression() else { return self.other(begun) };
+        // `name: type = value`
+        if self.take(":") {
+            let _ = self.expression();
+        }
+        if self.take("=") {
+            return match self.expression() {
+                Some(value) if self.at_end() => What::Assign(target, value),
+                _ => self.other(begun),
+            };
+        }
+        if !self.at_end() {
+            return self.other(begun);
+        }
+        match target {
+            Expr::Text(_) => What::Nothing,
+            target => What::Alone(target),
+        }
+    }
+
+    fn at_end(&self) -> bool {
+        matches!(self.peek(), None | Some(Token::Newline | Token::Dedent | Token::Mark(";")))
+    }
+
+    /// What cannot be read is skipped; its first word names it.
+    fn other(&mut self, begun: usize) -> What {
+        self.skip_line();
+        if matches!(self.peek(), Some(Token::Indent)) {
+            self.skip_block();
+        }
+        match self.spots.get(begun).map(|spot| &spot.token) {
+            Some(Token::Name(name)) => What::Other(name.clone()),
+            _ => What::Other("what stands there".to_owned()),
+        }
+    }
+
+    fn skip_line(&mut self) {
+        while !matches!(self.peek(), None | Some(Token::Newline | Token::Dedent | Token::Indent)) {
+            self.at += 1;
+        }
+        self.at += usize::from(matches!(self.peek(), Some(Token::Newline)));
+    }
+
+    /// At an indent: to behind its dedent.
+    fn skip_block(&mut self) {
+        let mut open = 0usize;
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Indent => open += 1,
+                Token::Dedent if open <= 1 => {
+                    self.at += usize::from(open == 1);
+                    return;
+                }
+                Token::Dedent => open -= 1,
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    fn class(&mut self, decorators: Vec<Expr>) -> What {
+        let begun = self.at;
+        self.at += 1;
+        let Some(name) = self.name().map(str::to_owned) else { return self.other(begun) };
+        let bases = if self.take("(") {
+            match self.list(")") {
+                Some(bases) => bases,
+                None => return self.other(begun),
+            }
+        } else {
+            Vec::new()
+        };
+        if !self.take(":") {
+            return self.other(begun);
+        }
+        let mut body = Vec::new();
+        if matches!(self.peek(), Some(Token::Newline)) {
+            self.at += 1;
+        } else {
+            // `class A(B): pass`
+            let line = self.line();
+            let what = self.statement(Vec::new());
+            body.push(Statement { line, what });
+        }
+        if matches!(self.peek(), Some(Token::Indent)) {
+            if self.depth >= DEEPEST {
+                self.skip_block();
+            } else {
+                self.at += 1;
+                self.depth += 1;
+                body.extend(self.block());
+                self.depth -= 1;
+                self.at += usize::from(matches!(self.peek(), Some(Token::Dedent)));
+            }
+        }
+        What::Class { name, bases, decorators, body }
+    }
+
+    fn expression(&mut self) -> Option<Expr> {
+        if self.depth >= DEEPEST {
+            return None;
+        }
+        self.depth += 1;
+        let found = self.sum();
+        self.depth -= 1;
+        found
+    }
+
+    fn sum(&mut self) -> Option<Expr> {
+        let mut left = self.product()?;
+        for _ in 0..LONGEST {
+            let Some(sign) = ["+", "-"].into_iter().find(|sign| self.is(sign)) else { return Some(left) };
+            self.at += 1;
+            left = Expr::Binary(sign, Box::new(left), Box::new(self.product()?));
+        }
+        None
+    }
+
+    fn product(&mut self) -> Option<Expr> {
+        let mut left = self.unary()?;
+        for _ in 0..LONGEST {
+            let Some(sign) = ["*", "/", "//"].into_iter().find(|sign| self.is(sign)) else { return Some(left) };
+            self.at += 1;
+            left = Expr::Binary(sign, Box::new(left), Box::new(self.unary()?));
+        }
+        None
+    }
+
+    fn unary(&mut self) -> Option<Expr> {
+        if self.take("-") {
+            if self.depth >= DEEPEST {
+                return None;
+            }
+            self.depth += 1;
+            let inner = self.unary();
+            self.depth -= 1;
+            return Some(Expr::Minus(Box::new(inner?)));
+        }
+        let base = self.postfix()?;
+        if !self.take("**") {
+            return Some(base);
+        }
+        if self.depth >= DEEPEST {
+            return None;
+        }
+        self.depth += 1;
+        let exponent = self.unary();
+        self.depth -= 1;
+        Some(Expr::Binary("**", Box::new(base), Box::new(exponent?)))
+    }
+
+    fn postfix(&mut self) -> Option<Expr> {
+        let mut base = self.atom()?;
+        for _ in 0..LONGEST {
+            base = if self.take(".") {
+                Expr::Field(Box::new(base), self.name()?.to_owned())
+            } else if self.take("(") {
+                Expr::Call(Box::new(base), self.list(")")?)
+            } else if self.take("[") {
+                let index = self.expression()?;
+                if !self.take("]") {
+                    return None;
+                }
+                Expr::Index(Box::new(base), Box::new(index))
+            } else {
+                return Some(base);
+            };
+        }
+        None
+    }
+
+    fn atom(&mut self) -> Option<Expr> {
+        let token = self.peek()?;
+        self.at += 1;
+        Some(match token {
+            Token::Number(number, is_whole) => Expr::Number(*number, *is_whole),
+            Token::Text(text) => {
+                let mut text = text.clone();
+                // Texts side by side are one.
+                while let Some(Token::Text(more)) = self.peek() {
+                    text.push_str(more);
+                    self.at += 1;
+                }
+                Expr::Text(text)
+            }
+            Token::Name(name) => match name.as_str() {
+                "True" => Expr::Bool(true),
+                "False" => Expr::Bool(false),
+                "None" => Expr::None,
+                name => Expr::Name(name.to_owned()),
+            },
+            Token::Mark("[") => Expr::List(self.list("]")?),
+            Token::Mark("(") => {
+                let begun = self.at;
+                let mut items = self.list(")")?;
+                let is_tuple = self.spots[begun..self.at].iter().any(|spot| spot.token == Token::Mark(","));
+                if items.len() == 1 && !is_tuple { items.remove(0) } else { Expr::List(items) }
+            }
+            Token::Mark("{") => self.dict()?,
+            _ => return None,
+        })
+    }
+
+    /// Expressions with commas, up to a bracket; of `name=value` the value.
+    fn list(&mut self, end: &str) -> Option<Vec<Expr>> {
+        let mut all = Vec::new();
+        while !self.take(end) {
+            let mut one = self.expression()?;
+            if self.take("=") {
+                one = self.expression()?;
+            }
+            all.push(one);
+            if !self.take(",") && !self.is(end) {
+                return None;
+            }
+        }
+        Some(all)
+    }
+
+    fn dict(&mut self) -> Option<Expr> {
+        let mut items = Vec::new();
+        while !self.take("}") {
+            if self.take("**") {
+                items.push(Item::Spread(self.expression()?));
+            } else {
+                let key = self.expression()?;
+                if !self.take(":") {
+                    return None;
+                }
+                items.push(Item::Pair(key, self.expression()?));
+            }
+            if !self.take(",") && !self.is("}") {
+                return None;
+            }
+        }
+        Some(Expr::Dict(items))
+    }
+}

@@ -1,0 +1,113 @@
+//! What a line or a file of another tool comes to here.
+
+use serde_json::{Map, Value};
+
+/// A translation: what runs here, what is not quite the same, and what has no place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Whose words they were: `genai-perf profile`.
+    pub tool: &'static str,
+    pub means: Means,
+    /// Carried over, and not quite the same here; sentences.
+    pub notes: Vec<String>,
+    /// Not carried over.
+    pub left: Vec<Left>,
+}
+
+/// A word that has no place here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// As it was written, without what is secret.
+    pub word: String,
+    pub why: String,
+}
+
+/// What is to be done here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Means {
+    Bench(BenchLine),
+    /// A manifest, key by key.
+    Manifest(Map<String, Value>),
+    /// Stages, and a measurement of what the stage `triton` of them serves, where there is one.
+    Pipeline(Map<String, Value>, BenchLine),
+    /// A manifest that is there, and what to change in it.
+    Run(RunLine),
+    /// Command lines, each a list of words.
+    Commands(Vec<Vec<String>>),
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BenchLine {
+    /// Behind `regatta bench`.
+    pub words: Vec<String>,
+    /// Keys of the manifest's `bench:` for which the line has no option.
+    pub keys: Map<String, Value>,
+    pub sweep: Option<Sweep>,
+}
+
+/// A key of `bench:` that takes one value after the other, each a measurement of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    pub key: &'static str,
+    pub values: Vec<Value>,
+    /// What stands at the key; `{{ key }}` is one of the values.
+    pub at_key: Value,
+}
+
+/// `regatta run`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunLine {
+    /// Names of manifests; the first that is there.
+    pub manifests: Vec<String>,
+    pub settings: Vec<RunSetting>,
+    /// Environment variables, which parameters may declare.
+    pub env: Vec<(String, String)>,
+    /// Stages to end with, where the manifest has them.
+    pub until: Vec<String>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSetting {
+    /// What it may be called; the first that the manifest declares.
+    pub names: Vec<String>,
+    pub value: String,
+    /// What it comes from.
+    pub word: String,
+}
+
+impl RunSetting {
+    pub(super) fn new(name: &str, value: impl Into<String>, word: impl Into<String>) -> Self {
+        Self { names: vec![name.to_owned()], value: value.into(), word: word.into() }
+    }
+}
+
+/// Collects while words are read.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    pub notes: Vec<String>,
+    pub left: Vec<Left>,
+    /// What keeps the line from being understood.
+    pub faults: Vec<String>,
+}
+
+impl Sheet {
+    pub fn leave(&mut self, word: impl Into<String>, why: impl Into<String>) {
+        self.left.push(Left { word: word.into(), why: why.into() });
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    pub fn fault(&mut self, text: impl Into<String>) {
+        self.faults.push(text.into());
+    }
+
+    /// The translation, or everything that keeps it from being one.
+    pub fn told(self, tool: &'static str, means: Means) -> Result<Told, Vec<String>> {
+        let Self { notes, left, faults } = self;
+        if faults.is_empty() { Ok(Told { tool, means, notes, left }) } else { Err(faults) }
+    }
+}

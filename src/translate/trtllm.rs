@@ -1,0 +1,280 @@
+//! `trtllm-serve` and `trtllm-bench`.
+
+use serde_json::{Map, Value, json};
+
+use super::options::{Given, Line, Opt, flag, one, read};
+use super::told::{Sheet, Told};
+use super::{Env, manifest};
+
+const SERVE: &str = "trtllm-serve";
+const BENCH: &str = "trtllm-bench";
+
+#[rustfmt::skip]
+static SERVES: &[Opt] = &[
+    one(&["--tokenizer"]), one(&["--host"]), one(&["--port"]), one(&["--backend"]), one(&["--max_beam_width"]), one(&["--max_batch_size"]),
+    one(&["--max_num_tokens"]), one(&["--max_seq_len"]), one(&["--tp_size"]), one(&["--pp_size"]), one(&["--cp_size"]), one(&["--ep_size"]),
+    one(&["--cluster_size"]), one(&["--gpus_per_node"]), one(&["--kv_cache_free_gpu_memory_fraction"]), one(&["--num_postprocess_workers"]),
+    flag(&["--trust_remote_code"]), one(&["--extra_llm_api_options", "--config"]), one(&["--set"]), one(&["--reasoning_parser"]), one(&["--tool_parser"]),
+    one(&["--chat_template"]), one(&["--server_role"]), one(&["--metadata_server_config_file"]), one(&["--otlp_traces_endpoint"]), one(&["--disagg_cluster_uri"]),
+    flag(&["--enable_chunked_prefill"]), flag(&["--fail_fast_on_attention_window_too_large"]), one(&["--log_level"]), one(&["--revision"]),
+];
+
+#[rustfmt::skip]
+static BENCHES: &[Opt] = &[
+    one(&["--model", "-m"]), one(&["--model_path"]), one(&["--workspace", "-w"]), one(&["--log_level"]), one(&["--revision"]),
+    one(&["--engine_dir"]), one(&["--backend"]), one(&["--extra_llm_api_options", "--config"]), one(&["--max_batch_size"]), one(&["--max_num_tokens"]), one(&["--max_seq_len"]),
+    one(&["--beam_width"]), one(&["--kv_cache_free_gpu_mem_fraction"]), one(&["--dataset"]), one(&["--eos_id"]), one(&["--modality"]), one(&["--max_input_len"]),
+    one(&["--num_requests"]), one(&["--warmup"]), one(&["--target_input_len"]), one(&["--target_output_len"]), one(&["--tp", "--tp_size"]), one(&["--pp", "--pp_size"]), one(&["--ep", "--ep_size"]),
+    one(&["--cluster_size"]), one(&["--concurrency"]), flag(&["--streaming"]), one(&["--report_json"]), one(&["--iteration_log"]), one(&["--output_json"]), one(&["--request_json"]),
+    flag(&["--enable_chunked_context"]), one(&["--scheduler_policy"]), one(&["--medusa_choices"]), one(&["--quantization", "-q"]),
+    flag(&["--no_weights_loading"]), flag(&["--trust_remote_code"]), one(&["--gpus_per_node"]),
+];
+
+/// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
+pub(super) fn serve(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
+    let mut sheet = Sheet::default();
+    let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
+    let line = read(SERVE, SERVES, words, &mut sheet);
+    let model = match line.plain.as_slice() {
+        [model]
+            if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"]
+                .contains(&model.as_str()) =>
+        {
+            model.clone()
+        }
+        [] => {
+            sheet.fault("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
+            String::new()
+        }
+        words => {
+            sheet.fault(format!(
+                "`trtllm-serve {}`: one model, served over OpenAI's interface, can be carried over",
+                words.join(" ")
+            ));
+            String::new()
+        }
+    };
+    visible(env, &mut sheet);
+    let mut server = Server::of(&model);
+    server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
+    for given in line.given.iter().filter(|given| given.name != "--port") {
+        server.put(given.name, &given.values, &mut sheet);
+    }
+    sheet.note("a server is started when a stage needs it: add a `bench` with `protocol: openai-completions` and the target `{{ stages.server }}`");
+    let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
+    sheet.told(SERVE, manifest("trtllm-serve", SERVE, stages))
+}
+
+/// A `serve: { trtllm_serve: … }` stage in the making.
+struct Server {
+    keys: Map<String, Value>,
+    args: Vec<String>,
+    inputs: Map<String, Value>,
+}
+
+impl Server {
+    fn of(model: &str) -> Self {
+        Self { keys: Map::from_iter([("model".to_owned(), json!(model))]), args: Vec::new(), inputs: Map::new() }
+    }
+
+    /// An option of trtllm-serve: a key where there is one, else as it stands.
+    fn put(&mut self, option: &'static str, values: &[String], sheet: &mut Sheet) {
+        let key = match option {
+            "--tp_size" => "tensor_parallelism",
+            "--pp_size" => "pipeline_parallelism",
+            "--ep_size" => "moe_expert_parallelism",
+            "--port"
+            | "--max_batch_size"
+            | "--max_num_tokens"
+            | "--max_seq_len"
+            | "--max_beam_width"
+            | "--num_postprocess_workers"
+            | "--tokenizer"
+            | "--host"
+            | "--backend" => &option[2..],
+            // A relative path means nothing where the server is started.
+            "--extra_llm_api_options" | "--chat_template" | "--metadata_server_config_file" => {
+                let name = option[2..].to_owned();
+                self.args.extend([option.to_owned(), format!("{{{{ inputs.{name} }}}}")]);
+                self.inputs.insert(name, json!(values.first()));
+                return;
+            }
+            _ => {
+                self.args.push(option.to_owned());
+                return self.args.extend(values.iter().cloned());
+            }
+        };
+        let text = values.first().map_or("", String::as_str);
+        let value = match (key, text.parse::<u32>()) {
+            ("tokenizer" | "host" | "backend", _) => json!(text),
+            (_, Ok(number)) => json!(number),
+            _ => return sheet.fault(format!("`{option} {text}` is no whole number")),
+        };
+        self.keys.insert(key.to_owned(), value);
+    }
+
+    fn stage(mut self, env: &Env) -> Value {
+        let ranks = |key: &str| self.keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
+        let gpus = ranks("tensor_parallelism").saturating_mul(ranks("pipeline_parallelism"));
+        if !self.args.is_empty() {
+            self.keys.insert("args".to_owned(), json!(self.args));
+        }
+        let mut stage = Map::from_iter([("gpus".to_owned(), json!(gpus))]);
+        if !self.inputs.is_empty() {
+            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        }
+        env.put_into(&mut stage);
+        stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
+        Value::Object(stage)
+    }
+}
+
+/// Which GPUs is said where they are leased.
+fn visible(env: &Env, sheet: &mut Sheet) {
+    if env.has("CUDA_VISIBLE_DEVICES") {
+        sheet.leave(
+            "CUDA_VISIBLE_DEVICES=…",
+            "as many as the model needs are leased; `regatta run … --gpus` says which may be",
+        );
+    }
+}
+
+fn product(line: &Line, names: &[&str]) -> u64 {
+    names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
+}
+
+/// `trtllm-bench … throughput|latency`: the same engine behind trtllm-serve, and the same load on it.
+pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
+    let mut sheet = Sheet::default();
+    let line = read(BENCH, BENCHES, words, &mut sheet);
+    let kind = match line.plain.as_slice() {
+        [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
+        _ => {
+            sheet.fault("trtllm-bench needs one of `throughput`, `latency`, `build`");
+            "throughput"
+        }
+    };
+    let Some(model) = line.value("--model") else {
+        sheet.fault("trtllm-bench needs --model");
+        return sheet.told(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
+    };
+    if kind == "build" {
+        return build(words, &line, sheet);
+    }
+    sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
+    visible(env, &mut sheet);
+    let mut server = Server::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
+    let mut bench = Map::from_iter([
+        ("target".to_owned(), json!("{{ stages.server }}")),
+        ("protocol".to_owned(), json!("openai-completions")),
+        ("model".to_owned(), json!("")),
+    ]);
+    if line.has("--engine_dir") || line.has("--model_path") {
+        server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut sheet);
+    }
+    load(&line, kind, &mut bench, &mut sheet);
+    for given in &line.given {
+        option(given, &line, &mut server, &mut bench, &mut sheet);
+    }
+    let stages =
+        Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
+    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+}
+
+fn load(line: &Line, kind: &str, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+    let users = line.value("--concurrency").and_then(|users| users.parse::<i64>().ok()).unwrap_or(-1);
+    let users = if kind == "latency" { 1 } else { users };
+    if users > 0 {
+        bench.insert("scenario".to_owned(), json!("concurrency"));
+        bench.insert("concurrency".to_owned(), json!(users));
+    } else {
+        bench.insert("scenario".to_owned(), json!("offline"));
+    }
+    let streams = line.has("--streaming") || kind == "latency";
+    bench.insert("request".to_owned(), json!({"streaming": streams}));
+    let number = |name: &str| line.value(name).and_then(|n| n.parse::<u64>().ok());
+    let requests = number("--num_requests").filter(|n| *n > 0);
+    if let Some(requests) = requests {
+        bench.insert("stop".to_owned(), json!({"requests": requests}));
+    }
+    bench.insert("warmup".to_owned(), json!(number("--warmup").unwrap_or(2)));
+    match line.value("--dataset") {
+        Some(file) => {
+            bench.insert("data".to_owned(), json!({"jsonl": file}));
+            sheet.note("of each line of the data set its prompt or its ids, and its output_tokens, are read");
+        }
+        None => sheet.fault("trtllm-bench without --dataset reads its requests from stdin: give the file"),
+    }
+    // Its answers have the length that the data set says.
+    bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
+}
+
+fn option(given: &Given, line: &Line, server: &mut Server, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+    let renamed = match given.name {
+        "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
+        "--tp" => "--tp_size",
+        "--pp" => "--pp_size",
+        "--ep" => "--ep_size",
+        "--backend"
+        | "--extra_llm_api_options"
+        | "--max_batch_size"
+        | "--max_num_tokens"
+        | "--max_seq_len"
+        | "--cluster_size"
+        | "--log_level"
+        | "--revision"
+        | "--trust_remote_code"
+        | "--gpus_per_node" => given.name,
+        "--beam_width" => "--max_beam_width",
+        "--model" | "--model_path" | "--engine_dir" | "--dataset" | "--num_requests" | "--warmup" | "--concurrency"
+        | "--streaming" => return,
+        "--eos_id" if given.value() == "-1" => return,
+        "--eos_id" => {
+            bench.shift_remove("extra");
+            return sheet.leave(given.words(), "the server ends an answer at the model's own end token");
+        }
+        "--report_json" | "--iteration_log" | "--output_json" | "--request_json" => {
+            return sheet.leave(given.words(), "results are kept with the run: result.json, requests.jsonl");
+        }
+        "--scheduler_policy" | "--enable_chunked_context" => {
+            return sheet.leave(
+                given.words(),
+                "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
+            );
+        }
+        "--max_input_len" | "--target_input_len" | "--target_output_len" => {
+            return sheet.leave(
+                given.words(),
+                "it tunes trtllm-bench's choice of limits; say --max_batch_size and --max_num_tokens",
+            );
+        }
+        "--workspace" => return sheet.leave(given.words(), "every stage has an output folder of its own"),
+        _ => {
+            return sheet
+                .leave(given.words(), format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")));
+        }
+    };
+    server.put(renamed, &given.values, sheet);
+}
+
+/// The build as it stands, into the stage's own folder.
+fn build(words: &[String], line: &Line, mut sheet: Sheet) -> Result<Told, Vec<String>> {
+    let mut command: Vec<String> = vec![BENCH.to_owned()];
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        match word.as_str() {
+            "-w" | "--workspace" => at += 1,
+            word if word.starts_with("--workspace=") => {}
+            word => command.push(word.to_owned()),
+        }
+    }
+    let place = 1;
+    command.splice(place..place, ["--workspace".to_owned(), ".".to_owned()]);
+    sheet.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
+    let stages = Map::from_iter([(
+        "generate_engines".to_owned(),
+        json!({"gpus": product(line, &["--tp", "--pp"]), "shell": command}),
+    )]);
+    sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
+}

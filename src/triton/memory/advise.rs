@@ -1,0 +1,317 @@
+//! Which number to lower, and to what.
+
+use std::fmt::Write as _;
+
+use super::shape::{Fit, KvShare};
+
+/// A number to lower, each enough by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knob {
+    pub name: &'static str,
+    pub now: f64,
+    pub to: f64,
+}
+
+/// What to do about memory that ran out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Advice {
+    pub knobs: Vec<Knob>,
+    /// The computation, a line for each step.
+    pub arithmetic: Vec<String>,
+    /// What would have to be known for more.
+    pub unknown: Vec<String>,
+    /// tensor_parallelism with which it would fit, where nothing smaller helps.
+    pub tensor_parallelism: Option<u32>,
+}
+
+const FRACTION: &str = "kv_cache_free_gpu_mem_fraction";
+/// A step of the fraction where the log does not say how much was missing.
+const STEP: f64 = 0.05;
+
+/// Works out what to lower. `missing` is by how many bytes an allocation failed, where the log says so.
+pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
+    let mut advice = Advice::default();
+    arithmetic(fit, &mut advice);
+    unknown(fit, missing, &mut advice);
+    let is_loaded = fit.free_after_loading().is_none_or(|free| free > 0.0);
+    if is_loaded {
+        fraction(fit, missing, &mut advice);
+    }
+    sizes(fit, missing, &mut advice);
+    if advice.knobs.is_empty() || !is_loaded {
+        more_gpus(fit, &mut advice);
+    }
+    advice
+}
+
+fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
+    let Some(now) = fit.fraction else { return };
+    let Some(base) = fit.base().filter(|base| *base > 0.0) else {
+        // A step, because nothing says how far.
+        let to = floor2(now - STEP);
+        return advice.knobs.extend((to > 0.0).then_some(Knob { name: FRACTION, now, to }));
+    };
+    // What has to stay free beside the pool: the buffers, and what was missing.
+    let room = |bytes: f64| ((1.0 - bytes / base) * 100.0).floor() / 100.0;
+    let by_missing = missing.map(|bytes| floor2(now - bytes / base));
+    let by_buffers = fit.buffers().map(room).filter(|to| *to < now);
+    let to = by_missing.or(by_buffers).unwrap_or_else(|| floor2(now - STEP));
+    let to = by_buffers.map_or(to, |other| to.min(other));
+    let least = fit.least_fraction().unwrap_or(0.0);
+    if let (Some(bytes), Some(_)) = (missing, by_missing) {
+        let (bytes, base) = (bytes / 1e9, base / 1e9);
+        advice.arithmetic.push(format!(
+            "{bytes:.2} GB were missing: {now} − {bytes:.2} / {base:.2} = {:.2}",
+            floor2(now - bytes / base)
+        ));
+    }
+    if to > 0.0 && to >= least {
+        advice.knobs.push(Knob { name: FRACTION, now, to });
+    } else if let Some(one) = fit.one_sequence() {
+        advice.arithmetic.push(format!(
+            "a lower fraction does not help: one sequence of {} tokens needs {} of KV cache, that is {:.2} of {}",
+            fit.max_seq_len.unwrap_or_default(),
+            gb(one),
+            least,
+            gb(base)
+        ));
+    }
+}
+
+/// max_batch_size and max_num_tokens, as far as what they take is more than what is missing.
+fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
+    let shape = fit.shape.as_ref();
+    let tokens = shape.and_then(super::Shape::activations_of_token).zip(fit.max_num_tokens);
+    let requests = shape.and_then(|shape| shape.buffers_of_request(fit.max_beam_width)).zip(fit.max_batch_size);
+    // Without a number from the log: what there is too little of by the arithmetic, else half of it.
+    let over = missing.or_else(|| {
+        let free = fit.free_after_loading()?;
+        let left = match fit.share {
+            KvShare::OfFree => free * (1.0 - fit.fraction?),
+            KvShare::OfAll => fit.memory? * (1.0 - fit.fraction?),
+        };
+        Some(fit.buffers()? - left).filter(|over| *over > 0.0)
+    });
+    for (name, each, step) in [("max_num_tokens", tokens, 64.0), ("max_batch_size", requests, 8.0)] {
+        let Some((bytes, now)) = each else { continue };
+        let to = match over {
+            Some(over) => ((now - over / bytes) / step).floor() * step,
+            None => (now / 2.0 / step).floor() * step,
+        };
+        // A step must hold a token for each request that generates.
+        let least = if name == "max_num_tokens" { fit.max_batch_size.unwrap_or(1.0).min(now) } else { 1.0 };
+        if to >= least.max(step) && to < now {
+            advice.knobs.push(Knob { name, now, to });
+        } else if over.is_some() {
+            let all = gb(bytes * now);
+            advice.arithmetic.push(format!("{name} {now} takes {all} in all: lowering it is not enough"));
+        }
+    }
+}
+
+/// The smallest power of two of ranks with which weights, activations, buffers and one sequence have room.
+fn more_gpus(fit: &Fit, advice: &mut Advice) {
+    let (Some(memory), Some((weights, _)), Some(shape)) = (fit.memory, fit.weights, &fit.shape) else { return };
+    for tp in [2_u32, 4, 8, 16] {
+        let tp_now = shape.tp;
+        if f64::from(tp) <= tp_now {
+            continue;
+        }
+        let cut = super::Shape { tp: f64::from(tp), ..shape.clone() };
+        let there = Fit { shape: Some(cut), ..fit.clone() };
+        let mut needed = weights * tp_now / f64::from(tp) + fit.workspace;
+        for part in [there.activations(), there.buffers(), there.one_sequence()] {
+            needed += part.unwrap_or_default();
+        }
+        // A tenth for the runtime and for more than one sequence.
+        if needed < 0.9 * memory {
+            advice.tensor_parallelism = Some(tp);
+            advice.arithmetic.push(format!(
+                "with tensor_parallelism {tp}: {} of weights, activations, buffers and one sequence on each GPU of {}",
+                gb(needed),
+                gb(memory)
+            ));
+            return;
+        }
+    }
+}
+
+fn arithmetic(fit: &Fit, advice: &mut Advice) {
+    let say = &mut advice.arithmetic;
+    if let (Some(memory), Some((weights, from))) = (fit.memory, fit.weights) {
+        let mut line = format!("{} of memory − {} of weights ({from})", gb(memory), gb(weights));
+        if fit.workspace > 0.0 {
+            let _ = write!(line, " − {} of workspace", gb(fit.workspace));
+        }
+        if let (Some(all), Some(tokens)) = (fit.beside_workspace().filter(|all| *all > 0.0), fit.max_num_tokens)
+            && fit.free.is_none()
+        {
+            let _ = write!(
+                line,
+                " − {} of activations (max_num_tokens {tokens} × {}, estimated)",
+                gb(all),
+                bytes(all / tokens)
+            );
+        }
+        match (fit.free, fit.free_after_loading()) {
+            (Some(free), _) => {
+                let _ = write!(line, "; the log says {} were free after loading", gb(free));
+            }
+            (None, Some(free)) => {
+                let _ = write!(line, " = {} free after loading", gb(free));
+            }
+            (None, None) => {}
+        }
+        say.push(line);
+    } else if let Some(free) = fit.free {
+        say.push(format!("the log says {} were free after loading", gb(free)));
+    }
+    if let (Some(fraction), Some(base)) = (fit.fraction, fit.base().filter(|base| *base > 0.0)) {
+        let pool = match fit.share {
+            KvShare::OfFree => fraction * base,
+            KvShare::OfAll => (fraction * base - fit.weights.map_or(0.0, |(bytes, _)| bytes) - fit.workspace).max(0.0),
+        };
+        let tokens = fit.shape.as_ref().map(|shape| (pool / shape.kv_of_token(), shape.kv_of_token()));
+        let tokens = tokens.map_or_else(String::new, |(n, each)| format!(", {n:.0} tokens of {}", bytes(each)));
+        let left = (1.0 - fraction) * base;
+        say.push(format!("KV cache with fraction {fraction}: {}{tokens}; beside it {} are left", gb(pool), gb(left)));
+    }
+    if let (Some(all), Some(requests)) = (fit.buffers(), fit.max_batch_size) {
+        let each = bytes(all / requests);
+        say.push(format!("buffers: max_batch_size {requests} × {each} = {} (estimated)", gb(all)));
+    }
+}
+
+fn unknown(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
+    let mut say = |is_known: bool, what: &str| {
+        if !is_known {
+            advice.unknown.push(what.to_owned());
+        }
+    };
+    say(missing.is_some(), "how much was missing");
+    say(fit.memory.is_some() || fit.free.is_some(), "the GPU's memory");
+    say(fit.weights.is_some() || fit.free.is_some(), "the size of the weights");
+    say(fit.shape.is_some(), "the model's shape");
+    say(fit.fraction.is_some(), "the fraction of the KV cache");
+}
+
+fn floor2(share: f64) -> f64 {
+    // 0.95 − 0.05 must not become 0.89.
+    (share * 100.0 + 1e-6).floor() / 100.0
+}
+
+/// GB of 10⁹ bytes, as data sheets have them.
+fn gb(bytes: f64) -> String {
+    format!("{:.2} GB", bytes / 1e9)
+}
+
+fn bytes(count: f64) -> String {
+    if count >= 1e6 { format!("{:.2} MB", count / 1e6) } else { format!("{:.0} KB", count / 1e3) }
+}
+
+impl Advice {
+    /// What to try, in words: the numbers to lower, then the computation, then what is not known.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let knobs: Vec<String> =
+            self.knobs.iter().map(|knob| format!("{} {} → {}", knob.name, knob.now, knob.to)).collect();
+        if let Some(tp) = self.tensor_parallelism {
+            lines.push(format!("build with tensor_parallelism {tp}"));
+        }
+        if !knobs.is_empty() {
+            lines.push(format!("lower {}", knobs.join(", or ")));
+        }
+        lines.extend(self.arithmetic.iter().cloned());
+        if !self.unknown.is_empty() {
+            lines.push(format!("not known: {}", self.unknown.join(", ")));
+        }
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shape;
+    use super::*;
+
+    /// Llama-2-70B in fp8 on one H200, as it is served in MLPerf.
+    fn llama() -> Fit {
+        Fit {
+            shape: Some(Shape {
+                layers: 80.0,
+                hidden: 8192.0,
+                intermediate: Some(28672.0),
+                heads: 64.0,
+                kv_heads: 8.0,
+                vocabulary: Some(32000.0),
+                kv_bytes: 1.0,
+                tp: 1.0,
+                pp: 1.0,
+            }),
+            memory: Some(141e9),
+            weights: Some((69e9, "rank0.engine")),
+            max_batch_size: Some(2048.0),
+            max_num_tokens: Some(1536.0),
+            max_seq_len: Some(2048.0),
+            fraction: Some(0.95),
+            ..Fit::default()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_taken_from_the_kv_cache_and_the_sum_is_shown() {
+        insta::assert_snapshot!(advise(&llama(), Some(1.5e9)).text(), @r"
+        lower kv_cache_free_gpu_mem_fraction 0.95 → 0.92
+        141.00 GB of memory − 69.00 GB of weights (rank0.engine) − 0.36 GB of activations (max_num_tokens 1536 × 238 KB, estimated) = 71.64 GB free after loading
+        KV cache with fraction 0.95: 68.05 GB, 415365 tokens of 164 KB; beside it 3.58 GB are left
+        buffers: max_batch_size 2048 × 256 KB = 0.52 GB (estimated)
+        1.50 GB were missing: 0.95 − 1.50 / 71.64 = 0.92
+        max_num_tokens 1536 takes 0.36 GB in all: lowering it is not enough
+        max_batch_size 2048 takes 0.52 GB in all: lowering it is not enough
+        ");
+    }
+
+    #[test]
+    fn without_a_number_in_the_log_the_buffers_decide() {
+        let fit = Fit { fraction: Some(1.0), ..llama() };
+        let advice = advise(&fit, None);
+        assert_eq!(advice.knobs[0], Knob { name: "kv_cache_free_gpu_mem_fraction", now: 1.0, to: 0.99 });
+        assert_eq!(advice.unknown, ["how much was missing"]);
+    }
+
+    #[test]
+    fn weights_that_leave_no_room_ask_for_more_gpus() {
+        let fit = Fit { memory: Some(80e9), weights: Some((145e9, "rank0.engine")), ..llama() };
+        let advice = advise(&fit, None);
+        assert_eq!(advice.tensor_parallelism, Some(4));
+        assert!(advice.knobs.iter().all(|knob| knob.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
+    }
+
+    #[test]
+    fn a_fraction_that_holds_no_sequence_is_not_advised() {
+        // 160 KB for each token: 22,000 tokens need 3.6 GB, and 3 GB are free.
+        let fit = Fit { free: Some(3e9), max_seq_len: Some(22_000.0), fraction: Some(0.9), ..llama() };
+        let advice = advise(&fit, Some(1e9));
+        assert!(advice.knobs.iter().all(|knob| knob.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
+        assert!(advice.text().contains("a lower fraction does not help: one sequence of 22000 tokens needs 3.60 GB"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_and_not_made_up() {
+        let advice = advise(&Fit { fraction: Some(0.9), ..Fit::default() }, None);
+        assert_eq!(advice.knobs, [Knob { name: FRACTION, now: 0.9, to: 0.85 }]);
+        assert_eq!(
+            advice.unknown,
+            ["how much was missing", "the GPU's memory", "the size of the weights", "the model's shape"]
+        );
+    }
+
+    #[test]
+    fn the_kv_cache_of_a_token_is_what_the_table_says() {
+        let shape = llama().shape.unwrap();
+        let whole = |shape: &Shape| shape.kv_of_token() as u64;
+        assert_eq!(whole(&shape), 163_840);
+        assert_eq!(whole(&Shape { tp: 16.0, ..shape.clone() }), 163_840 / 8, "heads are copied");
+        assert_eq!(whole(&Shape { pp: 2.0, kv_bytes: 2.0, ..shape }), 163_840);
+    }
+}

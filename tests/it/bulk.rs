@@ -1,0 +1,104 @@
+//! Lists of runs.
+
+use pretty_assertions::assert_eq;
+
+use crate::world::{Ended, World, signal};
+
+/// `good` and `bad` count how often they ran; `measured` has a benchmark.
+fn world() -> World {
+    let world = World::new();
+    let count = |name: &str| world.path(name).display().to_string();
+    let good = format!(
+        "params:\n  n: {{ int: {{}}, default: 1, env: N }}\nstages:\n  a: {{ shell: 'echo {{{{ n }}}} >>{}' }}\n",
+        count("good")
+    );
+    world.manifest("good", &good);
+    world.manifest(
+        "bad",
+        &format!("stages:\n  a: {{ shell: 'echo x >>{}; test -e {}' }}\n", count("bad"), count("mended")),
+    );
+    world.file("d.txt", "{}\n");
+    let bench = format!(
+        "stages:\n  b:\n    trtllm_bench:\n      {{ model: m, dataset: d.txt, launcher: [sh, -c, 'echo x >>{}; echo \"= PERFORMANCE OVERVIEW\"; echo \"Total Output Throughput (tokens/sec): $((100 + 4 * ${{REGATTA_REPEAT:-0}}))\"'] }}\n",
+        count("measured")
+    );
+    world.manifest("measured", &bench);
+    world
+}
+
+#[test]
+fn it_goes_on_after_a_failure_and_a_second_time_does_only_what_is_left() {
+    let world = world();
+    world.file(
+        "list.yaml",
+        "runs:\n- { run: good }\n- { run: bad }\n- { run: good, env: { N: 2 } }\n- { run: measured, repeats: 2 }\n",
+    );
+    let ended = world.regatta(&["bulk", "list.yaml"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
+    ended.says("bulk: 2 of 5: regatta run bad").says("failed  exit 1").says("a: exit code 1");
+    ended.says("N=2 regatta run good").says("regatta run measured --repeat 2").says("4 of 5 runs done");
+    ended.says("output tok/s: mean 104.0, 100.0 to 108.0 (n=2, one of each run)");
+    assert_eq!((world.count("good"), world.count("bad"), world.count("measured")), (2, 1, 2));
+    assert_eq!(world.read("good"), "1\n2\n");
+
+    world.file("mended", "");
+    let ended = world.good(&["bulk", "list.yaml"]);
+    ended.says("5 of 5 runs done").says("mean 104.0");
+    assert_eq!((world.count("good"), world.count("bad"), world.count("measured")), (2, 2, 2));
+    assert_eq!(ended.stdout.matches("cached  exit 0").count(), 4, "{}", ended.stdout);
+}
+
+#[test]
+fn what_cannot_be_run_is_said_before_the_first_begins() {
+    let world = world();
+    world.file("list.yaml", "runs:\n- { run: good }\n- { run: goood }\n- { run: good, params: { m: 1 } }\n- { run: good, env: { NCCL_DEBUG: INFO } }\n");
+    let ended = world.regatta(&["bulk", "list.yaml"]);
+    assert_eq!(ended.code, 2);
+    ended.says("3 of the runs cannot be; nothing was started").says("there is no manifest `goood`");
+    ended.says("there is no parameter `m`").says("no parameter of `good` reads NCCL_DEBUG");
+    assert!(!world.path("good").exists());
+    world.file("list.yaml", "runs:\n- { rum: good }\n");
+    world.regatta(&["bulk", "list.yaml"]).says("is no list of runs").says("rum");
+    world.regatta(&["bulk", "gone.yaml"]).says("gone.yaml cannot be read");
+}
+
+#[test]
+fn a_file_of_llmb_run_becomes_commands() {
+    let world = World::new();
+    world.file(
+        "llmb.yaml",
+        "inference_llama3.3_70b:\n  defaults: { env: { STREAMING: false } }\n  tasks:\n  - dtypes: nvfp4\n    scales: [1]\n    repeats: 2\n    overrides: { env: { USE_CASES: 'reasoning:1000/1000 chat:128/128', MAX_BATCH_SIZE: 256 } }\n",
+    );
+    let dry = world.good(&["bulk", "llmb.yaml", "--gpu-type", "gb200", "--dry-run"]);
+    let line = "MAX_BATCH_SIZE=256 STREAMING=false USE_CASES='reasoning:1000/1000 chat:128/128' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4";
+    assert_eq!(dry.stdout, format!("{line}\n{line} --repeat 2\n"));
+    // The file of an installation says what GPUs it has; and one setting makes a rehearsal of it.
+    world.file("cluster_config.yaml", "schema_version: 2\ngpu_type: GB200\n");
+    assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
+    let twin = world.good(&["bulk", "llmb.yaml", "--dry-run", "system=sim-gb200-x1"]);
+    twin.says("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").says("scales say nothing");
+    world.file("old.txt", "inference_llama3.3_70b:\n# twice\n('nvfp4', [1], 2)\n");
+    assert_eq!(
+        world.good(&["bulk", "old.txt", "--dry-run"]).stdout,
+        "regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4\nregatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat 2\n"
+    );
+    world.file("wrong.yaml", "inference_llama3.3_70b:\n  tasks: [{ dtypes: fp8, scales: 1 }]\n");
+    let ended = world.regatta(&["bulk", "wrong.yaml", "--dry-run"]);
+    assert_eq!(ended.code, 2);
+    ended.says("`fp8` is not one of the choices");
+}
+
+#[test]
+fn who_interrupts_a_run_ends_the_list() {
+    let world = world();
+    let stage = format!("stages:\n  a: {{ shell: 'echo x >>{}; exec sleep 600' }}\n", world.path("started").display());
+    world.manifest("long", &stage);
+    world.file("list.yaml", "runs:\n- { run: long }\n- { run: good }\n");
+    let child = world.start(&["bulk", "list.yaml"]);
+    world.await_file("started");
+    signal(&child, "INT");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 130, "{}{}", ended.stdout, ended.stderr);
+    ended.says("interrupted").says("not run").says("0 of 2 runs done");
+    assert!(!world.path("good").exists());
+}

@@ -1,0 +1,133 @@
+//! `bench.search` with `loadgen`: the highest target_qps by LoadGen's own rules, rehearsed on the simulator.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::campaign::nobody_left;
+use crate::loadgen::{json_of, library};
+use crate::services::{await_event, watched};
+use crate::world::{Ended, World, signal};
+
+/// A server that answers one request at a time, about 1 ms a token: it can do a few hundred answers of four tokens a second.
+fn world() -> World {
+    let world = World::new();
+    let lines: Vec<String> =
+        (0..24).map(|at| json!({"id": at, "input_ids": [5 + at, 6, 7, 8], "output_tokens": 4}).to_string()).collect();
+    world.file("data/dataset.jsonl", &(lines.join("\n") + "\n"));
+    let told = json!({"benchmark": "llama2-70b-99.9", "synthetic": true, "samples": 24, "sha256": "0".repeat(64)});
+    world.file("data/dataset.json", &told.to_string());
+    let library = library().display();
+    world.manifest(
+        "m",
+        &format!(
+            r#"
+params:
+  search: {{ about: Look for the highest rate, switch: {{}}, default: false }}
+stages:
+  engine:
+    engine:
+      backend: simulator
+      precision: fp8
+      model: {{ name: tiny, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }}
+      system: {{ name: slow, gpus: 1, memory_gb: 141, bandwidth_gbs: 1, tflops_16bit: 989 }}
+      build_flags: {{ max_batch_size: 1, max_num_tokens: 2048, max_input_len: 256, max_seq_len: 512, tokens_per_block: 32 }}
+  models:
+    repository: {{ engine: "{{{{ stages.engine.out }}}}", streaming: true }}
+  server:
+    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}", ready: {{ timeout: 1m }} }} }}
+  find:
+    when: "{{{{ search }}}}"
+    bench:
+      target: "{{{{ stages.server }}}}"
+      scenario: interactive
+      search: {{ low: 100, high: 1600, precision: 0.25 }}
+      loadgen:
+        library: {library}
+        dataset: data
+        round: v5.1
+        benchmark: llama2-70b-99.9
+        rehearse: true
+        user_conf: {{ min_duration: 4, min_query_count: 600 }}
+"#
+        ),
+    );
+    world
+}
+
+fn told(world: &World) -> Value {
+    json_of(&world.path("latest/find/search.json"))
+}
+
+#[test]
+fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
+    let world = world();
+    let cost = world.good(&["mlperf", "search", "m", "--cost"]);
+    cost.says("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").says("then a whole one of ");
+    assert!(!world.path("latest").exists(), "nothing was run");
+    world.good(&["plan", "m", "search=true"]).says("find: searching from 100 to 1600 qps");
+
+    let ended = world.good(&["mlperf", "search", "m"]);
+    ended.says("searching from 100 to 1600 qps to 25 %").says("short test at 100 qps held");
+    let told = told(&world);
+    let probes = told["probes"].as_array().unwrap();
+    let at_least = told["found"]["at_least"].as_f64().unwrap();
+    let below = told["found"]["below"].as_f64().expect("it cannot do 1600 a second");
+    assert!(at_least >= 100.0 && at_least < below, "{told:#}");
+    ended.says(&format!("target_qps {at_least}–{below} by LoadGen's rules"));
+    let is_at = |probe: &&Value, rate: f64| probe["rate"].as_f64().is_some_and(|at| at.total_cmp(&rate).is_eq());
+    let held = probes.iter().rfind(|probe| is_at(probe, at_least) && probe["is_whole"] == true).expect("a whole test");
+    assert_eq!(held["met"], true, "{told:#}");
+    let missed = probes.iter().rfind(|probe| is_at(probe, below)).expect("a test at the upper end");
+    assert!(missed["met"] == false && missed["why"].is_string(), "{told:#}");
+    assert_eq!(told["ttft_p99_limit_ms"], 450.0);
+
+    // The output is that of the whole test at the lower end, by LoadGen's own logs.
+    let out = world.path("latest/find");
+    let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
+    assert!(
+        summary.contains("Result is : VALID") && summary.contains(&format!("target_qps : {at_least}")),
+        "{summary}"
+    );
+    assert_eq!(json_of(&out.join("test.json"))["target_qps"].as_f64(), Some(at_least));
+    let conf = fs::read_to_string(out.join("user.conf")).unwrap();
+    assert!(conf.contains("llama2-70b-interactive.Server.min_query_count = 600"), "{conf}");
+    let short = fs::read_to_string(out.join("probes/01-100/user.conf")).unwrap();
+    assert!(short.contains("sample_concatenate_permutation = 0"), "{short}");
+    assert!(world.regatta(&["mlperf", "search", "m"]).ran().is_empty(), "what was found is not looked for again");
+    nobody_left(&world);
+}
+
+#[test]
+fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
+    let world = world();
+    let run = watched(&world, &["search=true"]);
+    await_event(&world, "short test at 200 qps");
+    signal(&run, "KILL");
+    let _ = Ended::of(run);
+    let probes = |world: &World| -> Vec<PathBuf> {
+        let found = walkdir::WalkDir::new(world.path(".regatta/out")).into_iter().flatten();
+        found.filter(|entry| entry.file_name() == "test.json").map(|entry| entry.path().to_owned()).collect()
+    };
+    let made = |path: &Path| fs::metadata(path).map(|meta| (meta.ino(), meta.mtime_nsec())).unwrap();
+    let finished: Vec<_> = probes(&world).into_iter().map(|path| (made(&path), path)).collect();
+    assert!(finished.len() >= 2, "{finished:?}");
+    let ended = world.good(&["mlperf", "search", "m"]);
+    ended.says("by LoadGen's rules");
+    for (before, path) in finished {
+        let name = path.parent().unwrap().file_name().unwrap();
+        let now = world.path("latest/find/probes").join(name).join("test.json");
+        assert_eq!(made(&now), before, "{} was not run again", now.display());
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn a_manifest_without_a_search_is_told_what_to_add() {
+    let world = World::with("stages:\n  a: { shell: 'true' }\n");
+    let ended = world.regatta(&["mlperf", "search", "m"]);
+    assert_eq!(ended.code, 2);
+    ended.says("m has no search by LoadGen's rules in it").says("add `search: { low: 10, high: 80 }`");
+}

@@ -1,0 +1,60 @@
+//! Every workload run from its one command to its result, on simulated systems.
+
+use regatta::event::Verdict;
+use regatta::harness::{RunResult, read_result};
+
+use crate::campaign::nobody_left;
+use crate::world::World;
+
+/// A task's result, also when this machine was too busy for it to be believed.
+fn result(world: &World, scenario: &str) -> RunResult {
+    let [valid, kept] = [format!("latest/run_harness/{scenario}"), format!(".regatta/failed/run_harness.{scenario}")]
+        .map(|folder| world.path(folder).join("result.json"));
+    let path = if valid.exists() { valid } else { kept };
+    read_result(&path).expect("a result that can be read")
+}
+
+/// Runs a workload on a simulated system and holds the results against what was asked for.
+fn run(workload: &str, system: &str, servers: [usize; 2]) {
+    let world = World::new();
+    let system = format!("system={system}");
+    let words = ["run", workload, &system, "samples=12", "duration=1s", "target_qps=6", "--keep-going"];
+    let ended = world.regatta(&words);
+    let mut is_believed = true;
+    for (scenario, servers) in ["offline", "server"].into_iter().zip(servers) {
+        let result = result(&world, scenario);
+        let busy = result.verdict == Verdict::InvalidClient || result.verdict == Verdict::InvalidLoad;
+        is_believed &= !busy;
+        assert!(busy || result.verdict.is_valid(), "{workload} {scenario}: {ended:?}");
+        assert!(result.counts.ok >= 12, "{workload} {scenario}: {:?}", result.counts);
+        assert_eq!(result.counts.ok, result.counts.scheduled, "{workload} {scenario}: {:?}", result.counts);
+        assert_eq!(result.asked.endpoints.len(), servers, "{workload} {scenario}: {:?}", result.asked.endpoints);
+    }
+    assert!(!ended.stdout.contains("✓ clone_trt_llm"), "nothing is cloned: {}", ended.stdout);
+    if is_believed {
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let again = world.good(&words);
+        assert!(again.stdout.contains("done: 6 cached, ") && again.ran().is_empty(), "{}", again.stdout);
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn llama2_70b_runs_on_eight_simulated_h200() {
+    run("llama2-70b", "sim-h200-x8", [1, 8]);
+}
+
+#[test]
+fn mixtral_8x7b_runs_on_two_simulated_gh200_with_the_tuning_of_its_round() {
+    run("mixtral-8x7b", "sim-gh200-x2", [1, 1]);
+}
+
+#[test]
+fn llama3_1_405b_runs_on_four_simulated_gb200() {
+    run("llama3.1-405b", "sim-gb200-x4", [1, 1]);
+}
+
+#[test]
+fn llama3_1_8b_runs_over_openais_interface_on_a_simulated_b200() {
+    run("llama3.1-8b", "sim-b200-x1", [1, 1]);
+}

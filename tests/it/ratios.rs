@@ -1,0 +1,89 @@
+//! `compare:` — the tables of the field: results of stages as ratios, in terminal, JSON and HTML.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::campaign::nobody_left;
+use crate::services::{ENGINE, SERVE, scripted, world};
+
+fn bench(name: &str, clients: u32) -> String {
+    format!(
+        r#"  {name}:
+    foreach: {{ requests: [16, 32] }}
+    bench:
+      target: "{{{{ stages.server }}}}"
+      scenario: offline
+      stop: {{ requests: "{{{{ requests }}}}" }}
+      input_tokens: {{ fixed: 16 }}
+      output_tokens: {{ fixed: 8 }}
+      vocab_size: 1000
+      preflight: "off"
+      triton_num_clients_per_frontend: {clients}
+"#
+    )
+}
+
+const TABLE: &str = r#"  table:
+    compare:
+      results: { custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }
+      rows: [short, long]
+      metrics: [output_tokens, ttft_mean]
+      published:
+        - { row: H200x1 Offline, values: { custom: 3757, triton: 3753 }, source: "README of v4.1" }
+"#;
+
+#[test]
+fn two_ways_to_measure_are_held_against_each_other_row_by_row() {
+    let world =
+        world(&[&scripted(SERVE, "ready: { timeout: 1m }"), &bench("run_custom", 1), &bench("run_triton", 2), TABLE]);
+    let ended = world.good(&["run", "m"]);
+    ended.says("triton / custom, output_tokens: short ").says("published: README of v4.1");
+    let comparison: Value = serde_json::from_str(&world.read("latest/table/comparison.json")).unwrap();
+    let rows = comparison["rows"].as_array().unwrap();
+    let names: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row["row"].as_str().unwrap(), row["metric"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "short output_tokens",
+            "short ttft_mean",
+            "long output_tokens",
+            "long ttft_mean",
+            "H200x1 Offline output_tokens"
+        ]
+    );
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+        let ratio = number("other") / number("base") * 100.0;
+        assert!((number("percent") - ratio).abs() < 1e-6, "{row}");
+    }
+    let result = |stage: &str| -> f64 {
+        let result: Value = serde_json::from_str(&world.read(format!("latest/{stage}/result.json"))).unwrap();
+        result["rates"]["output_tokens"].as_f64().unwrap()
+    };
+    assert!((rows[2]["base"].as_f64().unwrap() - result("run_custom/32")).abs() < 1e-9);
+    assert!((rows[2]["other"].as_f64().unwrap() - result("run_triton/32")).abs() < 1e-9);
+    assert!(world.read("latest/table/comparison.html").contains("H200x1 Offline"));
+    assert!(world.read("latest/table/table.txt").contains("99.89 %"), "{}", world.read("latest/table/table.txt"));
+    let report = fs::read_to_string(world.path("latest/report.html")).unwrap();
+    assert!(report.contains("published: README of v4.1"), "the table is in the run's report");
+    assert!(world.will_run(&[]).is_empty());
+    nobody_left(&world);
+}
+
+#[test]
+fn columns_of_different_lengths_are_refused_with_their_numbers() {
+    let world = crate::world::World::new();
+    world.manifest(
+        "m",
+        &format!(
+            "{ENGINE}  a: {{ shell: 'echo 1 > result.json' }}\n  b: {{ foreach: {{ x: [1, 2] }}, shell: 'echo 1 > result.json' }}\n  c: {{ compare: {{ results: {{ one: \"{{{{ stages.a.outs }}}}\", two: \"{{{{ stages.b.outs }}}}\" }} }} }}\n"
+        ),
+    );
+    let ended = world.regatta(&["run", "m", "--until", "c"]);
+    assert_ne!(ended.code, 0);
+    ended.says("the columns have not the same rows: one has 1, two has 2");
+}

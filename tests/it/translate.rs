@@ -1,0 +1,252 @@
+//! `regatta import` of other tools' command lines and configs: what they mean here, word by word.
+//!
+//! `tests/golden/translate/lines/*.line` are command lines, `configs/` configs; what is printed is in `told/*.txt`. After a
+//! change `UPDATE=1 cargo test --test it translate` writes what is printed now; read the difference.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use regatta::translate::{Means, read_config, read_line, read_script};
+
+use crate::world::{Ended, World};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/translate")
+}
+
+/// A project with the manifests that lines of `regatta run` are about.
+fn world() -> World {
+    let world = World::new();
+    world.manifest(
+        "llama3.3-70b",
+        "params:\n  dtype: { choice: [nvfp4, fp8], default: fp8 }\n  max_num_tokens: { int: {}, default: 2048, env: MAX_NUM_TOKENS }\n\
+         stages: { run_harness: { shell: 'echo {{ dtype }} {{ max_num_tokens }}' } }\n",
+    );
+    world.manifest(
+        "llama2-70b",
+        "params:\n  system: { choice: [h200-x8], default: h200-x8 }\n  scenarios: { list: [offline, server], default: [offline] }\n\
+         \x20 accuracy: { choice: ['99', '99.9'], default: '99' }\n  backend: { choice: [triton, trtllm_serve], default: triton }\n  checkpoint: { path: required }\n\
+         stages: { run_harness: { shell: 'echo {{ system }} {{ scenarios }} {{ accuracy }} {{ backend }}' } }\n",
+    );
+    world
+}
+
+/// As a person gets it, both streams.
+fn said(ended: &Ended) -> String {
+    format!("{}{}", ended.stdout, ended.stderr)
+}
+
+fn hold(name: &str, said: &str, different: &mut Vec<String>) {
+    let path = golden().join("told").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE").is_some() {
+        fs::create_dir_all(golden().join("told")).expect("a folder");
+        fs::write(&path, said).expect("written");
+    }
+    if fs::read_to_string(&path).unwrap_or_default() != said {
+        different.push(format!("{name}:\n{said}"));
+    }
+}
+
+fn lines() -> Vec<(String, String)> {
+    let files = fs::read_dir(golden().join("lines")).expect("the lines").flatten();
+    let mut all: Vec<(String, String)> = files
+        .map(|file| {
+            let name = file.path().file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, fs::read_to_string(file.path()).expect("a line"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// What was printed is taken as it stands: a manifest is checked, a command line's shape is looked at.
+fn stands(world: &World, name: &str, ended: &Ended) {
+    assert_eq!(ended.code, 0, "{name}: {ended:?}");
+    if ended.stdout.contains("\nregatta: 1\n") {
+        world.file("manifests/imported.yaml", &ended.stdout);
+        world.good(&["check", "imported"]).says("imported: good");
+        return;
+    }
+    let commands = ended.stdout.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
+    assert!(!commands.is_empty() && commands.iter().all(|line| line.contains("regatta ")), "{name}: {ended:?}");
+}
+
+#[test]
+fn the_usual_command_lines_are_told_as_they_were_read_and_approved() {
+    let world = world();
+    let mut different = Vec::new();
+    let lines = lines();
+    assert!(lines.len() >= 12, "{}", lines.len());
+    for (name, line) in &lines {
+        let ended = world.regatta(&["import", "--", line.trim()]);
+        stands(&world, name, &ended);
+        hold(name, &said(&ended), &mut different);
+    }
+    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+}
+
+#[test]
+fn words_of_a_shell_and_one_quoted_line_are_the_same() {
+    let world = World::new();
+    let words = ["import", "--", "genai-perf", "profile", "-m", "gpt2", "--streaming"];
+    assert_eq!(
+        world.good(&words).stdout,
+        world.good(&["import", "--", "genai-perf profile -m gpt2 --streaming"]).stdout
+    );
+}
+
+#[test]
+fn both_forms_of_configs_become_a_manifest_that_is_good() {
+    let world = World::new();
+    world.copy("tests/golden/translate/configs");
+    let mut different = Vec::new();
+    let path = |rel: &str| format!("tests/golden/translate/configs/{rel}");
+    for (name, words) in [
+        ("config-v5.1", vec![path("H200-SXM-141GBx8/Server/llama2-70b.py")]),
+        (
+            "config-v5.0",
+            vec![
+                path("llama2-70b/Server/__init__.py"),
+                "--pick".into(),
+                "H200_SXM_141GBx8_Triton".into(),
+                "--pick".into(),
+                "H100_SXM_80GB_TP2x4".into(),
+            ],
+        ),
+    ] {
+        let words: Vec<&str> = std::iter::once("import").chain(words.iter().map(String::as_str)).collect();
+        let ended = world.good(&words);
+        stands(&world, name, &ended);
+        hold(name, &said(&ended), &mut different);
+    }
+    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+}
+
+#[test]
+fn a_script_becomes_one_manifest_from_the_repository_to_the_measurement() {
+    let world = World::new();
+    world.copy("tests/golden/translate");
+    let ended = world.good(&["import", "tests/golden/translate/serve.sh"]);
+    stands(&world, "script", &ended);
+    let mut different = Vec::new();
+    hold("script", &said(&ended), &mut different);
+    assert!(different.is_empty(), "not as in tests/golden/translate/told:\n{}", different.join("\n"));
+}
+
+#[test]
+fn flags_of_a_config_reach_the_engine_and_the_servers() {
+    let world = World::new();
+    world.copy("tests/golden/translate/configs");
+    let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
+    world.file("manifests/m.yaml", &world.good(&["import", config]).stdout);
+    let plan = world.good(&["plan", "m", "--launch"]).stdout;
+    assert!(plan.contains("triton: 8 servers"), "{plan}");
+    let shown = world.good(&["show", "m", "setting=cp990"]).stdout;
+    assert!(shown.contains("114.24"), "14.28 * 8, without a trace of binary fractions:\n{shown}");
+}
+
+#[test]
+fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
+    let world = World::new();
+    let line = "genai-perf profile -m gpt2 --concurency 4 --osl --colour red --endpoint-type embeddings";
+    let ended = world.regatta(&["import", "--", line]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("`--concurency`").says("did you mean `--concurrency`?").says("`--colour`");
+    ended.says("`--osl` of genai-perf profile needs a value").says("`embeddings` is not spoken here");
+    let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
+    world.copy("tests/golden/translate/configs");
+    let ended = world.regatta(&["import", config, "--pick", "tp99"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.says("has no setting `tp99`").says("tp999");
+    for (line, what) in [
+        ("gen-ai-perf profile", "did you mean `genai-perf`?"),
+        ("make run_harnes RUN_ARGS=--benchmarks=llama2", "did you mean `run_harness`?"),
+        ("--benchmarks=llama2 --server_target_qp=5", "did you mean `server_target_qps`?"),
+        ("python3 fill_template.py -i a/tensorrt_llm/config.pbtxt engin_dir:x", "did you mean `engine_dir`?"),
+        ("launch_triton_server.py --world_size two", "`--world_size two` is no whole number"),
+        ("genai-perf profile -m 'x", "a quote in the line is not closed"),
+        ("genai-perf profile -m x --concurrency many", "what genai-perf profile says is refused here"),
+    ] {
+        let ended = world.regatta(&["import", "--", line]);
+        assert_eq!(ended.code, 2, "{line}: {ended:?}");
+        ended.says(what);
+    }
+}
+
+#[test]
+fn a_key_is_never_printed() {
+    let world = World::new();
+    for line in [
+        "genai-perf profile -m m --endpoint-type chat -H 'Authorization: Bearer sk-secret'",
+        "aiperf profile --model m --api-key sk-secret",
+        "HF_TOKEN=sk-secret trtllm-serve meta-llama/Llama-3.1-8B",
+        "perf_analyzer -m m --service-kind openai -H 'Authorization: Bearer sk-secret' -H 'X-Key: sk-secret'",
+    ] {
+        let ended = world.good(&["import", "--", line]);
+        assert!(!said(&ended).contains("sk-secret"), "{ended:?}");
+        ended.says(if line.starts_with("HF_") { "- HF_TOKEN" } else { "api_key_env: API_KEY" });
+    }
+}
+
+#[test]
+fn every_word_of_a_line_ends_somewhere() {
+    // An option, and what tells that it was seen.
+    let told = read_line(&words("genai-perf profile -m gpt2 --grpc-method a.b --num-sessions 3 --verbose"))
+        .expect("understood");
+    let left: Vec<&str> = told.left.iter().map(|one| one.word.as_str()).collect();
+    assert_eq!(left, ["--grpc-method a.b", "--num-sessions 3", "--verbose"]);
+    let told = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
+    let Means::Manifest(manifest) = told.means else { panic!("{told:?}") };
+    let server = &manifest["stages"]["server"]["serve"]["trtllm_serve"];
+    let args = ["--reasoning_parser", "x"];
+    assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+const TOOLS: [&str; 16] = [
+    "genai-perf profile",
+    "genai-perf analyze",
+    "aiperf profile",
+    "perf_analyzer",
+    "python3 benchmark_core_model.py",
+    "launch_triton_server.py",
+    "fill_template.py -i m/config.pbtxt",
+    "trtllm-bench -m x throughput",
+    "trtllm-serve",
+    "llmb-run submit",
+    "triton import",
+    "make",
+    "RUN_ARGS=--benchmarks=llama2",
+    "--benchmarks=llama2",
+    "A=b python3 -m code.main",
+    "",
+];
+
+proptest! {
+    #[test]
+    fn no_line_makes_it_panic(tool in 0..TOOLS.len(), rest in proptest::collection::vec("(--?[a-z_-]{0,20}(=.{0,6})?|.{0,10}|[0-9:,.]{0,8}|[a-z_]+:[^ ]{0,6})", 0..10)) {
+        let mut line = words(TOOLS[tool]);
+        line.extend(rest);
+        let _ = read_line(&line);
+    }
+
+    #[test]
+    fn no_script_makes_it_panic(text in "([A-Z]=|\\$[A-Z]|\\$\\{|python3 |fill_template.py |launch_triton_server.py |cp |a/config.pbtxt |x:y|&&|'|\n|\\\\\n|#| |é){0,30}") {
+        let _ = read_script("s.sh", &text);
+    }
+
+    #[test]
+    fn no_config_makes_it_panic(text in "(?s).{0,400}", cut in 0usize..3000) {
+        let shape = |_: &str| Some(serde_json::json!({}));
+        let _ = read_config(&[("configs/H200x8/Server/llama2-70b.py".to_owned(), text)], &[], &shape);
+        // A good one, cut anywhere.
+        let good = include_str!("../golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py");
+        let part: String = good.chars().take(cut).collect();
+        let _ = read_config(&[("configs/H200x8/Server/llama2-70b.py".to_owned(), part)], &[], &shape);
+    }
+}
