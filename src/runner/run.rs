@@ -406,8 +406,6 @@ impl<W: Work> Runner<W> {
     }
 
     fn take_failure(&mut self, ix: Ix, running: Running, mut failure: Failure, folder: Option<PathBuf>, seconds: f64) {
-        /// A person who keeps saving a file should not keep a stage running for ever.
-        const STALE_TRIES: u32 = 3;
         let task = Arc::clone(self.task(ix));
         if self.shelf.home().is_full() {
             // Often the stage could not even log why. What it left is in the way of the next try.
@@ -434,26 +432,9 @@ impl<W: Work> Runner<W> {
         if self.lower(ix, running.attempt, &mut failure) {
             return self.try_anew(ix, running, failure, seconds);
         }
-        if failure.kind == FailureKind::InputChanged && !self.schedule.is_halted() {
-            let tries = self.stale.entry(ix).or_default();
-            *tries += 1;
-            if *tries < STALE_TRIES {
-                let text = format!("{}; it is run again", failure.what);
-                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                return self.schedule.rekey(ix);
-            }
-        }
-        if failure.kind == FailureKind::Lost && !self.schedule.is_halted() && !self.stop.is_asked() {
-            let times = self.lost.entry(ix).or_default();
-            *times += 1;
-            if *times <= task.resubmit() {
-                let text = format!(
-                    "{}; it is submitted again, and what the old attempt still writes counts for nothing",
-                    failure.what
-                );
-                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                return self.schedule.rekey(ix);
-            }
+        if let Some(text) = self.is_no_end(ix, &failure) {
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
         }
         let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
