@@ -26,7 +26,7 @@
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match` | manifest, plan, runner, process, container, triton, harness, loadgen, mlperf, sim, report, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match`; here, or in a job of Slurm's | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |
@@ -41,7 +41,7 @@
 //! | `app` | the only place that knows every room | all |
 //!
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
-//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `report::bulk`, `report::compare`, `report::compat`,
+//! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `process::slurm`, `report::bulk`, `report::compare`, `report::compat`,
 //! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
 //! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word

@@ -1,5 +1,6 @@
 //! The only place that knows every room: what was asked for → who does it → the exit code.
 
+mod allocation;
 mod bench;
 mod bulk;
 mod cleaning;
@@ -9,6 +10,7 @@ mod exchange;
 mod history;
 mod manifests;
 mod mlperf;
+mod node;
 mod planning;
 mod project;
 mod repository;
@@ -92,6 +94,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(Exit::Done)
         }
+        Job::OnNode { folder } => node::work_in(folder),
         Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }

@@ -9,17 +9,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::project::{Project, gpus_here, options, repeated};
-use super::{Trouble, history};
-use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness};
+use super::{Trouble, allocation, history};
+use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness, On};
 use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
 use crate::report::{Chapter, Live, Look, Places, State, Story};
 use crate::runner::{self, Emit, Options, Summary};
-use crate::stage::Stages;
+use crate::stage::{Stages, end_abandoned};
 use crate::store::{
-    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, discard, ended_well, last_run, name_run, read_journal,
-    unfinished, unfinished_plans,
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, abandoned, discard, ended_well, last_run, name_run,
+    read_journal, unfinished, unfinished_plans,
 };
 
 /// How a run ended, and what it left.
@@ -53,6 +53,9 @@ fn told(story: &Story) -> Vec<Told> {
 }
 
 pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
+    if let On::Slurm(flags) = &request.on {
+        return allocation::outside(global, request, flags);
+    }
     perform(global, request, false).map(|ran| ran.exit)
 }
 
@@ -86,7 +89,8 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
     };
     let options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
-    let errand = Errand { project, plan, options, compiler, manifest: request.manifest.clone(), look, begun };
+    let in_place = request.on == On::InPlace;
+    let errand = Errand { project, plan, options, compiler, manifest: request.manifest.clone(), look, begun, in_place };
     errand.go()
 }
 
@@ -115,6 +119,8 @@ struct Errand {
     manifest: String,
     look: Look,
     begun: Instant,
+    /// On the nodes of an allocation already.
+    in_place: bool,
 }
 
 impl Errand {
@@ -125,7 +131,8 @@ impl Errand {
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = Teller::start(self.look);
-        listen_to_signals(stop.clone(), teller.send.clone())?;
+        let send = teller.send.clone();
+        heed(stop.clone(), move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
@@ -166,8 +173,18 @@ impl Errand {
             clear_up_after_crash(&home, before.as_ref(), &id, &shelf, &emit);
         }
         let plan = Arc::new(self.plan);
-        let stages = Arc::new(Stages::new(home.state(), id.clone()));
+        let stages = Arc::new(Stages::new(home.state(), id.clone()).in_place(self.in_place));
+        let abandoned = abandoned(&home);
         let summary = runtime.block_on(async {
+            if !abandoned.is_empty() {
+                let emit = Arc::clone(&emit);
+                // A controller that does not answer must not hold the run up.
+                tokio::spawn(async move {
+                    for text in end_abandoned(abandoned).await {
+                        emit(Event::Notice { task: None, text });
+                    }
+                });
+            }
             let running = runner::run(
                 Arc::clone(&plan),
                 stages,
@@ -433,7 +450,7 @@ fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
 
 /// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
 /// so that it is heard while the loop reads something large or waits for the lock.
-fn listen_to_signals(stop: Stop, teller: Sender<Option<Event>>) -> std::io::Result<()> {
+pub(super) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let [int, term, hup] = {
@@ -441,11 +458,11 @@ fn listen_to_signals(stop: Stop, teller: Sender<Option<Event>>) -> std::io::Resu
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
     };
     let streams = [int?, term?, hup?];
-    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, teller)));
+    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, tell)));
     Ok(())
 }
 
-async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, teller: Sender<Option<Event>>) {
+async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tell: impl Fn(Event)) {
     let [mut int, mut term, mut hup] = streams;
     for asked in 1.. {
         tokio::select! {
@@ -464,7 +481,7 @@ async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tel
             }
             _ => leave(),
         };
-        let _ = teller.send(Some(Event::Stopping { why: why.to_owned() }));
+        tell(Event::Stopping { why: why.to_owned() });
     }
 }
 

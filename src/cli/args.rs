@@ -10,6 +10,7 @@ use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
 use super::help;
 use super::mlperf::MlperfArgs;
+use super::on_args::{OnArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::setting::Setting;
 use super::triton::TritonArgs;
@@ -137,6 +138,9 @@ pub(super) enum Command {
     /// Answers requests without doing any work, for a preflight.
     #[command(name = "__null-server", hide = true)]
     NullServer(NullServerArgs),
+    /// The work of a job on a node of a cluster.
+    #[command(name = "__job", hide = true)]
+    OnNode(OnNodeArgs),
     /// One LoadGen test, in a process of its own.
     #[command(name = "__loadgen-test", hide = true)]
     LoadgenTest(LoadgenTestArgs),
@@ -192,6 +196,8 @@ pub(super) struct RunArgs {
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
+    #[command(flatten)]
+    pub on: OnArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

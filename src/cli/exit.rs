@@ -30,6 +30,20 @@ impl Exit {
         self as u8
     }
 
+    /// The meaning of a code that another of us left with.
+    pub fn from_code(code: i32) -> Self {
+        let all = [
+            Self::Done,
+            Self::Failed,
+            Self::Usage,
+            Self::InvalidClient,
+            Self::InvalidLoad,
+            Self::InvalidServer,
+            Self::Interrupted,
+        ];
+        all.into_iter().find(|exit| i32::from(exit.code()) == code).unwrap_or(Self::Failed)
+    }
+
     /// The code for one failed task.
     pub const fn of(kind: FailureKind) -> Self {
         match kind {

@@ -52,6 +52,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
     "regatta run quickstart --repeat 2                  measure once more, beside the first",
     "regatta run quickstart --events jsonl | jq -r .event",
+    "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
 
 pub(super) const BULK: &str = with_run_codes!(examples![

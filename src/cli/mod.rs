@@ -12,6 +12,7 @@ mod bulk;
 mod exit;
 mod help;
 mod mlperf;
+mod on_args;
 mod parse;
 mod request;
 mod result_args;
@@ -24,8 +25,8 @@ pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{
     Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List,
-    Logs, Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest,
-    Shell, Show, Simulate, Status,
+    Logs, Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select,
+    Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::Setting;
 pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};

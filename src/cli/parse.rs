@@ -16,10 +16,11 @@ use super::bench;
 use super::bulk;
 use super::exit::Exit;
 use super::mlperf;
+use super::on_args::OnWord;
 use super::request::{
     Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
-    Loudness, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest, Show,
-    Simulate, Status,
+    Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest,
+    Show, Simulate, Status,
 };
 use super::setting::Setting;
 use super::triton;
@@ -142,6 +143,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     Some(EventsWord::Jsonl) => EventsAs::JsonLines,
                 },
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
+                on: match args.on.on {
+                    None => On::Here,
+                    Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
+                },
                 env: BTreeMap::new(),
             })
         }
@@ -218,6 +223,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Completions(args) => Job::Completions(args.shell),
         Command::Warden(args) => Job::Warden { run: args.run },
         Command::NullServer(args) => Job::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
+        Command::OnNode(args) => Job::OnNode { folder: args.folder },
         Command::LoadgenTest(args) => Job::LoadgenTest { job: args.job },
     })
 }
@@ -355,8 +361,8 @@ mod tests {
     #[test]
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
-             --events jsonl --gpus 0,2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), env: {} }"#);
+             --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), env: {} }"#);
     }
 
     #[test]

@@ -92,6 +92,10 @@ pub enum Job {
     Warden {
         run: PathBuf,
     },
+    /// The hidden work of a job on a node of a cluster; the job's folder.
+    OnNode {
+        folder: PathBuf,
+    },
     /// The hidden child process of one LoadGen test; its job file.
     LoadgenTest {
         job: PathBuf,
@@ -109,8 +113,19 @@ pub struct Run {
     pub events: EventsAs,
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
+    pub on: On,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
+}
+
+/// Where a whole run happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    Here,
+    /// In one allocation, with these of Slurm's settings.
+    Slurm(Vec<Setting>),
+    /// In an allocation that we are in already: stages that ask for one of their own run here.
+    InPlace,
 }
 
 /// A list of runs.

@@ -126,6 +126,8 @@ pub enum FailureKind {
     InputChanged,
     /// The measurement is not to be believed.
     Invalid(Verdict),
+    /// The machine was taken away under it: nothing that the stage did is to blame.
+    Lost,
     /// Disk full, permission denied and the like.
     System,
     /// The stage's own check said no.

@@ -12,7 +12,7 @@ use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
 use super::task::{ActionKind, Lifetime, Lowering, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
-use crate::manifest::model::{Action, Container, InputPaths, Retry, RetryAfter, Serve, Stage};
+use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
 };
@@ -254,6 +254,7 @@ fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
         outputs: Vec::new(),
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        host: None,
         gpus: 0,
         cpus: Some(0),
         timeout: None,
@@ -285,6 +286,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
             }
         }
     }
+    let host = typed.host.as_ref().and_then(Host::elsewhere);
     // A measurement has the machine to itself.
     let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
     let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
@@ -302,15 +304,18 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,
+        host: host.as_ref().and_then(|host| serde_json::to_string(host).ok()),
         gpus: typed.gpus,
         cpus,
         timeout: typed.timeout.and_then(|text| duration(&text).ok()),
         retry: typed.retry.map(retry),
         cache: typed.cache,
-        // A search that is cut off goes on with the probes that it has, a download with the bytes.
-        resume: typed.resume
-            || matches!(&action, Action::Bench(bench) if bench.search.is_some())
-            || matches!(&action, Action::Weights(weights) if weights.hf.is_some()),
+        // A search that is cut off goes on with the probes that it has, a download with the bytes. Elsewhere an attempt that was
+        // cut off may still write, so that each has a folder of its own.
+        resume: host.is_none()
+            && (typed.resume
+                || matches!(&action, Action::Bench(bench) if bench.search.is_some())
+                || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
     })
 }
 

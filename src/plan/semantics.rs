@@ -4,6 +4,7 @@ mod across;
 mod compare;
 mod container;
 mod engine;
+mod host;
 mod mlperf;
 mod repository;
 mod retry;
@@ -17,8 +18,8 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request, Scenario,
-    Stage, Stream, ThinkTime, Words,
+    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request,
+    Scenario, Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
@@ -32,6 +33,9 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     let mut look = Look { node, name, found };
     look.common(stage);
     look.containers(stage);
+    if let Some(host) = stage.host.as_ref().and_then(Host::elsewhere) {
+        look.elsewhere(stage, &host);
+    }
     if let Some(engine) = &stage.engine {
         look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
         look.engine(engine);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::event::TaskId;
+use crate::manifest::model::HostOn;
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ pub struct Task {
     pub outputs: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub secrets: Vec<String>,
+    /// Where it runs when that is not here: JSON of `manifest::model::HostOn`. No part of the key.
+    pub host: Option<String>,
     pub gpus: u32,
     /// `-j` slots; `None` takes all of them.
     pub cpus: Option<u32>,
@@ -53,6 +56,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// How often it is submitted again when it has lost its machine.
+    pub fn resubmit(&self) -> u32 {
+        let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
+        host.map_or(0, |HostOn::Slurm(slurm)| slurm.resubmit)
+    }
+
     /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for
     /// measurements and commands: they may be repeated on purpose.
     pub const fn is_its_key(&self) -> bool {

@@ -17,6 +17,7 @@ mod procfs;
 mod ranks;
 mod redact;
 mod running;
+pub mod slurm;
 mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};

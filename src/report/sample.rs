@@ -21,6 +21,7 @@ pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
         outputs: vec![],
         env: BTreeMap::new(),
         secrets: vec![],
+        host: None,
         gpus: 0,
         cpus: Some(1),
         timeout: None,

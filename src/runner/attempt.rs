@@ -13,7 +13,7 @@ use super::origins::{Origins, origins};
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, Listed, PathError, Record, Sealed, Shelf, list_folder};
+use crate::store::{Digests, Listed, PathError, Record, Sealed, Shelf, left_running, list_folder};
 
 /// What a try needs, gathered by the loop.
 pub(super) struct Try {
@@ -42,7 +42,13 @@ pub(super) struct Tried {
 impl Try {
     pub(super) async fn go<W: Work>(self, work: Arc<W>) -> Tried {
         let begun = Instant::now();
-        let folder = match self.shelf.new_folder(&self.task.id, &self.keyed.digest, self.task.resume) {
+        let left = if self.attempt == 1 && self.task.host.is_some() {
+            left_running(self.shelf.home(), &self.task.id, &self.keyed.digest)
+        } else {
+            None
+        };
+        let made = left.map_or_else(|| self.shelf.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok);
+        let folder = match made {
             Ok(folder) => folder,
             Err(e) => return Tried { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
         };
@@ -73,7 +79,9 @@ impl Try {
         };
         // Its own task, so that a panic in a stage is a failure of that stage and not the end of the run.
         let mut working = tokio::spawn(async move { work.perform(lease).await });
-        let limit = self.task.timeout.unwrap_or(Duration::MAX);
+        // Elsewhere it counts from its start there: who waits in a queue is not late.
+        let here = self.task.host.is_none();
+        let limit = self.task.timeout.filter(|_| here).unwrap_or(Duration::MAX);
         let mut late = false;
         let ended = if let Ok(ended) = tokio::time::timeout(limit, &mut working).await {
             ended
@@ -153,7 +161,8 @@ impl Try {
                 lowered.extend(less.iter().cloned());
             }
         }
-        Ok(Assignment { action, container, inputs, env, endpoints, gpus, lowered })
+        let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.shelf, &inputs, &made)).transpose()?;
+        Ok(Assignment { action, container, inputs, env, endpoints, gpus, host, lowered })
     }
 
     /// What it was made from, worked out when somebody asks.

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::{Digest, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::Shelf;
 
 /// The plan's name and parameters, and everything upstream of one task, in the plan's order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origins {
     /// What `regatta run` was given.
     pub manifest: String,
@@ -17,7 +19,7 @@ pub struct Origins {
 }
 
 /// One task upstream. A service leaves no record: of it only the plan speaks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     pub task: TaskId,
     pub kind: ActionKind,

@@ -53,6 +53,8 @@ struct Runner<W> {
     running: BTreeMap<Ix, Running>,
     /// Tries that were thrown away because an input changed under them.
     stale: BTreeMap<Ix, u32>,
+    /// Attempts that lost their machine.
+    lost: BTreeMap<Ix, u32>,
     /// Running steps that were stopped because this server died.
     blame: BTreeMap<Ix, Ix>,
     /// Of those, the ones whose server is started again.
@@ -94,6 +96,7 @@ pub async fn run<W: Work>(
         made: vec![None; n],
         running: BTreeMap::new(),
         stale: BTreeMap::new(),
+        lost: BTreeMap::new(),
         blame: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
@@ -111,7 +114,8 @@ fn item(task: &Task, part: Part) -> Item {
         needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
         service: task.lifetime == Lifetime::Service,
         cpus: task.cpus,
-        gpus: task.gpus,
+        gpus: if task.host.is_some() { 0 } else { task.gpus },
+        elsewhere: task.host.is_some(),
         skipped,
     }
 }
@@ -402,8 +406,6 @@ impl<W: Work> Runner<W> {
     }
 
     fn take_failure(&mut self, ix: Ix, running: Running, mut failure: Failure, folder: Option<PathBuf>, seconds: f64) {
-        /// A person who keeps saving a file should not keep a stage running for ever.
-        const STALE_TRIES: u32 = 3;
         let task = Arc::clone(self.task(ix));
         if self.shelf.home().is_full() {
             // Often the stage could not even log why. What it left is in the way of the next try.
@@ -430,14 +432,9 @@ impl<W: Work> Runner<W> {
         if self.lower(ix, running.attempt, &mut failure) {
             return self.try_anew(ix, running, failure, seconds);
         }
-        if failure.kind == FailureKind::InputChanged && !self.schedule.is_halted() {
-            let tries = self.stale.entry(ix).or_default();
-            *tries += 1;
-            if *tries < STALE_TRIES {
-                let text = format!("{}; it is run again", failure.what);
-                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                return self.schedule.rekey(ix);
-            }
+        if let Some(text) = self.is_no_end(ix, &failure) {
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
         }
         let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());

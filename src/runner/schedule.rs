@@ -50,8 +50,17 @@ pub struct Item {
     /// Slots it takes; `None` for all of them. Services take none.
     pub cpus: Option<u32>,
     pub gpus: u32,
+    /// It runs on another machine: nothing of this one is leased to it.
+    pub elsewhere: bool,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
+}
+
+impl Item {
+    /// It takes all slots of this machine.
+    const fn is_alone(&self) -> bool {
+        self.cpus.is_none() && !self.elsewhere
+    }
 }
 
 struct Node {
@@ -77,6 +86,8 @@ pub struct Schedule {
     nodes: Vec<Node>,
     to_key: BTreeSet<Ix>,
     wanting: BTreeSet<Ix>,
+    /// How many of them need nothing of this machine.
+    wanting_elsewhere: u32,
     to_stop: Vec<Ix>,
     cancelled: Vec<(Ix, Ix)>,
     slots: u32,
@@ -119,6 +130,7 @@ impl Schedule {
             nodes,
             to_key: BTreeSet::new(),
             wanting: BTreeSet::new(),
+            wanting_elsewhere: 0,
             to_stop: Vec::new(),
             cancelled: Vec::new(),
             slots,
@@ -173,6 +185,7 @@ impl Schedule {
         }
         self.set(ix, State::Wanting);
         self.wanting.insert(ix);
+        self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// What this step would make, another one is about to make: it is looked up again when that one is over.
@@ -229,7 +242,12 @@ impl Schedule {
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
     /// while other steps run, so that a big one gets its turn.
     pub fn next_to_start(&mut self) -> Option<Start> {
-        if self.halted || self.free_slots == 0 {
+        if self.halted {
+            return None;
+        }
+        // What runs elsewhere needs no slot here.
+        let mut full = self.free_slots == 0;
+        if full && self.wanting_elsewhere == 0 {
             return None;
         }
         let wanting: Vec<Ix> = self.wanting.iter().copied().take(256).collect();
@@ -238,7 +256,11 @@ impl Schedule {
         let mut alone_before = self.running_alone > 0;
         for ix in wanting {
             let node = &self.nodes[ix as usize];
-            if node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
+            let elsewhere = node.item.elsewhere;
+            if full && !elsewhere {
+                continue;
+            }
+            if !elsewhere && node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
                 continue;
             }
             let mut all_up = true;
@@ -257,17 +279,21 @@ impl Schedule {
             if !all_up {
                 continue;
             }
-            let want = node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots);
+            let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
             if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
                 self.wanting.remove(&ix);
+                self.wanting_elsewhere -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
                 self.set(ix, State::Running);
                 self.running_steps += 1;
-                self.running_alone += u32::from(self.nodes[ix as usize].item.cpus.is_none());
+                self.running_alone += u32::from(self.nodes[ix as usize].item.is_alone());
                 return Some(Start { task: ix, gpus });
             }
             if self.running_steps > 0 {
-                return None;
+                if self.wanting_elsewhere == 0 {
+                    return None;
+                }
+                full = true;
             }
         }
         None
@@ -305,7 +331,9 @@ impl Schedule {
             let was_settled = self.nodes[at as usize].item.service
                 && matches!(self.state(at), State::Known | State::Starting | State::Up | State::Stopping);
             self.to_key.remove(&at);
-            self.wanting.remove(&at);
+            if self.wanting.remove(&at) {
+                self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
+            }
             self.set(at, State::Over(how));
             self.open -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
@@ -401,7 +429,7 @@ impl Schedule {
         let node = &mut self.nodes[ix as usize];
         if node.state == State::Running {
             self.running_steps -= 1;
-            self.running_alone -= u32::from(node.item.cpus.is_none());
+            self.running_alone -= u32::from(node.item.is_alone());
         }
         self.free_slots += std::mem::take(&mut node.held_slots);
         self.free_gpus.extend(std::mem::take(&mut node.held_gpus));

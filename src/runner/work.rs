@@ -5,6 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
@@ -60,7 +61,7 @@ pub struct Lease {
 }
 
 /// An action ready to be done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Assignment {
     /// JSON of `manifest::model::Action`.
     pub action: String,
@@ -74,6 +75,8 @@ pub struct Assignment {
     pub endpoints: Vec<Endpoint>,
     /// GPU indices leased to these services.
     pub gpus: Vec<u32>,
+    /// Where it runs when that is not here: JSON of `manifest::model::HostOn`, references replaced.
+    pub host: Option<String>,
     /// What was lowered for these services because memory ran out.
     pub lowered: Vec<Lowered>,
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::container::{self, NotRun, Place};
+use super::slurm::around;
 use super::undeclared::undeclared;
 use super::{memory, options};
 use crate::event::{Event, Failure, FailureKind, RunId, Stop};
@@ -56,9 +57,19 @@ impl Errand {
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
     pub fn command(&self, argv: Vec<OsString>) -> Command {
         // No timeout here: the runner's covers the whole task.
+        let argv = match &self.lease.assignment.host {
+            Some(_) => around(&self.lease, argv, &self.names()),
+            None => argv,
+        };
         let mut command = Command::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
         command.env.clone_from(&self.env);
         command
+    }
+
+    /// Variables that the stage itself gave, and those that it must not show.
+    fn names(&self) -> Vec<String> {
+        let shown = self.shown_env.iter().map(|(name, _)| name.clone());
+        shown.chain(self.lease.task.secrets.iter().cloned()).collect()
     }
 
     /// Says which files of the project a command names that its stage does not declare.

@@ -24,6 +24,7 @@ mod scrape;
 mod search;
 mod serve;
 mod shell;
+mod slurm;
 mod telemetry;
 mod template;
 mod trtllm_bench;
@@ -43,14 +44,19 @@ pub use engine::engine_commands;
 use errand::Errand;
 pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
+use slurm::Cluster;
+pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
 
-/// Performs every kind of task on this machine.
+/// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
 pub struct Stages {
     home: PathBuf,
     run: RunId,
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
+    cluster: Cluster,
+    /// Every task runs here, whatever its stage says: this is the place already.
+    in_place: bool,
     images: Arc<container::Images>,
 }
 
@@ -58,7 +64,21 @@ impl Stages {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
-        Self { home: home.into(), run, program: None, images: Arc::default() }
+        Self {
+            home: home.into(),
+            run,
+            program: None,
+            cluster: Cluster::default(),
+            in_place: false,
+            images: Arc::default(),
+        }
+    }
+
+    /// On the nodes of an allocation: stages that ask for one run here.
+    #[must_use]
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
     }
 
     /// Another program for simulated servers than the one that is running.
@@ -96,10 +116,22 @@ impl Work for Stages {
     }
 
     fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {
-        (task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
+        // What is on a node is not looked for here.
+        let is_here = task.host.is_none() || self.in_place;
+        (is_here && task.kind == ActionKind::Image).then(|| image::gone(task, folder))?
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        match lease.assignment.host.clone().filter(|_| !self.in_place) {
+            Some(host) => Box::pin(slurm::perform(lease, &host, &self.home, &self.cluster)).await,
+            None => self.here(lease).await,
+        }
+    }
+}
+
+impl Stages {
+    /// Does a task on this machine, wherever its stage says that it runs: on a node of a cluster that is so already.
+    async fn here(&self, lease: Lease) -> Result<Done, Failure> {
         let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")

@@ -27,7 +27,8 @@ pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec
     for item in fs::read_dir(home.outputs()).into_iter().flatten().flatten() {
         let name = item.file_name().to_string_lossy().into_owned();
         let folder = name.strip_suffix(".files").unwrap_or(&name);
-        if kept.contains(folder) {
+        // A job may be filling it.
+        if kept.contains(folder) || home.jobs().join(folder).exists() {
             continue;
         }
         let why = if named.contains(folder) { "an older output" } else { "left by a try that did not finish" };
@@ -59,7 +60,8 @@ pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
         .filter(|item| {
             let name = item.file_name().to_string_lossy().into_owned();
             let folder = name.strip_suffix(".files").unwrap_or(&name);
-            !named.contains(folder) && !folder.ends_with("-resume") && !shown.contains(&item.path())
+            let job = home.jobs().join(folder).exists();
+            !job && !named.contains(folder) && !folder.ends_with("-resume") && !shown.contains(&item.path())
         })
         .map(|item| item.path())
         .collect();

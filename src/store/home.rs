@@ -45,6 +45,10 @@ impl Home {
         self.state.join("out").join(folder)
     }
 
+    pub fn jobs(&self) -> PathBuf {
+        self.state.join("jobs")
+    }
+
     pub fn failed(&self) -> PathBuf {
         self.state.join("failed")
     }

@@ -8,6 +8,7 @@
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
+//!   jobs/<key>-<n>/      talk with a job on another machine, until its end was seen (`jobs`)
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
@@ -38,6 +39,7 @@ mod durable;
 mod explain;
 mod gc;
 mod home;
+mod jobs;
 mod journal;
 mod key;
 mod lock;
@@ -53,6 +55,7 @@ pub use durable::{PathError, discard, point};
 pub use explain::explain;
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;
+pub use jobs::{JobFolder, abandoned, left_running, superseded};
 pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
 pub use lock::{Held, Lock, Taken};

@@ -54,6 +54,7 @@ mod search;
 mod sending;
 mod services;
 mod simulator;
+mod slurm;
 mod stages;
 mod standstill;
 mod submission;

@@ -328,6 +328,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         outputs: Vec::new(),
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        host: None,
         gpus: 0,
         cpus: None,
         timeout: None,

@@ -47,6 +47,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         keep_going: false,
         events: cli::EventsAs::Terminal,
         gpus: None,
+        on: cli::On::Here,
         env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;

@@ -153,6 +153,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
         keep_going: false,
         events: EventsAs::Terminal,
         gpus: request.gpus.clone(),
+        on: cli::On::Here,
         env: item.env.clone(),
     }
 }

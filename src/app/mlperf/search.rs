@@ -49,6 +49,7 @@ pub(super) fn search(
             keep_going: false,
             events,
             gpus: None,
+            on: crate::cli::On::Here,
             env: std::collections::BTreeMap::new(),
         },
     )

@@ -8,6 +8,7 @@ mod action;
 mod bench;
 mod compare;
 mod container;
+mod host;
 mod image;
 mod load;
 mod mlperf;
@@ -29,6 +30,7 @@ pub use bench::{
 };
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
+pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{

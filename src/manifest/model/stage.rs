@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench, CompareResults, Container, Engine, Git, Image, Mlperf, Repository, Script, Serve, Template, TrtllmBench,
-    Weights,
+    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Script, Serve, Template,
+    TrtllmBench, Weights,
 };
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
@@ -38,6 +38,9 @@ pub struct Stage {
     /// Names of environment variables that are passed through and never shown, logged or hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Where it runs: `slurm` makes a job of it. [default: here]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
     pub gpus: u32,

@@ -13,6 +13,9 @@ use crate::plan::Lifetime;
 use crate::runner::schedule::Ix;
 use crate::runner::work::Work;
 
+/// A person who keeps saving a file should not keep a stage running for ever.
+const STALE_TRIES: u32 = 3;
+
 impl<W: Work> Runner<W> {
     /// Whether a server that did not come up is started again as it is.
     pub(super) fn restarts(&self, ix: Ix, attempt: u32, failure: &Failure) -> bool {
@@ -23,6 +26,28 @@ impl<W: Work> Runner<W> {
             && failure.kind != FailureKind::Refused
             && !self.schedule.carries_a_service(ix)
             && !self.schedule.is_halted()
+    }
+
+    /// What happens instead, if a failure says nothing of the task itself: an input changed under it, or its machine was lost.
+    pub(super) fn is_no_end(&mut self, ix: Ix, failure: &Failure) -> Option<String> {
+        if self.schedule.is_halted() {
+            return None;
+        }
+        match failure.kind {
+            FailureKind::InputChanged => {
+                let tries = self.stale.entry(ix).or_default();
+                *tries += 1;
+                (*tries < STALE_TRIES).then(|| format!("{}; it is run again", failure.what))
+            }
+            FailureKind::Lost if !self.stop.is_asked() => {
+                let times = self.lost.entry(ix).or_default();
+                *times += 1;
+                let again = *times;
+                let rest = "it is submitted again, and what the old attempt still writes counts for nothing";
+                (again <= self.task(ix).resubmit()).then(|| format!("{}; {rest}", failure.what))
+            }
+            _ => None,
+        }
     }
 
     /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn step(needs: &[Ix]) -> Item {
-    Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, skipped: false }
+    Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, elsewhere: false, skipped: false }
 }
 
 fn service(needs: &[Ix]) -> Item {
@@ -92,6 +92,25 @@ fn two_servers_that_need_all_gpus_take_turns() {
 }
 
 #[test]
+fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
+    let elsewhere = |i: Item| Item { elsewhere: true, ..i };
+    let alone = Item { cpus: None, ..step(&[]) };
+    let mut s = Schedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
+    while let Some(ix) = s.next_to_key() {
+        s.missed(ix);
+    }
+    let mut started = Vec::new();
+    while let Some(start) = s.next_to_start() {
+        started.push(start.task);
+    }
+    assert_eq!(started, [0, 2, 3], "all but the one that needs the slot");
+    s.over(2, Over::Done);
+    assert_eq!(s.next_to_start(), None, "its end gives no slot back that it never had");
+    s.over(0, Over::Done);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+}
+
+#[test]
 fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     let mut s = Schedule::new(vec![Item { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
     while let Some(ix) = s.next_to_key() {
@@ -169,7 +188,8 @@ proptest! {
             let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
             needs.sort_unstable();
             needs.dedup();
-            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, skipped: false }
+            let elsewhere = *cpus == 2 && *gpus == 0;
+            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, skipped: false }
         }).collect();
         let mut s = Schedule::new(items.clone(), 2, 0..4);
         let mut busy: Vec<Ix> = Vec::new();
@@ -194,7 +214,7 @@ proptest! {
                 }
                 busy.push(start.task);
             }
-            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && s.state(**i) == State::Running)
+            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == State::Running)
                 .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
             prop_assert!(used <= 2);
             stopping.extend(s.take_to_stop());

@@ -199,6 +199,10 @@ pub fn place_of(task: &Task) -> Option<Container> {
 
 /// The id of the image that a task names by words, if it is one of docker's or podman's: part of its key.
 pub fn fact(task: &Task, images: &Images) -> Option<(String, String)> {
+    // What a node has under that name is not known here.
+    if task.host.is_some() {
+        return None;
+    }
     let container = place_of(task)?;
     // An image that a stage made is in the key by that stage's output.
     if container.image.contains('⟦') {

@@ -127,6 +127,10 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
         argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
         argv.extend(words(["--speed", &server.speed.to_string()]));
         argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
+        if errand.lease.assignment.host.is_some() {
+            // Who asks it is on another machine.
+            argv.extend(words(["--grpc-address", "0.0.0.0"]));
+        }
         Planned {
             name: format!("server {index}"),
             argv,

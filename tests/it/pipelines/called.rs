@@ -189,7 +189,7 @@ fn line(call: &Value, plain: &Plain) -> String {
     });
     let mut words: Vec<String> = words.collect();
     if let Some(at) = words.iter().position(|word| word == "--port") {
-        words[at + 1] = "<port>".to_owned();
+        "<port>".clone_into(&mut words[at + 1]);
     }
     let quoted = words.iter().map(|word| if word.contains([' ', ';']) { format!("'{word}'") } else { word.clone() });
     format!("{env}{}", quoted.collect::<Vec<_>>().join(" "))

@@ -1,0 +1,212 @@
+//! `regatta run … --on slurm`: the whole pipeline in one allocation.
+//!
+//! Outside, a job is submitted that says the same command on its first node, and followed: its output is this command's
+//! output, its exit code this command's. Inside, every stage runs where the job is, also one with `host: slurm`. The same
+//! command again, after the first one was killed, goes on with the job that is there.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::project::{Project, options};
+use super::run::{heed, perform};
+use super::{Trouble, say_error};
+use crate::cli::{self, Exit, Global, On, Setting};
+use crate::event::{Digest, Event, Failure, FailureKind, Stop};
+use crate::manifest::model::Slurm;
+use crate::stage::{Allocation, Claim, in_allocation};
+use crate::store::{Home, JobFolder};
+
+/// How often the job's output is looked at.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
+pub(super) fn outside(global: &Global, request: &cli::Run, flags: &[Setting]) -> Result<Exit, Trouble> {
+    let slurm = slurm(flags)?;
+    let project = Project::here(global)?;
+    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    // Every mistake is told here, before anything waits in a queue.
+    let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
+    let words = words(std::env::args_os().skip(1), &project.home);
+    let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let own = format!("run-{}", Digest::of(name.join("\0").as_bytes()).short());
+    let out = project.home.state().join("allocations").join(&own);
+    std::fs::create_dir_all(&out)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    crate::process::adopt_orphans()?;
+    let stop = Stop::new();
+    heed(stop.clone(), |event| tell(&event))?;
+    let home = project.home.state().to_owned();
+    let folder = JobFolder::of(&home, &out);
+    let allocation = Allocation {
+        name: own,
+        words: name,
+        slurm,
+        out: out.clone(),
+        log: out.with_extension("log"),
+        project: project.home.project().to_owned(),
+        stop,
+        emit: Arc::new(|event| tell(&event)),
+    };
+    let ended = runtime.block_on(async {
+        let (enough, hears) = tokio::sync::oneshot::channel();
+        let streaming = tokio::spawn(stream(folder.output(), hears));
+        let (ended, settled) = in_allocation(allocation, &home).await;
+        let _ = enough.send(());
+        let _ = streaming.await;
+        if settled {
+            let _ = folder.forget();
+        }
+        let _ = crate::process::sweep(Duration::from_secs(1)).await;
+        ended
+    });
+    runtime.shutdown_background();
+    Ok(match ended {
+        Ok(_) => Exit::Done,
+        Err(Failure { kind: FailureKind::Exit(code), .. }) => Exit::from_code(code),
+        Err(failure) => {
+            tell_failure(&failure);
+            Exit::of(failure.kind)
+        }
+    })
+}
+
+/// The run itself, on the job's first node.
+pub(super) fn inside(folder: &JobFolder, claim: &Claim) -> Result<Exit, Trouble> {
+    std::env::set_current_dir(claim.project())?;
+    let request = cli::parse(
+        std::iter::once(OsString::from("regatta")).chain(claim.words().unwrap_or_default().iter().map(OsString::from)),
+    );
+    warned(claim.warn_s())?;
+    let ended = match request {
+        Ok(cli::Request { global, job: cli::Job::Run(request) }) => {
+            let request = cli::Run { on: On::InPlace, ..request };
+            perform(&global, &request, false).map(|ran| ran.exit)
+        }
+        Ok(_) | Err(_) => Err(Trouble::Usage("this is not a run".to_owned())),
+    };
+    let how = match &ended {
+        Ok(Exit::Done) => Ok(crate::event::Done::default()),
+        Ok(Exit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
+        Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
+        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(Exit::Failed.code())), "the run could not go on")),
+    };
+    claim.end(folder, how).map_err(anyhow::Error::from)?;
+    ended
+}
+
+/// Says that the time limit is near.
+fn warned(left_s: u64) -> Result<(), Trouble> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let near = {
+        let _inside = runtime.enter();
+        signal(SignalKind::user_defined2())
+    };
+    let mut near = near?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            while near.recv().await.is_some() {
+                say_error(&format!("! less than {left_s} s left until the job's time limit\n"));
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The command for the node: without what says where to run, and with the state folder that is meant here.
+fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
+    let mut words = Vec::new();
+    let mut typed = typed;
+    while let Some(word) = typed.next() {
+        let text = word.to_string_lossy().into_owned();
+        if ["--on", "--slurm", "--home"].contains(&text.as_str()) {
+            typed.next();
+        } else if !["--on=", "--slurm=", "--home="].iter().any(|flag| text.starts_with(flag)) {
+            words.push(word);
+        }
+    }
+    words.extend(["--home".into(), home.state().as_os_str().to_owned()]);
+    words
+}
+
+/// `partition=gpu nodes=2` as the manifest's `host.slurm` would have it.
+fn slurm(flags: &[Setting]) -> Result<Slurm, Trouble> {
+    let wrong = |why: String| {
+        Trouble::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
+    };
+    let mut keys = serde_json::Map::new();
+    for Setting { key, value } in flags {
+        if key == "args" {
+            let list = keys.entry("args").or_insert_with(|| serde_json::json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(serde_json::json!(value));
+            }
+            continue;
+        }
+        let typed = match key.as_str() {
+            "nodes" | "tasks_per_node" | "cpus_per_task" | "gpus_per_node" | "resubmit" => {
+                let number: u32 = value.parse().map_err(|_| wrong(format!("`{key}={value}`: not a number")))?;
+                serde_json::json!(number)
+            }
+            "exclusive" => serde_json::json!(value == "true"),
+            _ => serde_json::json!(value),
+        };
+        keys.insert(key.clone(), typed);
+    }
+    let slurm: Slurm = serde_json::from_value(keys.into()).map_err(|error| wrong(error.to_string()))?;
+    slurm.limit().transpose().map_err(|why| wrong(format!("`time`: {why}")))?;
+    Ok(slurm)
+}
+
+/// Passes on what the job prints until `enough`, and then the rest.
+async fn stream(output: PathBuf, mut enough: tokio::sync::oneshot::Receiver<()>) {
+    let mut at = 0;
+    loop {
+        pass_on(&output, &mut at);
+        tokio::select! {
+            _ = &mut enough => return pass_on(&output, &mut at),
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+fn pass_on(output: &Path, at: &mut u64) {
+    let mut bytes = Vec::new();
+    let read = File::open(output).and_then(|mut file| {
+        file.seek(SeekFrom::Start(*at))?;
+        file.read_to_end(&mut bytes)
+    });
+    if let Ok(read) = read {
+        *at += read as u64;
+        // A reader who has gone away is no error of ours.
+        let _ = anstream::stdout().write_all(&bytes);
+        let _ = anstream::stdout().flush();
+    }
+}
+
+fn tell(event: &Event) {
+    match event {
+        Event::Notice { text, .. } => say_error(&format!("! {text}\n")),
+        Event::Stopping { why } => say_error(&format!("! stopping: {why}\n")),
+        _ => {}
+    }
+}
+
+fn tell_failure(failure: &Failure) {
+    let mut text = format!("error: the run in its allocation failed: {}\n", failure.what);
+    for line in &failure.tail {
+        let _ = writeln!(text, "  | {line}");
+    }
+    for (what, line) in [("cause", &failure.cause), ("hint", &failure.hint)] {
+        if let Some(line) = line {
+            let _ = writeln!(text, "  {what}: {line}");
+        }
+    }
+    say_error(&text);
+}

@@ -1,0 +1,38 @@
+//! What a job does on its node: one stage, or a whole run, as it would be done there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Trouble, allocation, say_error};
+use crate::cli::Exit;
+use crate::process;
+use crate::stage::{Claim, NotDone, work};
+use crate::store::JobFolder;
+
+pub(super) fn work_in(folder: PathBuf) -> Result<Exit, Trouble> {
+    let folder = JobFolder::at(folder);
+    let claim = match Claim::take(&folder) {
+        Ok(claim) => claim,
+        // Another job does it, or nobody wants it: that is in order.
+        Err(not_done @ (NotDone::Taken(_) | NotDone::NobodyWaits(_))) => {
+            say_error(&format!("regatta: {not_done}\n"));
+            return Ok(Exit::Done);
+        }
+        Err(broken) => return Err(anyhow::Error::from(broken).into()),
+    };
+    if claim.words().is_some() {
+        return allocation::inside(&folder, &claim);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    process::adopt_orphans()?;
+    let done = runtime.block_on(async {
+        let done = work(&folder, &claim).await;
+        for leftover in process::sweep(Duration::from_secs(1)).await {
+            say_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
+        }
+        done
+    });
+    runtime.shutdown_background();
+    done.map_err(anyhow::Error::from)?;
+    Ok(Exit::Done)
+}

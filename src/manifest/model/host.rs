@@ -1,0 +1,220 @@
+//! `host:` — where a stage runs, when that is not here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), or `{ slurm: { … } }`. No part of the key.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Host {
+    Word(HostWord),
+    On(HostOn),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostWord {
+    /// Here.
+    Local,
+    /// A job of its own, with the cluster's defaults.
+    Slurm,
+}
+
+/// Where, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostOn {
+    /// A job of its own. The project folder must be at the same place on its nodes.
+    Slurm(Box<Slurm>),
+}
+
+impl Host {
+    /// `None` is here.
+    pub fn elsewhere(&self) -> Option<HostOn> {
+        match self {
+            Self::Word(HostWord::Local) => None,
+            Self::Word(HostWord::Slurm) => Some(HostOn::Slurm(Box::default())),
+            Self::On(on) => Some(on.clone()),
+        }
+    }
+}
+
+/// A job of Slurm's. What is not given is what `SBATCH_*` in the environment or the cluster says.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slurm {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// One or several with commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts from its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// The command itself runs on the first of them; `srun` in it reaches all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub tasks_per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub cpus_per_task: Option<u32>,
+    /// [default: the stage's `gpus`, divided by the nodes]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus_per_node: Option<u32>,
+    /// In place of `gpus_per_node`, where a cluster wants it so: `gpu:h100:8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gres: Option<String>,
+    /// Memory of a node: `200G`; `0` is all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelist: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<String>,
+    /// Nobody else on its nodes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// Further words for `sbatch`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Run the stage's commands in a container through pyxis, where the cluster has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<SlurmContainer>,
+    /// Only these variables of our environment (beside PATH, HOME and their like, and the stage's own) reach the job.
+    /// [default: all but those of Slurm, MPI and this session]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export: Option<Vec<String>>,
+    /// This program on the nodes, where theirs is another: other processors than here, say. [default: the one that is running]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Give up a job that has waited so long for its start. [default: wait]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_timeout: Option<String>,
+    /// Say that the time limit is near so long before.
+    pub warn: String,
+    /// How often the queue is asked, once for all jobs of the run.
+    pub poll: String,
+    /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
+    pub resubmit: u32,
+}
+
+impl Default for Slurm {
+    fn default() -> Self {
+        Self {
+            account: None,
+            partition: None,
+            qos: None,
+            reservation: None,
+            time: None,
+            nodes: None,
+            tasks_per_node: None,
+            cpus_per_task: None,
+            gpus_per_node: None,
+            gres: None,
+            mem: None,
+            constraint: None,
+            nodelist: None,
+            exclude: None,
+            exclusive: false,
+            args: Vec::new(),
+            container: None,
+            export: None,
+            program: None,
+            queue_timeout: None,
+            warn: "60s".to_owned(),
+            poll: "10s".to_owned(),
+            resubmit: 2,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// `srun --container-…` of pyxis around each command. The project folder is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmContainer {
+    /// `nvcr.io#nvidia/tritonserver:24.12-trtllm-python-py3`, or the path of a `.sqsh` file.
+    pub image: String,
+    /// Further mounts: `/from:/to`, `/from:/to:ro`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Further words for `srun`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+impl Slurm {
+    /// Flags of `sbatch` that may not stand in `args`: who decides them instead.
+    pub const OWN: [(&'static str, &'static str); 17] = [
+        ("job-name", "Regatta: the job is found again by it"),
+        ("output", "Regatta"),
+        ("error", "Regatta"),
+        ("open-mode", "Regatta"),
+        ("chdir", "Regatta"),
+        ("parsable", "Regatta"),
+        ("wait", "Regatta"),
+        ("array", "`foreach`"),
+        ("wrap", "the stage"),
+        ("export", "`export`"),
+        ("export-file", "`export`"),
+        ("signal", "`warn`"),
+        ("requeue", "`resubmit`: an attempt is never run twice"),
+        ("no-requeue", "`resubmit`"),
+        ("time", "`time`"),
+        ("nodes", "`nodes`"),
+        ("gres", "`gres`"),
+    ];
+
+    /// Its time limit as `sbatch` wants it: minutes, rounded up, or what was written if that is Slurm's own notation.
+    pub fn limit(&self) -> Option<Result<String, String>> {
+        let text = self.time.as_deref()?;
+        let slurms = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':' || byte == b'-');
+        if slurms && text.contains([':', '-']) {
+            return Some(Ok(text.to_owned()));
+        }
+        let limit = crate::manifest::duration(text);
+        Some(
+            limit
+                .map(|limit| limit.as_secs_f64().div_euclid(60.0) + f64::from(limit.as_secs_f64() % 60.0 > 0.0))
+                .map(|minutes| format!("{}", minutes.max(1.0))),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_is_told_in_minutes_that_are_enough() {
+        let limit = |text: &str| Slurm { time: Some(text.to_owned()), ..Slurm::default() }.limit();
+        assert_eq!(limit("2h"), Some(Ok("120".to_owned())));
+        assert_eq!(limit("90s"), Some(Ok("2".to_owned())));
+        assert_eq!(limit("10s"), Some(Ok("1".to_owned())));
+        assert_eq!(limit("1-12:00:00"), Some(Ok("1-12:00:00".to_owned())));
+        assert!(limit("90").is_some_and(|limit| limit.is_err()), "90 of what?");
+        assert_eq!(Slurm::default().limit(), None);
+    }
+
+    #[test]
+    fn a_word_is_enough() {
+        let host = |yaml: &str| serde_yaml::from_str::<Host>(yaml).unwrap().elsewhere();
+        assert_eq!(host("local"), None);
+        assert_eq!(host("slurm"), Some(HostOn::Slurm(Box::default())));
+        let Some(HostOn::Slurm(slurm)) = host("{ slurm: { partition: gpu, nodes: 2 } }") else { panic!("not Slurm") };
+        assert_eq!((slurm.partition.as_deref(), slurm.nodes, slurm.resubmit), (Some("gpu"), Some(2), 2));
+    }
+}

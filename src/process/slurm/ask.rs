@@ -1,0 +1,87 @@
+//! One question to one of Slurm's programs, with a limit: a controller that hangs must not hang us.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::time::Duration;
+
+use super::super::orphans;
+
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// What became of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It answered, in its way.
+    Said { code: i32, stdout: String, stderr: String },
+    /// It did not end within the limit, and was ended.
+    Late,
+    /// It is not here, or cannot be started: why.
+    Absent(String),
+}
+
+impl Asked {
+    /// Why this is no answer, in one line.
+    pub fn complaint(&self, program: &str) -> String {
+        match self {
+            Self::Said { code, stdout, stderr } => {
+                let said = if stderr.trim().is_empty() { stdout } else { stderr };
+                let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                let said = said.join("; ").replace(&format!("{program}: error: "), "");
+                if said.is_empty() { format!("{program} ended with exit code {code}") } else { said }
+            }
+            Self::Late => format!("{program} did not answer"),
+            Self::Absent(why) => why.clone(),
+        }
+    }
+}
+
+/// Asks. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
+pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> Asked {
+    let asked = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
+    asked.await.unwrap_or_else(|panic| Asked::Absent(format!("{program}: {panic}")))
+}
+
+fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> Asked {
+    let expression = duct::cmd(program, words)
+        .full_env(env)
+        .stdin_null()
+        .stdout_capture()
+        .stderr_capture()
+        .unchecked()
+        .before_spawn(|child| {
+            child.process_group(0);
+            Ok(())
+        });
+    let starting = orphans::starting();
+    let handle = match expression.start() {
+        Ok(handle) => handle,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Asked::Absent(format!("`{program}` was not found in PATH"));
+        }
+        Err(error) => return Asked::Absent(format!("`{program}` could not be started: {error}")),
+    };
+    let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
+    orphans::awaited(pid);
+    drop(starting);
+    let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
+    let asked = match ended {
+        Ok(Some(output)) => Asked::Said {
+            // 128 + n, as a shell says it.
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        },
+        Ok(None) => {
+            let _ = handle.kill();
+            Asked::Late
+        }
+        Err(error) => Asked::Absent(format!("`{program}`: {error}")),
+    };
+    orphans::no_longer_awaited(pid);
+    asked
+}

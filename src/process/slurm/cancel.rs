@@ -1,0 +1,34 @@
+//! Ending a job, by its name: its number may never have reached us.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::ask::{Asked, Environment, ask};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What is to be ended, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel<'a> {
+    /// All jobs of this name of ours: TERM, and KILL after the cluster's `KillWait`.
+    Name(&'a str),
+    /// The same, with KILL at once.
+    Now(&'a str),
+    /// One job: a second one of the same name.
+    Number(&'a str),
+}
+
+/// Asks for it. `Ok` when the controller has heard it, also if there was nothing to end. The error says why it has not.
+pub async fn cancel(what: Cancel<'_>, env: &Environment) -> Result<(), String> {
+    let user = format!("--user={}", rustix::process::getuid().as_raw());
+    let words: Vec<String> = match what {
+        Cancel::Name(name) => vec![user, format!("--name={name}")],
+        Cancel::Now(name) => vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()],
+        Cancel::Number(number) => vec![number.to_owned()],
+    };
+    let words = words.into_iter().map(OsString::from).collect();
+    match ask("scancel", words, env.clone(), PATIENCE).await {
+        Asked::Said { code: 0, .. } => Ok(()),
+        failed => Err(failed.complaint("scancel")),
+    }
+}

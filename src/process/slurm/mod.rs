@@ -1,0 +1,21 @@
+//! Speaks to Slurm through its own programs: `sbatch`, `squeue`, `scancel`, `scontrol`.
+//!
+//! A job is known by a name that nothing else has, never by its number alone: a number can be lost on the way, when the
+//! controller takes a job and does not answer any more. A question that fails says nothing about a job. `sacct` is never
+//! asked, because many clusters have no accounting.
+
+mod ask;
+mod cancel;
+mod environment;
+mod node;
+mod queue;
+mod state;
+mod submit;
+
+pub use ask::Environment;
+pub use cancel::{Cancel, cancel};
+pub use environment::environment;
+pub use node::addresses;
+pub use queue::{Entry, Queue, View};
+pub use state::{Pending, State};
+pub use submit::{Submission, Submitted, submit};

@@ -1,0 +1,39 @@
+//! Where a node can be reached.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::ask::{Asked, Environment, ask};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Names and addresses under which a node may be known here, the likeliest first: the cluster's own name for it, then what the
+/// controller uses. Not every cluster has its nodes in a name service.
+pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
+    let words = ["show", "node", "-o", node].map(OsString::from).to_vec();
+    let mut found = vec![node.to_owned()];
+    if let Asked::Said { code: 0, stdout, .. } = ask("scontrol", words, env.clone(), PATIENCE).await {
+        found.extend(told(&stdout));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|one| seen.insert(one.clone()));
+    found
+}
+
+fn told(text: &str) -> Vec<String> {
+    let value = |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)).map(str::to_owned);
+    ["NodeAddr=", "NodeHostName="].iter().filter_map(|key| value(key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_comes_before_the_host_name() {
+        let text =
+            "NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=127.0.0.1 NodeHostName=lab Port=17610 Version=22.05.8";
+        assert_eq!(told(text), ["127.0.0.1", "lab"]);
+        assert_eq!(told("no such node"), [""; 0]);
+    }
+}

@@ -1,0 +1,161 @@
+//! The queue as it was when it was last seen: one question for all jobs of a run, asked again and again while anybody wants
+//! to know.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use super::ask::{Asked, Environment, ask};
+use super::state::State;
+
+/// Longer than `squeue`'s own time-outs against a controller that does not answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Not even somebody in a hurry makes it be asked more often.
+const SPACING: Duration = Duration::from_secs(1);
+
+/// A job in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub number: String,
+    pub state: State,
+    /// Why it waits, in Slurm's words.
+    pub reason: String,
+    /// Its nodes, as Slurm writes lists: `n[1-2]`. Empty while it waits.
+    pub nodes: String,
+}
+
+/// What the queue looked like.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// How many times it was seen. 0: not yet.
+    pub seen: u64,
+    /// When it was last asked successfully; the question was put no earlier than this.
+    pub at: Option<Instant>,
+    /// Name → jobs of that name; more than one when a submission was repeated.
+    pub jobs: Arc<BTreeMap<String, Vec<Entry>>>,
+    /// Questions in a row that got no answer, and the last complaint.
+    pub silent: u32,
+    pub complaint: String,
+}
+
+/// Asks the queue for everybody. Clones share one.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sender: watch::Sender<View>,
+    hurry: Notify,
+    asking: Mutex<Asking>,
+}
+
+#[derive(Debug, Default)]
+struct Asking {
+    is_on: bool,
+    /// The shortest that anybody wished for.
+    every: Option<Duration>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let sender = watch::Sender::new(View::default());
+        Self { shared: Arc::new(Shared { sender, hurry: Notify::new(), asking: Mutex::default() }) }
+    }
+}
+
+impl Queue {
+    /// Listens; the first one makes somebody ask. It is asked at least every `every`, and by nobody once nobody listens.
+    pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<View> {
+        let receiver = self.shared.sender.subscribe();
+        let mut asking = self.shared.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        asking.every = Some(asking.every.map_or(every, |now| now.min(every)));
+        if !std::mem::replace(&mut asking.is_on, true) {
+            tokio::spawn(Arc::clone(&self.shared).ask(env.clone()));
+        }
+        receiver
+    }
+
+    /// Somebody waits for the next answer: it is asked as soon as may be.
+    pub fn hurry(&self) {
+        self.shared.hurry.notify_one();
+    }
+}
+
+impl Shared {
+    async fn ask(self: Arc<Self>, env: Environment) {
+        // Numbers of users are understood like names, and need no look-up.
+        let user = rustix::process::getuid().as_raw().to_string();
+        loop {
+            let at = Instant::now();
+            let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
+            let asked = ask("squeue", words, env.clone(), PATIENCE).await;
+            self.sender.send_modify(|view| match &asked {
+                Asked::Said { code: 0, stdout, .. } => {
+                    *view = View { seen: view.seen + 1, at: Some(at), jobs: Arc::new(read(stdout)), ..View::default() };
+                }
+                failed => {
+                    view.silent += 1;
+                    view.complaint = failed.complaint("squeue");
+                }
+            });
+            let every = self.asking().every.unwrap_or(PATIENCE);
+            tokio::time::sleep(SPACING.min(every)).await;
+            tokio::select! {
+                () = tokio::time::sleep(every.saturating_sub(SPACING)) => {}
+                () = self.hurry.notified() => {}
+            }
+            // Nobody listens any more: then nobody asks. Under the lock, so that who comes now makes it start again.
+            let mut asking = self.asking();
+            if self.sender.receiver_count() == 0 {
+                *asking = Asking::default();
+                return;
+            }
+        }
+    }
+
+    fn asking(&self) -> std::sync::MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines of `number|state|reason|nodes|name`. What is not such a line is some plug-in's talk.
+fn read(text: &str) -> BTreeMap<String, Vec<Entry>> {
+    let mut jobs: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.splitn(5, '|');
+        let mut next = || fields.next().map(str::trim);
+        let (Some(number), Some(state), Some(reason), Some(nodes), Some(name)) =
+            (next(), next(), next(), next(), next())
+        else {
+            continue;
+        };
+        jobs.entry(name.to_owned()).or_default().push(Entry {
+            number: number.to_owned(),
+            state: State::read(state),
+            reason: reason.to_owned(),
+            nodes: nodes.to_owned(),
+        });
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_read_by_name() {
+        let text = "12|PENDING|Resources||regatta-a-1\n13|RUNNING|None|n[1-2]|regatta-b-2\nnonsense\n14|CANCELLED by 0|None|n1|regatta-a-1\n15_[4-7%3]|PENDING|Priority||x|y\n";
+        let jobs = read(text);
+        let numbers = |name: &str| jobs[name].iter().map(|job| job.number.as_str()).collect::<Vec<_>>();
+        assert_eq!(numbers("regatta-a-1"), ["12", "14"]);
+        assert_eq!(jobs["regatta-b-2"][0].nodes, "n[1-2]");
+        assert_eq!(numbers("x|y"), ["15_[4-7%3]"]);
+        assert_eq!(jobs.len(), 3);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the queue says of a job, and what that means.
+
+/// A job's state, as far as we must tell states apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has not started.
+    Pending,
+    /// It runs, or is about to, or about to have ended.
+    Running,
+    /// Held in the middle: it may go on.
+    Suspended,
+    /// Its script ended with 0.
+    Completed,
+    /// Its script ended with something else.
+    Failed,
+    TimeLimit,
+    OutOfMemory,
+    Cancelled,
+    Preempted,
+    NodeFailed,
+    /// It did not start before its deadline.
+    Deadline,
+    /// A word that we do not know.
+    Other(String),
+}
+
+impl State {
+    /// From the long form; whatever follows the word (`CANCELLED by 0`) is left out.
+    pub fn read(text: &str) -> Self {
+        let word = text.split([' ', '+']).next().unwrap_or_default();
+        match word {
+            "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
+            | "RESV_DEL_HOLD" => Self::Pending,
+            "RUNNING" | "COMPLETING" | "STAGE_OUT" | "SIGNALING" | "RESIZING" => Self::Running,
+            "SUSPENDED" | "STOPPED" => Self::Suspended,
+            "COMPLETED" => Self::Completed,
+            "FAILED" => Self::Failed,
+            "TIMEOUT" => Self::TimeLimit,
+            "OUT_OF_MEMORY" => Self::OutOfMemory,
+            "CANCELLED" | "REVOKED" => Self::Cancelled,
+            "PREEMPTED" => Self::Preempted,
+            "NODE_FAIL" | "BOOT_FAIL" => Self::NodeFailed,
+            "DEADLINE" => Self::Deadline,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// It will not change any more.
+    pub const fn is_final(&self) -> bool {
+        !matches!(self, Self::Pending | Self::Running | Self::Suspended | Self::Other(_))
+    }
+}
+
+/// Why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// For its turn.
+    Turn,
+    /// For something that may come back, and that a person should know of.
+    Person(&'static str),
+    /// For ever: why, and what to do.
+    Never(&'static str, &'static str),
+}
+
+impl Pending {
+    /// Slurm's short words (`job_reason_str`).
+    pub fn read(reason: &str) -> Self {
+        let word = reason.split([',', ' ']).next().unwrap_or_default();
+        match word {
+            "PartitionTimeLimit" => Self::Never(
+                "it asks for more time than its partition allows",
+                "a smaller `time`, or another `partition`",
+            ),
+            "PartitionNodeLimit" => {
+                Self::Never("it asks for more nodes than its partition allows", "fewer `nodes`, or another `partition`")
+            }
+            "DependencyNeverSatisfied" => Self::Never(
+                "a job that it depends on did not end as it must",
+                "look at `args`: a `--dependency` is in them",
+            ),
+            "BadConstraints" => Self::Never("no node is like this", "look at `constraint`, `gres` and `gpus_per_node`"),
+            "InvalidAccount" | "AccountNotAllowed" => {
+                Self::Never("its account may not be used there", "look at `account` and `partition`")
+            }
+            "InvalidQOS" | "QOSNotAllowed" => {
+                Self::Never("its quality of service may not be used there", "look at `qos` and `partition`")
+            }
+            "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
+                Self::Never("it asks for more time than its account or quality of service allows", "a smaller `time`")
+            }
+            "AssocGrpGRES"
+            | "QOSMaxGRESPerJob"
+            | "QOSMaxNodePerJobLimit"
+            | "AssocMaxNodePerJobLimit"
+            | "QOSMaxCpuPerJobLimit"
+            | "AssocMaxCpuPerJobLimit" => Self::Never(
+                "it asks for more than its account or quality of service allows for one job",
+                "ask for less, or for another `account` or `qos`",
+            ),
+            "PartitionDown" | "PartitionInactive" => Self::Person("its partition takes no jobs at the moment"),
+            "ReqNodeNotAvail" => Self::Person("a node that it needs is down, drained or reserved"),
+            "Nodes" => Self::Person("nodes that it needs are down, drained or reserved for others"),
+            "JobHeldAdmin" => Self::Person("an administrator holds it"),
+            "JobHeldUser" => Self::Person("somebody holds it; `scontrol release` lets it go"),
+            "launch" => Self::Person("it could not be started on its node and was put back on hold"),
+            "Reservation" => Self::Person("it waits for its reservation to begin"),
+            "Licenses" => Self::Person("it waits for licences"),
+            _ => Self::Turn,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_with_what_follows_them() {
+        assert_eq!(State::read("CANCELLED by 0"), State::Cancelled);
+        assert_eq!(State::read("PENDING"), State::Pending);
+        assert_eq!(State::read("NODE_FAIL"), State::NodeFailed);
+        assert!(State::read("TIMEOUT").is_final());
+        assert!(!State::read("COMPLETING").is_final(), "its processes may still write");
+        assert!(!State::read("NEW_WORD").is_final(), "what we do not know decides nothing");
+    }
+
+    #[test]
+    fn what_will_never_start_is_told_from_what_waits() {
+        assert_eq!(Pending::read("Priority"), Pending::Turn);
+        assert_eq!(Pending::read("Resources"), Pending::Turn);
+        assert!(matches!(Pending::read("PartitionTimeLimit"), Pending::Never(..)));
+        assert!(matches!(Pending::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), Pending::Person(_)));
+        assert!(matches!(
+            Pending::read(
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+            ),
+            Pending::Person(_)
+        ));
+    }
+}

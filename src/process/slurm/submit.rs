@@ -1,0 +1,190 @@
+//! Submitting a job, and knowing what a failure to submit means.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ask::{Asked, Environment, ask};
+
+/// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A job to be.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Nothing else has it.
+    pub name: String,
+    /// Where it starts; must be on a filesystem that its nodes share.
+    pub folder: PathBuf,
+    pub script: PathBuf,
+    /// What the batch system and the script print.
+    pub output: PathBuf,
+    /// Seconds before the time limit at which the script gets USR2.
+    pub warn_s: u64,
+    /// The person's own: account, partition, nodes and so on.
+    pub flags: Vec<String>,
+    pub env: Environment,
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// The job's number.
+    Number(String),
+    /// It will never be taken like this: why.
+    Refused(String),
+    /// Nobody knows: the job may be there, or not. Look for it by its name before it is submitted again.
+    Unknown(String),
+    /// It is not there, and may be taken later: why.
+    Later(String),
+    /// There is no `sbatch`.
+    Absent(String),
+}
+
+impl Submission {
+    /// The words after `sbatch`. Of two equal flags the last one counts, so ours come last.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = self.flags.iter().map(OsString::from).collect();
+        let with = |flag: &str, value: &std::path::Path| {
+            let mut word = OsString::from(flag);
+            word.push(value);
+            word
+        };
+        words.extend(
+            ["--parsable", "--export=ALL", "--no-requeue", "--kill-on-invalid-dep=yes", "--open-mode=append"]
+                .map(OsString::from),
+        );
+        words.push(format!("--signal=B:USR2@{}", self.warn_s).into());
+        words.push(format!("--job-name={}", self.name).into());
+        words.push(with("--chdir=", &self.folder));
+        words.push(with("--output=", &self.output));
+        words.push(self.script.clone().into());
+        words
+    }
+}
+
+/// Submits once.
+pub async fn submit(submission: &Submission) -> Submitted {
+    judge(&ask("sbatch", submission.words(), submission.env.clone(), PATIENCE).await)
+}
+
+fn judge(asked: &Asked) -> Submitted {
+    let complaint = asked.complaint("sbatch");
+    match asked {
+        Asked::Absent(why) => Submitted::Absent(why.clone()),
+        Asked::Late => Submitted::Unknown(complaint),
+        Asked::Said { code: 0, stdout, .. } => {
+            // `123`, or `123;cluster`; a plug-in may have printed something before.
+            let number = stdout.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
+            number.map_or(Submitted::Unknown(complaint), |number| Submitted::Number(number.to_owned()))
+        }
+        // Ended by a signal in the middle of it.
+        Asked::Said { code, .. } if *code > 128 => Submitted::Unknown(complaint),
+        Asked::Said { .. } => {
+            let says = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+            if says(&UNKNOWN) {
+                Submitted::Unknown(complaint)
+            } else if says(&LATER) {
+                Submitted::Later(complaint)
+            } else {
+                Submitted::Refused(complaint)
+            }
+        }
+    }
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Slurm's words (`slurm_errno.c`) for a message that may have arrived and an answer that did not.
+const UNKNOWN: [&str; 6] = [
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Transport endpoint is not connected",
+    "Message receive failure",
+    "Connection reset",
+    "Insane message length",
+];
+/// Its words for what may be different in a while.
+const LATER: [&str; 12] = [
+    "Unable to contact slurm controller",
+    "Connection refused",
+    "Connection timed out",
+    "Slurm backup controller in standby mode",
+    "Resource temporarily unavailable",
+    "temporarily unable to accept job",
+    "Slurm temporarily",
+    "System call interrupted",
+    "Job submit limit",
+    "submit limit",
+    "max jobs",
+    "Unable to resolve",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: i32, stdout: &str, stderr: &str) -> Submitted {
+        judge(&Asked::Said { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
+    }
+
+    #[test]
+    fn the_number_is_read_with_and_without_a_cluster() {
+        assert_eq!(said(0, "123\n", ""), Submitted::Number("123".to_owned()));
+        assert_eq!(said(0, "welcome to lab\n123;lab\n", ""), Submitted::Number("123".to_owned()));
+        assert!(matches!(said(0, "", ""), Submitted::Unknown(_)));
+    }
+
+    #[test]
+    fn a_lost_answer_is_not_a_refusal_and_a_refusal_is_final() {
+        let lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation";
+        assert_eq!(
+            said(1, "", lost),
+            Submitted::Unknown("Batch job submission failed: Socket timed out on send/recv operation".to_owned())
+        );
+        let down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)";
+        assert!(matches!(said(1, "", down), Submitted::Later(_)));
+        let full = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+        assert!(matches!(said(1, "", full), Submitted::Later(_)));
+        let wrong = "sbatch: error: invalid partition specified: gpuu\nsbatch: error: Batch job submission failed: Invalid partition name specified";
+        assert_eq!(
+            said(1, "", wrong),
+            Submitted::Refused(
+                "invalid partition specified: gpuu; Batch job submission failed: Invalid partition name specified"
+                    .to_owned()
+            )
+        );
+        assert!(matches!(judge(&Asked::Late), Submitted::Unknown(_)));
+        assert!(matches!(said(130, "", ""), Submitted::Unknown(_)), "it was interrupted");
+    }
+
+    #[test]
+    fn the_words_are_these() {
+        let submission = Submission {
+            name: "regatta-it-1".to_owned(),
+            folder: "/p/.regatta/jobs/k-0".into(),
+            script: "/p/.regatta/jobs/k-0/script".into(),
+            output: "/p/.regatta/jobs/k-0/output".into(),
+            warn_s: 60,
+            flags: vec!["--partition=gpu".to_owned(), "--requeue".to_owned()],
+            env: Environment::new(),
+        };
+        let words: Vec<_> = submission.words().into_iter().map(|word| word.into_string().unwrap()).collect();
+        insta::assert_snapshot!(words.join("\n"), @r"
+        --partition=gpu
+        --requeue
+        --parsable
+        --export=ALL
+        --no-requeue
+        --kill-on-invalid-dep=yes
+        --open-mode=append
+        --signal=B:USR2@60
+        --job-name=regatta-it-1
+        --chdir=/p/.regatta/jobs/k-0
+        --output=/p/.regatta/jobs/k-0/output
+        /p/.regatta/jobs/k-0/script
+        ");
+    }
+}

@@ -1,0 +1,80 @@
+//! A whole run as one job: what a stage is otherwise.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Cluster, follow};
+use crate::event::{Done, Event, Failure, Stop, TaskId};
+use crate::manifest::model::Slurm;
+use crate::plan::{ActionKind, Lifetime, Task};
+use crate::runner::{Assignment, Lease, Origins};
+use crate::store::JobFolder;
+
+/// A run to be done in one allocation.
+pub struct Allocation {
+    /// The same for the same command.
+    pub name: String,
+    /// What `regatta` is told on the job's first node.
+    pub words: Vec<String>,
+    pub slurm: Slurm,
+    /// A folder that has this allocation's name.
+    pub out: PathBuf,
+    pub log: PathBuf,
+    pub project: PathBuf,
+    pub stop: Stop,
+    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+/// Submits the run, or finds the job of an earlier command, and follows it. A run that ended with another code than 0 is a
+/// failure with that exit code. The second value: whether its end was seen, so that the job's folder may go.
+pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done, Failure>, bool) {
+    let Allocation { name, words, slurm, out, log, project, stop, emit } = allocation;
+    let folder = JobFolder::of(home, &out);
+    let task = Task {
+        id: TaskId::new(name),
+        stage: "run".to_owned(),
+        about: None,
+        lifetime: Lifetime::Step,
+        skipped: None,
+        kind: ActionKind::Shell,
+        action: String::new(),
+        container: None,
+        needs: Vec::new(),
+        inputs: BTreeMap::new(),
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        secrets: Vec::new(),
+        host: None,
+        gpus: 0,
+        cpus: None,
+        timeout: None,
+        retry: None,
+        cache: false,
+        resume: false,
+    };
+    let lease = Lease {
+        task: Arc::new(task),
+        attempt: 1,
+        assignment: Assignment {
+            action: String::new(),
+            container: None,
+            inputs: BTreeMap::new(),
+            env: BTreeMap::new(),
+            endpoints: Vec::new(),
+            gpus: Vec::new(),
+            host: None,
+            lowered: Vec::new(),
+        },
+        out,
+        log,
+        project,
+        gpus: Vec::new(),
+        lowered: None,
+        stop,
+        ready: None,
+        emit,
+        origins: Arc::new(Origins::default),
+    };
+    follow::through(&lease, slurm, Some(words), &folder, &Cluster::default(), None).await
+}

@@ -1,0 +1,258 @@
+//! The run's side of a job: submitted or found, followed, and judged.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::judge::{Judge, Look, surplus};
+use super::order;
+use super::reach::reachable;
+use super::spec::{Ended, Line, Spec};
+use super::submitting::{Known, until_submitted};
+use super::{Cluster, leave};
+use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::manifest::duration;
+use crate::manifest::model::Slurm;
+use crate::plan::{ActionKind, Lifetime};
+use crate::process::shown;
+use crate::process::slurm::{Cancel, Environment, Submission, View, cancel, environment};
+use crate::runner::{Lease, Origins};
+use crate::store::{JobFolder, PathError, point, superseded};
+
+/// How often the folder is looked at.
+pub const LOOK: Duration = Duration::from_millis(500);
+/// How often a service hears that somebody needs it.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// One attempt at a stage.
+pub struct Attempt<'a> {
+    pub lease: &'a Lease,
+    pub cluster: &'a Cluster,
+    pub folder: JobFolder,
+    pub spec: Spec,
+    pub env: Environment,
+    pub view: watch::Receiver<View>,
+    /// Its end has been seen, whatever it was: the folder has no use any more.
+    settled: AtomicBool,
+}
+
+pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+    let ready = lease.ready.take();
+    let folder = JobFolder::of(home, &lease.out);
+    for text in leave::end_abandoned(superseded(&folder, &lease.task.id)).await {
+        lease.notice(text);
+    }
+    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready).await;
+    if settled {
+        // What comes now from this attempt counts for nothing.
+        let _ = folder.forget();
+    }
+    result
+}
+
+/// One attempt, of a task or of a whole run (`words`). The second value: whether its end was seen.
+pub async fn through(
+    lease: &Lease,
+    slurm: Slurm,
+    words: Option<Vec<String>>,
+    folder: &JobFolder,
+    cluster: &Cluster,
+    ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+) -> (Result<Done, Failure>, bool) {
+    let found: Option<Spec> = folder.read();
+    let adopted = found.is_some();
+    let spec = match found {
+        Some(spec) => spec,
+        None => match write_down(lease, slurm, words, folder) {
+            Ok(spec) => spec,
+            Err(error) => return (Err(broken(&error)), false),
+        },
+    };
+    if let Err(error) = point(&lease.log, &spec.log) {
+        return (Err(broken(&error)), false);
+    }
+    let only =
+        spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
+    let env = environment(std::env::vars_os(), only.as_deref());
+    let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
+    let view = cluster.queue.listen(&env, every);
+    let mut attempt =
+        Attempt { lease, cluster, folder: folder.clone(), spec, env, view, settled: AtomicBool::new(false) };
+    let result = attempt.go(adopted, ready).await;
+    (result, attempt.settled.into_inner())
+}
+
+/// Everything that the job needs to know.
+fn write_down(lease: &Lease, slurm: Slurm, words: Option<Vec<String>>, folder: &JobFolder) -> Result<Spec, PathError> {
+    let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
+    // Only a package tells what it was made from, and working that out reads many records.
+    let origins = if lease.task.kind == ActionKind::Mlperf { (lease.origins)() } else { Origins::default() };
+    let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let spec = Spec {
+        task: (*lease.task).clone(),
+        name: order::name(&lease.task, &salt),
+        attempt: lease.attempt,
+        assignment: lease.assignment.clone(),
+        lowered: lease.lowered.clone(),
+        out: lease.out.clone(),
+        log: lease.log.with_extension(format!("{own}.log")),
+        project: lease.project.clone(),
+        origins,
+        slurm,
+        words,
+    };
+    let program = order::program(&spec.slurm, &spec.project).map_err(|source| PathError {
+        doing: "find",
+        path: "this program".into(),
+        source,
+    })?;
+    let comment = format!("{} of {}", spec.task.id, spec.project.display());
+    folder.write(&spec, &order::script(&program, folder.path(), &comment))?;
+    Ok(spec)
+}
+
+impl Attempt<'_> {
+    async fn go(
+        &mut self,
+        adopted: bool,
+        ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    ) -> Result<Done, Failure> {
+        // A person looks at the log of a stage that has not begun, too.
+        let known = if adopted { Known::Perhaps } else { Known::Absent };
+        let since = Instant::now();
+        let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
+        if begun {
+            let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
+            self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
+        } else if !until_submitted(self, &self.order(), known).await? {
+            return Err(self.left().await);
+        }
+        let result = self.follow(since, ready).await;
+        if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
+            return result;
+        }
+        self.settle();
+        result
+    }
+
+    /// Its end was seen, or there is none: nothing of it is to be looked for again.
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn order(&self) -> Submission {
+        let Slurm { warn, .. } = &self.spec.slurm;
+        Submission {
+            name: self.spec.name.clone(),
+            folder: self.folder.path().to_owned(),
+            script: self.folder.script(),
+            output: self.folder.output(),
+            warn_s: duration(warn).map_or(60, |warn| warn.as_secs().clamp(1, 65_535)),
+            flags: order::flags(&self.spec.slurm, self.spec.task.gpus),
+            env: self.env.clone(),
+        }
+    }
+
+    async fn follow(
+        &mut self,
+        since: Instant,
+        mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    ) -> Result<Done, Failure> {
+        let wait = self.spec.slurm.queue_timeout.as_deref().and_then(|text| duration(text).ok());
+        let mut judge = Judge::new(since, wait, self.spec.slurm.time.clone());
+        let mut heard = 0;
+        let mut beats = 0;
+        let mut beat = tokio::time::interval(BEAT);
+        let service = self.spec.task.lifetime == Lifetime::Service;
+        let name = self.spec.name.clone();
+        loop {
+            let (lines, at) = self.folder.told(heard);
+            heard = at;
+            for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
+                match line {
+                    Line::Began { number, node, .. } => self.lease.say(format!("job {number} on {node}"), 0, None),
+                    Line::Told(event) => (self.lease.emit)(event),
+                    Line::Ready(endpoints) => {
+                        if let Some(ready) = ready.take() {
+                            let _ = ready.send(reachable(endpoints, &self.env).await);
+                        }
+                    }
+                }
+            }
+            if let Some(ended) = self.folder.ended::<Ended>() {
+                return self.conclude(ended, &judge).await;
+            }
+            let view = self.view.borrow_and_update().clone();
+            let claimant = self.folder.claimant();
+            self.end_surplus(&view, claimant.as_deref()).await;
+            match judge.look(&view, &name, claimant.as_deref(), Instant::now()) {
+                Look::Wait(text) => self.lease.say(text, 0, None),
+                Look::Tell(text) => self.lease.notice(text),
+                Look::Over(failure) => return Err(self.give_up(*failure).await),
+            }
+            tokio::select! {
+                biased;
+                () = self.lease.stop.asked() => return self.stop(service, &judge).await,
+                () = sleep(LOOK) => {}
+                _ = beat.tick(), if service => {
+                    beats += 1;
+                    let _ = self.folder.beat(beats);
+                }
+            }
+        }
+    }
+
+    /// A submission that was repeated although the first one had arrived.
+    async fn end_surplus(&self, view: &View, claimant: Option<&str>) {
+        let Some(entries) = view.jobs.get(&self.spec.name) else { return };
+        for job in surplus(entries, claimant) {
+            // It would end by itself, having found the claim; in the queue it is only in the way.
+            let _ = cancel(Cancel::Number(&job.number), &self.env).await;
+        }
+    }
+
+    /// Somebody asked to stop: a service is asked to end in its own way, anything else is cancelled.
+    async fn stop(&mut self, service: bool, judge: &Judge) -> Result<Done, Failure> {
+        let _ = self.folder.cancel();
+        if service && let Some(ended) = leave::gently(self).await {
+            self.settle();
+            return match self.conclude(ended, judge).await {
+                Err(failure) if failure.kind == FailureKind::Signal(15) => Ok(Done::default()),
+                result => result,
+            };
+        }
+        Err(self.left().await)
+    }
+
+    /// Cancels whatever there may be of it, and waits until it is gone.
+    async fn left(&mut self) -> Failure {
+        let _ = self.folder.cancel();
+        match leave::for_certain(self).await {
+            Ok(()) => {
+                self.settle();
+                Failure::new(FailureKind::Interrupted, "stopped, and its job cancelled")
+            }
+            Err(why) => {
+                self.lease.notice(format!(
+                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (`scancel --name={}`)",
+                    self.spec.name
+                ));
+                Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")
+            }
+        }
+    }
+}
+
+/// The submission as it could be typed.
+pub fn typed(order: &Submission) -> String {
+    let mut argv = vec![std::ffi::OsString::from("sbatch")];
+    argv.extend(order.words());
+    shown(&argv, &[], &[])
+}
+
+fn broken(error: &PathError) -> Failure {
+    Failure::new(FailureKind::System, error.to_string())
+}

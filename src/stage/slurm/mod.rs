@@ -1,0 +1,64 @@
+//! `host: slurm` — a stage as a job of its own.
+//!
+//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`order`]), and
+//! follows it ([`follow`]): by the folder that both share, which says what the stage does and how it ended, and by the queue,
+//! which knows what a job cannot tell by itself (that its time was up, that its node is gone). On the node the same code does
+//! the stage that does it here ([`work`]).
+//!
+//! # What holds, whatever happens
+//!
+//! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
+//! - Each attempt has its own output folder, log and job name. What a cut-off attempt still writes, nobody reads.
+//! - The end is what the job wrote down. The queue's word counts only where there is no such record, and its silence never.
+//! - The run may die: the next one finds the folder and goes on with the job.
+
+mod allocation;
+mod container;
+mod ending;
+mod follow;
+mod judge;
+mod leave;
+mod order;
+mod reach;
+mod spec;
+mod submitting;
+mod work;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::model::HostOn;
+use crate::process::slurm::Queue;
+use crate::runner::Lease;
+pub use allocation::{Allocation, in_allocation};
+pub use container::around;
+pub use leave::end_abandoned;
+pub use work::{Claim, NotDone, work};
+
+/// How many submissions go on at once: a controller is busy enough.
+const AT_ONCE: usize = 4;
+
+/// What all jobs of a run share.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    queue: Queue,
+    submitting: Arc<Semaphore>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { queue: Queue::default(), submitting: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+/// Does the stage in a job. `home` is the project's state folder.
+pub async fn perform(lease: Lease, host: &str, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+    let HostOn::Slurm(slurm) = serde_json::from_str(host).map_err(|error| {
+        Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
+            .hint("this is a mistake in Regatta, not in the manifest")
+    })?;
+    follow::perform(lease, *slurm, home, cluster).await
+}

@@ -1,0 +1,75 @@
+//! What run and job write for each other.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Done, Endpoint, Event, Failure, Lowered};
+use crate::manifest::model::Slurm;
+use crate::plan::Task;
+use crate::runner::{Assignment, Origins};
+
+/// `job.json`: everything that the job needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// First, because `store` looks for it.
+    pub task: Task,
+    /// The job's name: nothing else has it.
+    pub name: String,
+    pub attempt: u32,
+    pub assignment: Assignment,
+    /// The number that its retry rule has lowered.
+    #[serde(default)]
+    pub lowered: Option<Lowered>,
+    pub out: PathBuf,
+    /// Of this attempt alone.
+    pub log: PathBuf,
+    pub project: PathBuf,
+    pub origins: Origins,
+    pub slurm: Slurm,
+    /// A whole run instead of the one task: the words of its command line.
+    #[serde(default)]
+    pub words: Option<Vec<String>>,
+}
+
+/// A line of `events`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// The job has claimed the attempt.
+    Began {
+        number: String,
+        node: String,
+        host: String,
+    },
+    Told(Event),
+    /// A service listens. Names of this machine are those of the node.
+    Ready(Vec<Endpoint>),
+}
+
+/// `ended.json`: how the attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub number: String,
+    pub node: String,
+    pub how: Result<Done, Failure>,
+    /// What is in the output folder, as the node sees it.
+    pub extent: Extent,
+}
+
+/// Files and bytes in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+impl Extent {
+    /// Links count as files; what cannot be looked at does not count.
+    pub fn of(folder: &std::path::Path) -> Self {
+        let items = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| !item.file_type().is_dir());
+        items
+            .filter_map(|item| item.metadata().ok())
+            .fold(Self::default(), |sum, meta| Self { files: sum.files + 1, bytes: sum.bytes + meta.len() })
+    }
+}

@@ -1,0 +1,128 @@
+//! Getting a job into the queue, once.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::follow::{Attempt, typed};
+use crate::event::{Failure, FailureKind};
+use crate::process::slurm::{Submission, Submitted, View, submit};
+
+/// From one try to the next, while the controller takes nothing; doubled each time.
+const PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A submission whose answer was lost may still be on its way into the queue when it is looked for.
+const ON_ITS_WAY: Duration = Duration::from_secs(3);
+
+/// Whether there is a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing of this name was ever submitted.
+    Absent,
+    /// Something may have been.
+    Perhaps,
+}
+
+/// Submits until there is a job. `Ok(false)`: somebody asked to stop meanwhile, and a job may be there or not.
+pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut known: Known) -> Result<bool, Failure> {
+    let stop = &attempt.lease.stop;
+    let mut pause = PAUSE;
+    let mut told = String::new();
+    let mut tell = |why: &str| {
+        if told != why {
+            why.clone_into(&mut told);
+            attempt.lease.notice(format!("Slurm has not taken its job yet: {why}; it is tried again"));
+        }
+    };
+    loop {
+        if known == Known::Perhaps {
+            tokio::select! {
+                biased;
+                () = stop.asked() => return Ok(false),
+                found = is_there(attempt) => if found { return Ok(true) },
+            }
+        }
+        attempt.lease.say("is submitted", 0, None);
+        let submitted = {
+            // A closed semaphore would be our own doing, and only mean more at once.
+            let _turn = tokio::select! {
+                biased;
+                () = stop.asked() => return Ok(known == Known::Absent && forget(attempt)),
+                turn = attempt.cluster.submitting.acquire() => turn.ok(),
+            };
+            tokio::select! {
+                biased;
+                // It goes on by itself; what becomes of it is looked for by name.
+                () = stop.asked() => return Ok(false),
+                submitted = submit(order) => submitted,
+            }
+        };
+        match submitted {
+            Submitted::Number(number) => {
+                // Only a help for people: the name finds it too.
+                let _ = attempt.folder.note_number(&number);
+                return Ok(true);
+            }
+            Submitted::Unknown(why) => {
+                tell(&why);
+                known = Known::Perhaps;
+            }
+            Submitted::Later(why) => tell(&why),
+            Submitted::Refused(why) => {
+                attempt.settle();
+                let failure = Failure::new(FailureKind::Refused, format!("Slurm does not take its job: {why}"));
+                return Err(failure
+                    .command(typed(order))
+                    .hint("look at `host.slurm`, and at `SBATCH_*` in the environment"));
+            }
+            Submitted::Absent(why) => {
+                attempt.settle();
+                let failure = Failure::new(FailureKind::Spawn, why);
+                return Err(failure.hint(
+                    "`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit",
+                ));
+            }
+        }
+        tokio::select! {
+            () = stop.asked() => {}
+            () = sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Nothing was submitted: nothing stays.
+fn forget(attempt: &Attempt<'_>) -> bool {
+    attempt.settle();
+    false
+}
+
+/// Looks for the job by its name until the queue has answered: it must be missing twice, some time apart.
+async fn is_there(attempt: &Attempt<'_>) -> bool {
+    let mut view = attempt.view.clone();
+    let mut first_miss: Option<Instant> = None;
+    let mut after = Instant::now();
+    attempt.lease.say("is looked for in the queue", 0, None);
+    loop {
+        // It may be over already.
+        if attempt.folder.claimant().is_some() {
+            return true;
+        }
+        attempt.cluster.queue.hurry();
+        let seen: View = match view.wait_for(|view| view.at.is_some_and(|at| at >= after)).await {
+            Ok(seen) => seen.clone(),
+            // Its sender lives as long as we.
+            Err(_) => return false,
+        };
+        if seen.jobs.contains_key(&attempt.spec.name) {
+            return true;
+        }
+        match first_miss {
+            Some(first) if first.elapsed() >= ON_ITS_WAY => return false,
+            Some(_) => {}
+            None => first_miss = Some(Instant::now()),
+        }
+        sleep(ON_ITS_WAY).await;
+        after = Instant::now();
+    }
+}

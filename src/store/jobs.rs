@@ -1,0 +1,280 @@
+//! The folder through which a run and a job on another machine talk: what is to be done, how it goes, how it ended.
+//!
+//! ```text
+//! jobs/<output folder>/
+//!   job.json     what is to be done; there before it is submitted
+//!   script       what the batch system runs
+//!   number       the batch system's number for it, once that is known
+//!   claim        made by the job that works on it: a second one with the same task ends at once
+//!   events       what happens, one JSON line each
+//!   beat         counts up while somebody waits for the job
+//!   cancel       it is to end
+//!   ended.json   how it ended, published whole
+//!   output       what the batch system and the job itself print
+//! ```
+//!
+//! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes on
+//! writing, writes where nobody looks any more. The folder goes when its attempt has been judged; one that is there
+//! belongs to an attempt whose run has not seen its end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Home;
+use super::durable::{At as _, PathError, create_folder, discard, replace};
+use crate::event::{Digest, TaskId};
+
+/// One attempt's folder. Making this touches nothing on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFolder {
+    path: PathBuf,
+}
+
+/// What every `job.json` says, beside what only its reader knows.
+#[derive(Deserialize)]
+struct Head {
+    task: HeadTask,
+}
+
+#[derive(Deserialize)]
+struct HeadTask {
+    id: TaskId,
+    lifetime: String,
+}
+
+impl JobFolder {
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Of the attempt that fills `out`; `state` is the project's state folder.
+    pub fn of(state: &Path, out: &Path) -> Self {
+        Self::at(state.join("jobs").join(out.file_name().unwrap_or_default()))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn script(&self) -> PathBuf {
+        self.path.join("script")
+    }
+
+    pub fn output(&self) -> PathBuf {
+        self.path.join("output")
+    }
+
+    /// What is to be done: the script first, so that who finds `job.json` finds all.
+    pub fn write(&self, job: &impl Serialize, script: &str) -> Result<(), PathError> {
+        create_folder(&self.path)?;
+        replace(&self.script(), script.as_bytes())?;
+        self.put("job.json", job)
+    }
+
+    /// `None` when there is no job, or one that cannot be read.
+    pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        self.get("job.json")
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.path.join("job.json").exists()
+    }
+
+    pub fn note_number(&self, number: &str) -> Result<(), PathError> {
+        replace(&self.path.join("number"), number.as_bytes())
+    }
+
+    pub fn number(&self) -> Option<String> {
+        fs::read_to_string(self.path.join("number")).ok()
+    }
+
+    /// False if another job works on it already, or did.
+    pub fn claim(&self, number: &str) -> Result<bool, PathError> {
+        let path = self.path.join("claim");
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(number.as_bytes()).and_then(|()| file.sync_all()).at("write", &path).map(|()| true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(e).at("create", &path),
+        }
+    }
+
+    /// The number of the job that works on it.
+    pub fn claimant(&self) -> Option<String> {
+        fs::read_to_string(self.path.join("claim")).ok()
+    }
+
+    /// Opens the line of events for who writes them.
+    pub fn teller(&self) -> Result<File, PathError> {
+        let path = self.path.join("events");
+        OpenOptions::new().create(true).append(true).open(&path).at("open", &path)
+    }
+
+    /// Whole lines from `from` on, and where the next ones will begin.
+    pub fn told(&self, from: u64) -> (Vec<String>, u64) {
+        self.look();
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.path.join("events"))?;
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().unwrap_or_default();
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        (text.lines().map(str::to_owned).collect(), from + whole as u64)
+    }
+
+    /// On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    fn look(&self) {
+        let _ = fs::read_dir(&self.path).map(Iterator::count);
+    }
+
+    pub fn end(&self, how: &impl Serialize) -> Result<(), PathError> {
+        self.put("ended.json", how)
+    }
+
+    pub fn ended<T: DeserializeOwned>(&self) -> Option<T> {
+        self.look();
+        self.get("ended.json")
+    }
+
+    pub fn beat(&self, count: u64) -> Result<(), PathError> {
+        let path = self.path.join("beat");
+        fs::write(&path, count.to_string()).at("write", &path)
+    }
+
+    pub fn beats(&self) -> Option<String> {
+        self.look();
+        fs::read_to_string(self.path.join("beat")).ok()
+    }
+
+    /// Asks the job to end; also whoever finds the folder later.
+    pub fn cancel(&self) -> Result<(), PathError> {
+        let path = self.path.join("cancel");
+        File::create(&path).at("create", &path).map(drop)
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.look();
+        self.path.join("cancel").exists()
+    }
+
+    /// Its attempt has been judged.
+    pub fn forget(&self) -> Result<(), PathError> {
+        discard(&self.path)
+    }
+
+    fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {
+        let path = self.path.join(name);
+        let bytes = serde_json::to_vec(value).map_err(io::Error::other).at("write", &path)?;
+        replace(&path, &bytes)
+    }
+
+    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_slice(&fs::read(self.path.join(name)).ok()?).ok()
+    }
+
+    fn head(&self) -> Option<HeadTask> {
+        self.read::<Head>().map(|head| head.task)
+    }
+}
+
+/// The output folder of an attempt at this task that an earlier run submitted and did not see end.
+pub fn left_running(home: &Home, task: &TaskId, key: &Digest) -> Option<PathBuf> {
+    let prefix = format!("{}-", key.short());
+    all(&home.jobs()).into_iter().find_map(|job| {
+        let name = job.path.file_name()?.to_str()?.to_owned();
+        let head = job.head().filter(|_| name.starts_with(&prefix))?;
+        let out = home.output(&name);
+        (head.id == *task && head.lifetime == "Step" && !job.is_cancelled() && out.is_dir()).then_some(out)
+    })
+}
+
+/// Jobs of earlier runs that nobody can go on with: servers, and what somebody wanted to end.
+pub fn abandoned(home: &Home) -> Vec<JobFolder> {
+    let mut found = all(&home.jobs());
+    found.retain(|job| job.is_cancelled() || job.head().is_none_or(|head| head.lifetime != "Step"));
+    found
+}
+
+/// Jobs of earlier runs for a task that is about to be done by `own`: they make what nobody wants any more.
+pub fn superseded(own: &JobFolder, task: &TaskId) -> Vec<JobFolder> {
+    let mut found = own.path.parent().map(all).unwrap_or_default();
+    found.retain(|job| job != own && job.head().is_some_and(|head| head.id == *task));
+    found
+}
+
+/// Every attempt whose end nobody has seen.
+fn all(jobs: &Path) -> Vec<JobFolder> {
+    let items = fs::read_dir(jobs).into_iter().flatten().flatten();
+    let mut all: Vec<JobFolder> = items.map(|item| JobFolder::at(item.path())).collect();
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(id: &str, lifetime: &str) -> serde_json::Value {
+        json!({ "task": { "id": id, "lifetime": lifetime, "more": 1 }, "more": 2 })
+    }
+
+    #[test]
+    fn an_attempt_is_found_by_its_task_and_key_until_it_is_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let key = Digest::of(b"key");
+        let out = home.output(&format!("{}-3", key.short()));
+        fs::create_dir_all(&out).unwrap();
+        let it = TaskId::new("it");
+        let folder = JobFolder::of(home.state(), &out);
+        assert_eq!(left_running(&home, &it, &key), None);
+        folder.write(&job("it", "Step"), "#!/bin/sh\n").unwrap();
+        assert_eq!(left_running(&home, &it, &key), Some(out));
+        assert_eq!(left_running(&home, &TaskId::new("other"), &key), None, "two tasks may have one key");
+        assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);
+        assert_eq!(abandoned(&home), []);
+        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        assert_eq!(superseded(&other, &it), std::slice::from_ref(&folder), "for another key of the same task");
+        assert_eq!(superseded(&other, &TaskId::new("other")), []);
+        assert_eq!(superseded(&folder, &it), []);
+        folder.cancel().unwrap();
+        assert_eq!(left_running(&home, &it, &key), None, "that one is to end");
+        assert_eq!(abandoned(&home), std::slice::from_ref(&folder));
+        folder.forget().unwrap();
+        assert_eq!(abandoned(&home), []);
+    }
+
+    #[test]
+    fn one_job_gets_the_claim() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        assert!(job.claim("7").unwrap());
+        assert!(!job.claim("8").unwrap(), "nor does a job that was put into the queue again");
+        assert!(!job.claim("7").unwrap());
+        assert_eq!(job.claimant().as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn only_whole_lines_are_heard_and_each_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        assert_eq!(job.told(0), (vec![], 0));
+        let mut teller = job.teller().unwrap();
+        teller.write_all(b"one\ntw").unwrap();
+        let (lines, at) = job.told(0);
+        assert_eq!((lines, at), (vec!["one".to_owned()], 4));
+        teller.write_all(b"o\n").unwrap();
+        assert_eq!(job.told(at), (vec!["two".to_owned()], 8));
+    }
+}

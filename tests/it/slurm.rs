@@ -1,0 +1,486 @@
+//! Stages as jobs of a real Slurm: a controller and four virtual nodes on this machine, one cluster for each test.
+//! `tests/parts/slurm.sh` brings them up, and installs Slurm where it is missing.
+
+mod cluster;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use regatta::harness::read_result;
+
+use crate::services::{ENGINE, REPOSITORY};
+use crate::world::{Ended, World, alive_with, signal, signal_pid};
+use cluster::Cluster;
+
+/// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
+#[track_caller]
+fn patiently(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(5);
+    while !is() {
+        assert!(Instant::now() < deadline, "waited five minutes for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// One stage whose job says where it is, and waits for a gate.
+const GATED: &str = r#"
+stages:
+  it:
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: |
+      echo $SLURMD_NODENAME >> "$W/nodes"
+      echo begun > out
+      while [ ! -e "$W/gate" ]; do sleep 0.1; done
+      echo done >> out
+"#;
+
+fn end(child: Child) -> Ended {
+    Ended::of(child)
+}
+
+#[test]
+fn a_stage_runs_on_a_node_and_where_it_ran_is_no_part_of_what_it_made() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  here: { shell: 'echo here > out' }
+  there:
+    host: { slurm: { partition: gpu, time: 5m, nodes: 1, poll: 1s } }
+    gpus: 1
+    env: { WHO: me }
+    shell: |
+      echo "$WHO $CUDA_VISIBLE_DEVICES ${SBATCH_TIMELIMIT-none}" > out
+      cat {{ stages.here.out }}/out >> out
+      echo $SLURMD_NODENAME > "$W/node"
+      echo said by the job
+  after: { shell: 'cat {{ stages.there.out }}/out > out' }
+"#,
+    );
+    let mut command = world.command(&["run", "m"]);
+    // A person's default, which the job must not inherit; and an allocation of somebody else's.
+    command.env("SBATCH_TIMELIMIT", "7").env("SLURM_JOB_ID", "999").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = Ended::of(command.spawn().unwrap());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.ran(), ["after", "here", "there"]);
+    cluster.node(&world, "node");
+    let out = world.read("latest/after/out");
+    assert!(out.starts_with("me 0 none\n"), "{out}");
+    assert!(out.ends_with("\nhere\n"), "{out}");
+    world.good(&["logs", "there"]).says("said by the job");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true), "its folder goes when it has been judged");
+    assert_eq!(cluster.jobs().len(), 1);
+
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    let text = world.read("manifests/m.yaml").replace("partition: gpu, time: 5m, ", "time: 6m, ");
+    world.file("manifests/m.yaml", &text);
+    assert!(world.good(&["run", "m"]).ran().is_empty(), "another place makes the same");
+}
+
+#[test]
+fn forty_stages_are_forty_jobs_and_one_question_at_a_time() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  many:
+    foreach: { n: "{{ range(40) }}" }
+    host: { slurm: { time: 5m, poll: 2s } }
+    shell: 'echo {{ n }} > out; echo {{ n }} >> "$W/ran"'
+"#,
+    );
+    let begun = Instant::now();
+    let ended = world.good(&["run", "m", "-j", "1"]);
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(ended.ran().len(), 40, "one slot here is no limit there");
+    assert_eq!(world.count("ran"), 40, "each ran once");
+    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (40, 40));
+    let questions = cluster.calls("squeue");
+    // Whatever the number of jobs: one every two seconds, one to begin with, and one that was under way.
+    assert!((questions as f64) < seconds / 2.0 + 3.0, "{questions} questions in {seconds:.1} s");
+}
+
+#[test]
+fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 5m, poll: 1s } }\n    shell: 'echo almost; echo no such engine >&2; exit 3'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.says("exit code 3").says("no such engine");
+    assert_eq!(cluster.jobs().len(), 1);
+}
+
+#[test]
+fn what_slurm_will_not_take_or_never_start_is_told_at_once() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r"
+stages:
+  nowhere: { host: { slurm: { partition: gpuu, poll: 1s } }, shell: 'echo x > out' }
+  never: { host: { slurm: { partition: short, time: 30m, poll: 1s } }, shell: 'echo x > out' }
+",
+    );
+    let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
+    assert_eq!(ended.code, 1);
+    ended.says("Slurm does not take its job: invalid partition specified: gpuu").says("--partition=gpuu");
+    let ended = world.regatta(&["run", "m", "--only", "never"]);
+    assert_eq!(ended.code, 1);
+    ended.says("will never start: it asks for more time than its partition allows (PartitionTimeLimit)");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("CANCELLED"), "{jobs:?}");
+}
+
+#[test]
+fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let again = world.start(&["run", "m"]);
+    patiently("the second run to find the job", || newest_journal(&world).contains("goes on with job"));
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("goes on with job");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    assert_eq!(world.count("nodes"), 1, "it ran once");
+    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (1, 1));
+}
+
+#[test]
+fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.file("gate", "");
+    patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
+    let ended = world.good(&["run", "m"]);
+    ended.says("goes on with job");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
+}
+
+fn newest_journal(world: &World) -> String {
+    let runs = fs::read_dir(world.path(".regatta/runs")).into_iter().flatten().flatten();
+    let newest = runs.map(|run| run.path()).max();
+    newest.and_then(|run| fs::read_to_string(run.join("journal.jsonl")).ok()).unwrap_or_default()
+}
+
+#[test]
+fn ctrl_c_cancels_the_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    signal(&run, "INT");
+    let ended = end(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    ended.says("stopped, and its job cancelled");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && !jobs[0].starts_with("RUNNING") && !jobs[0].starts_with("PENDING"), "{jobs:?}");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    world.file("gate", "");
+    world.good(&["run", "m"]);
+    assert_eq!(world.count("nodes"), 2, "the second run has a job of its own");
+}
+
+#[test]
+fn a_node_is_killed_and_the_stage_is_submitted_again() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    let node = cluster.node(&world, "nodes");
+    cluster.kill(&node);
+    patiently("the second attempt", || world.count("nodes") == 2);
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("lost its node").says("it is submitted again");
+    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
+    let states: Vec<String> = cluster.jobs();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert!(states[0].starts_with("NODE_FAIL"), "{states:?}");
+}
+
+#[test]
+fn a_link_is_cut_and_what_the_old_attempt_still_writes_counts_for_nothing() {
+    let cluster = Cluster::with_links();
+    // The first attempt would overwrite everything if it could: it writes when it is asked to end, and after that.
+    let world = cluster.world(
+        r#"
+stages:
+  it:
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: |
+      echo $SLURMD_NODENAME >> "$W/nodes"
+      me=$(wc -l < "$W/nodes")
+      echo attempt $me > out
+      trap 'echo late >> out; echo late > more; echo $me >> "$W/late"; exit 0' TERM
+      while [ ! -e "$W/gate$me" ]; do sleep 0.1; done
+      echo attempt $me has ended >> out
+"#,
+    );
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    let node = cluster.node(&world, "nodes");
+    // Nobody is told: packets to and from the node are lost, and what runs there runs on.
+    Cluster::link("cut", &node);
+    patiently("the second attempt", || world.count("nodes") == 2);
+    patiently("the old attempt to have written", || world.path("late").exists());
+    world.file("gate2", "");
+    let ended = end(run);
+    Cluster::link("heal", &node);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("lost its node").says("it is submitted again");
+    assert_eq!(world.read("latest/it/out"), "attempt 2\nattempt 2 has ended\n");
+    assert!(!world.path("latest/it/more").exists());
+    assert_eq!(world.read("late"), "1\n");
+    assert!(world.good(&["run", "m"]).ran().is_empty(), "and the output stays what it was");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 2 && jobs[0].starts_with("NODE_FAIL"), "{jobs:?}");
+}
+
+#[test]
+fn the_controller_stops_while_a_job_is_submitted_and_there_is_one_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let controller = cluster.pid("slurmctld");
+    signal_pid(controller, "STOP");
+    let run = world.start(&["run", "m"]);
+    patiently("the run to hear that it is not answered", || {
+        newest_journal(&world).contains("has not taken its job yet")
+    });
+    signal_pid(controller, "CONT");
+    patiently("the job", || world.path("nodes").exists());
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(world.count("nodes"), 1);
+    let jobs = cluster.jobs();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+}
+
+#[test]
+fn a_job_that_runs_into_its_time_limit_is_warned_of_and_told() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 1m, warn: 30s, poll: 1s } }\n    shell: 'echo begun; sleep 1000'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("less than 30 s left until its time limit").says("ran into its time limit of 1m").says("begun");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("TIMEOUT"), "{jobs:?}");
+}
+
+#[test]
+fn the_timeout_of_a_stage_counts_from_its_start_there() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        "stages:\n  it:\n    host: { slurm: { time: 5m, poll: 1s } }\n    timeout: 2s\n    shell: 'sleep 1000'\n",
+    );
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("it ran past its timeout of 2 s");
+}
+
+#[test]
+fn a_server_in_a_job_is_measured_from_here_and_gone_afterwards() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  engine:
+    engine:
+      backend: simulator
+      precision: fp8
+      model: { name: tiny, architecture: LlamaForCausalLM, parameters: 1000000, num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 1000, max_position_embeddings: 2048 }
+      system: { name: sim, gpus: 1, memory_gb: 141, bandwidth_gbs: 4800, tflops_16bit: 989 }
+      build_flags: { max_batch_size: 16, max_num_tokens: 2048, max_input_len: 256, max_seq_len: 512, tokens_per_block: 32 }
+  models:
+    repository: { engine: "{{ stages.engine.out }}", streaming: true, models: [tensorrt_llm] }
+  server:
+    host: { slurm: { time: 10m, poll: 1s } }
+    serve: { simulator: { repository: "{{ stages.models.out }}" } }
+  user:
+    shell: 'echo {{ stages.server }} > out; cp "$W/.regatta/jobs"/*/claim number'
+"#,
+    );
+    let ended = world.good(&["run", "m"]);
+    ended.says("▲ server").says("▼ server");
+    // The address at which the node answers, found when the server was up.
+    assert!(world.read("latest/user/out").starts_with("127.0.0.1:"), "{}", world.read("latest/user/out"));
+    assert_eq!(world.read("latest/user/number"), "1");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("COMPLETED"), "it ended by itself when it was asked to: {jobs:?}");
+}
+
+#[test]
+fn a_whole_run_in_one_allocation() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  a: { shell: 'echo $SLURM_JOB_ID > out; echo $SLURM_JOB_ID > "$W/job"' }
+  b:
+    host: { slurm: { partition: short, poll: 1s } }
+    shell: 'echo $SLURM_JOB_ID $SLURM_JOB_NUM_NODES > out; cat {{ stages.a.out }}/out >> out'
+  c: { when: "{{ fail }}", shell: 'echo went wrong >&2; exit 9' }
+params:
+  fail: { switch: {}, default: false }
+"#,
+    );
+    let on = ["run", "m", "--on", "slurm", "--slurm", "nodes=2", "--slurm", "time=5m", "--slurm", "poll=1s"];
+    let ended = world.good(&on);
+    assert_eq!(ended.ran(), ["a", "b"], "what it says there is said here");
+    assert_eq!(world.read("latest/b/out"), "1 2\n1\n", "one allocation, of two nodes");
+    assert_eq!(cluster.jobs().len(), 1);
+    let failing: Vec<&str> = on.iter().copied().chain(["fail=true"]).collect();
+    let ended = world.regatta(&failing);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("exit code 9").says("went wrong");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    let mistaken = world.regatta(&["run", "m", "--on", "slurm", "--slurm", "partitoin=gpu"]);
+    assert_eq!(mistaken.code, 2);
+    mistaken.says("partitoin");
+    assert_eq!(cluster.jobs().len(), 2);
+}
+
+#[test]
+fn the_command_around_an_allocation_is_killed_and_said_again() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&GATED.replace("    host: { slurm: { time: 10m, poll: 1s } }\n", ""));
+    let on = ["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"];
+    let mut run = world.start(&on);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let again = world.start(&on);
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("goes on with job 1").says("✓ it");
+    assert_eq!((world.count("nodes"), cluster.jobs().len()), (1, 1));
+
+    fs::remove_file(world.path("gate")).unwrap();
+    let run = world.start(&[&on[..], &["--force"]].concat());
+    patiently("it to run again", || world.count("nodes") == 2);
+    signal(&run, "INT");
+    let ended = end(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 2 && !jobs[1].starts_with("RUNNING"), "{jobs:?}");
+}
+
+#[test]
+fn a_server_over_two_nodes_is_measured_over_the_network() {
+    let cluster = Cluster::with_links();
+    let program = env!("CARGO_BIN_EXE_regatta");
+    // Rank 0 answers, on the first node; the other one waits, as TensorRT-LLM's do in leader mode.
+    let script = format!(
+        r#"echo $SLURMD_NODENAME >> "$W/ranks"; if [ $SLURM_PROCID = 0 ]; then exec {program} sim serve --repository "$2" --grpc-port "$1" --grpc-address 0.0.0.0; fi; exec sleep 1000"#
+    );
+    let script = serde_json::Value::String(script);
+    let world = cluster.world(&format!(
+        r#"{ENGINE}
+  server:
+    host: {{ slurm: {{ time: 10m, nodes: 2, tasks_per_node: 1, poll: 1s }} }}
+    serve:
+      command:
+        words: [srun, --kill-on-bad-exit=1, sh, -c, {script}, server, "{{port}}", "{REPOSITORY}"]
+  measure:
+    bench: {{ target: "{{{{ stages.server }}}}", scenario: offline, stop: {{ requests: 12 }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000 }}
+"#
+    ));
+    let ended = world.regatta(&["run", "m"]);
+    // A busy machine may make the measurement invalid; that is another matter.
+    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
+    ended.says("▲ server").says("▼ server");
+    let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
+    let result = read_result(&world.path(folder).join("result.json")).unwrap();
+    assert_eq!((result.counts.scheduled, result.counts.ok), (12, 12));
+    let endpoint = &result.asked.endpoints[0];
+    assert!(
+        endpoint.starts_with("10."),
+        "{endpoint}: over the bridge, at the address that the controller has for the node"
+    );
+    let ranks = world.read("ranks");
+    let ranks: BTreeSet<&str> = ranks.lines().collect();
+    assert_eq!(ranks.len(), 2, "{ranks:?}");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 1 && !jobs[0].starts_with("RUNNING"), "{jobs:?}");
+    patiently("all ranks to be gone", || alive_with(world.path("")).is_empty());
+}
+
+#[test]
+fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&format!(
+        r#"{ENGINE}
+  server:
+    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
+    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}" }} }}
+  user:
+    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
+    shell: 'echo {{{{ stages.server }}}} > out; touch "$W/using"; while [ ! -e "$W/gate" ]; do sleep 0.1; done'
+"#
+    ));
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("using");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // Another command is another key: the job of the old one makes what nobody wants any more.
+    let text = world.read("manifests/m.yaml").replace("touch \"$W/using\"", "touch \"$W/again\"");
+    world.file("manifests/m.yaml", &text);
+    world.file("gate", "");
+    let ended = world.good(&["run", "m"]);
+    ended.says("of server, which an earlier run left behind").says("of user, which an earlier run left behind");
+    patiently("everything to be over", || {
+        cluster.jobs().iter().all(|job| !job.starts_with("RUNNING") && !job.starts_with("COMPLETING"))
+    });
+    let jobs = cluster.jobs();
+    assert_eq!(jobs.len(), 4, "{jobs:?}");
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+}
+
+#[test]
+fn a_stage_in_a_container_is_run_through_pyxis() {
+    let cluster = Cluster::up();
+    let world = cluster.world(
+        r#"
+stages:
+  inside:
+    host: { slurm: { time: 5m, poll: 1s, container: { image: "nvcr.io#nvidia/tritonserver:24.12", mounts: ["/models:/models:ro"] } } }
+    env: { WHO: me }
+    shell: |
+      echo $PYXIS_TEST_IMAGE > out
+      echo $PYXIS_TEST_MOUNTS > "$W/mounts"
+      echo $PYXIS_TEST_WORKDIR = $OUT > "$W/workdir"
+      echo $PYXIS_TEST_ENV $WHO > "$W/env"
+  gone:
+    host: { slurm: { time: 5m, poll: 1s, container: { image: missing } } }
+    shell: 'echo x > out'
+"#,
+    );
+    world.good(&["run", "m", "--only", "inside"]);
+    assert_eq!(world.read("latest/inside/out"), "nvcr.io#nvidia/tritonserver:24.12\n");
+    let here = fs::canonicalize(world.path("")).unwrap();
+    assert_eq!(world.read("mounts"), format!("{0}:{0},/models:/models:ro\n", here.display()));
+    let workdir = world.read("workdir");
+    let (workdir, out) = workdir.trim().split_once(" = ").unwrap();
+    assert_eq!(workdir, out);
+    assert_eq!(world.read("env"), "WHO,OUT me\n");
+    let ended = world.regatta(&["run", "m", "--only", "gone"]);
+    assert_eq!(ended.code, 1);
+    ended.says("failed to import docker image: missing");
+}

@@ -1,0 +1,136 @@
+//! A real Slurm for one test: a controller and four virtual nodes.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::world::{World, alive_with};
+
+/// A cluster that is gone when this is dropped.
+pub struct Cluster {
+    keeper: Child,
+    /// The keeper takes the cluster down when this closes.
+    alive: Option<ChildStdin>,
+    folder: PathBuf,
+    prefix: String,
+}
+
+impl Cluster {
+    pub fn up() -> Self {
+        Self::with(false)
+    }
+
+    /// Each node has a network of its own, whose link can be cut.
+    pub fn with_links() -> Self {
+        Self::with(true)
+    }
+
+    fn with(links: bool) -> Self {
+        static COUNT: AtomicU16 = AtomicU16::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
+        // Below those that the kernel gives to anybody; twenty for each cluster.
+        let port = 12_000 + (id % 40) as u16 * 400 + (n % 20) * 20;
+        let prefix = format!("t{id}x{n}n");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
+        let mut keeper = Command::new(script)
+            .arg("keep")
+            .arg(&folder)
+            .args(["4", &port.to_string(), &prefix])
+            .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("slurm.sh");
+        let alive = keeper.stdin.take();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        let mut cluster = Self { keeper, alive, folder, prefix };
+        if said.trim() != "up" {
+            drop(cluster.alive.take());
+            let mut why = String::new();
+            let _ = cluster.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
+            panic!("no Slurm: {said}{why}");
+        }
+        cluster
+    }
+
+    /// A project that submits to this cluster.
+    pub fn world(&self, manifest: &str) -> World {
+        let mut world = World::with(manifest);
+        let folder = world.path("");
+        world.env("W", folder);
+        let path = format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap());
+        world.env("PATH", path);
+        world
+    }
+
+    /// What one of Slurm's programs prints; the calls of tests are not counted.
+    fn ask(&self, words: &[&str]) -> String {
+        let output = Command::new(format!("/usr/bin/{}", words[0]))
+            .args(&words[1..])
+            .env("SLURM_CONF", self.folder.join("etc/slurm.conf"))
+            .output()
+            .expect("Slurm's program");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// `state reason node` of every job that there ever was, oldest first.
+    pub fn jobs(&self) -> Vec<String> {
+        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"])
+            .lines()
+            .map(|line| line.trim().to_owned())
+            .collect()
+    }
+
+    /// How many times the run asked one of Slurm's programs.
+    pub fn calls(&self, program: &str) -> usize {
+        let calls = fs::read_to_string(self.folder.join("log/calls")).unwrap_or_default();
+        calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).count()
+    }
+
+    /// `cut` or `heal`: a node's link.
+    pub fn link(what: &str, node: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
+        assert!(Command::new(script).args([what, node]).status().expect("slurm.sh").success());
+    }
+
+    pub fn pid(&self, daemon: &str) -> i32 {
+        let file = self.folder.join(format!("run/{daemon}.pid"));
+        fs::read_to_string(&file).expect("its process id").trim().parse().expect("a number")
+    }
+
+    /// The node that a stage wrote down.
+    pub fn node(&self, world: &World, file: &str) -> String {
+        let node = world.read(file).trim().to_owned();
+        assert!(node.starts_with(&self.prefix), "{node} is not one of ours");
+        node
+    }
+
+    /// Ends everything of a node at once, as a power cut would.
+    pub fn kill(&self, node: &str) {
+        let kill =
+            |pid: i32| drop(Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status());
+        kill(self.pid(&format!("slurmd.{node}")));
+        // The steps' own daemons first: they would tell the controller how the rest ended.
+        for (pid, command) in alive_with(self.folder.join("etc/slurm.conf")) {
+            if command.starts_with("slurmstepd") {
+                kill(pid);
+            }
+        }
+        for (pid, _) in alive_with(format!("SLURMD_NODENAME={node}")) {
+            kill(pid);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.keeper.wait();
+    }
+}
