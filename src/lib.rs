@@ -5,9 +5,10 @@
 //! ```text
 //!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ Story ─→ terminal · JSON · HTML
 //!                                       │            └─ journal first, then everybody else
-//!                             runner ─→ Stages ─→ process │ triton │ harness │ loadgen │ mlperf │ sim
+//!                             runner ─→ Stages ─→ process │ container │ triton │ harness │ loadgen │ mlperf │ sim
 //!                             (key, look on the shelf, take it or make it)
-//!  regatta bench TARGET: writes a manifest, and then the same line
+//!  regatta bench TARGET: writes a manifest, and then the same line; regatta bulk FILE: the same line, one run after another
+//!  host: slurm: a job starts this program on a node, which does the one stage and tells its events to the run
 //!  resume:   the store's records ─→ what is already done ─→ the same run()
 //! ```
 //!
