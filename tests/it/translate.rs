@@ -28,7 +28,7 @@ fn world() -> World {
         "llama2-70b",
         "params:\n  system: { choice: [h200-x8], default: h200-x8 }\n  scenarios: { list: [offline, server], default: [offline] }\n\
          \x20 accuracy: { choice: ['99', '99.9'], default: '99' }\n  backend: { choice: [triton, trtllm_serve], default: triton }\n  checkpoint: { path: required }\n\
-         stages: { run_harness: { shell: 'echo {{ system }} {{ scenarios }} {{ accuracy }} {{ backend }}' } }\n",
+         stages: { run_harness: { shell: 'echo {{ system }} {{ scenarios }} {{ accuracy }} {{ backend }} {{ checkpoint }}' } }\n",
     );
     world
 }

@@ -142,7 +142,8 @@ impl Plain {
             }
         }
         let latest = world.path("latest");
-        for entry in walkdir::WalkDir::new(&latest).min_depth(1).max_depth(2).into_iter().flatten() {
+        for entry in walkdir::WalkDir::new(&latest).min_depth(1).max_depth(2).sort_by_file_name().into_iter().flatten()
+        {
             if entry.path_is_symlink()
                 && let Ok(target) = fs::canonicalize(entry.path())
             {
