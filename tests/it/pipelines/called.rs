@@ -205,12 +205,19 @@ fn calls(world: &World) -> String {
         // Between the run and the attempt.
         let task = call["task"].as_str().expect("a task").split('/').collect::<Vec<_>>();
         let task = task[1..task.len() - 1].join("/");
+        // Of two that would make the same, either may be the one that does.
+        let task = match task.split_once('/') {
+            Some((stage @ ("quantize" | "generate_engines"), _)) => stage.to_owned(),
+            _ => task,
+        };
         tasks.entry(task).or_default().push(line(&call, &plain));
     }
     let mut out = String::new();
     for (task, mut lines) in tasks {
-        // Servers start side by side.
-        if task.starts_with("triton/") || task.starts_with("trtllm_serve/") {
+        // Servers start side by side, and so may these.
+        if ["triton/", "trtllm_serve/"].iter().any(|stage| task.starts_with(stage))
+            || ["quantize", "generate_engines"].contains(&task.as_str())
+        {
             lines.sort();
         }
         let _ = writeln!(out, "{task}");
