@@ -3,7 +3,7 @@
 //! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`order`]), and
 //! follows it ([`follow`]): by the folder that both share, which says what the stage does and how it ended, and by the queue,
 //! which knows what a job cannot tell by itself (that its time was up, that its node is gone). On the node the same code does
-//! the stage that does it here ([`work`]).
+//! the stage that does it here ([`work()`]).
 //!
 //! # What holds, whatever happens
 //!
