@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
-use crate::process::slurm::{Entry, Pending, State, View};
+use crate::process::slurm::{Entry, Job, Pending, State, View};
 
 /// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
 const RECORD: Duration = Duration::from_mins(1);
@@ -62,7 +62,7 @@ impl Judge {
     }
 
     /// `claimant` is the number of the job that works on it. `now` must not go back.
-    pub fn look(&mut self, view: &View, name: &str, claimant: Option<&str>, now: Instant) -> Look {
+    pub fn look(&mut self, view: &View, of: &Job, claimant: Option<&str>, now: Instant) -> Look {
         if view.silent >= SILENT {
             let text = format!(
                 "Slurm's controller does not answer ({}); its jobs go on without it, and it is asked again",
@@ -71,7 +71,7 @@ impl Judge {
             return self.once("silent", text);
         }
         let fresh = std::mem::replace(&mut self.last_view, view.seen) != view.seen;
-        let entries = view.jobs.get(name).map_or(&[][..], Vec::as_slice);
+        let entries = view.of(of);
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
@@ -220,7 +220,9 @@ mod tests {
 
     use super::*;
 
-    const NAME: &str = "regatta-it-1";
+    fn it() -> Job {
+        Job { name: "regatta-it-1".to_owned(), element: None }
+    }
 
     struct Queue {
         begun: Instant,
@@ -248,10 +250,10 @@ mod tests {
             let jobs = if jobs.is_empty() {
                 BTreeMap::new()
             } else {
-                BTreeMap::from([(NAME.to_owned(), jobs.iter().map(entry).collect())])
+                BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = View { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..View::default() };
-            self.judge.look(&view, NAME, claimant, now)
+            self.judge.look(&view, &it(), claimant, now)
         }
     }
 
@@ -345,8 +347,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = View { silent: 3, complaint: "no answer".to_owned(), ..View::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.judge.look(&silent, NAME, None, later), Look::Tell(_)));
-        assert!(matches!(queue.judge.look(&silent, NAME, None, later), Look::Wait(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Tell(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Wait(_)));
     }
 
     #[test]

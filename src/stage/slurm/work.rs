@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::super::Stages;
+use super::pulse;
 use super::spec::{Ended, Extent, Line, Spec};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::manifest::duration;
@@ -62,7 +63,7 @@ impl Claim {
         if folder.is_cancelled() {
             return Err(gone());
         }
-        let number = variable("SLURM_JOB_ID").unwrap_or_else(|| std::process::id().to_string());
+        let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
         if !folder.claim(&number)? {
             return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
         }
@@ -109,6 +110,7 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
         project: spec.project.clone(),
         gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref()),
         lowered: spec.lowered.clone(),
+        seat: None,
         stop: stop.clone(),
         ready: service.then_some(ready),
         emit: Arc::new(move |event| emit.event(event)),
@@ -143,6 +145,12 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
     how
 }
 
+/// The job's number as the queue shows it: an element's is that of its array, and its index.
+fn number(is_element: bool) -> Option<String> {
+    let array = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID")).filter(|_| is_element);
+    array.map(|(array, element)| format!("{array}_{element}")).or_else(|| variable("SLURM_JOB_ID"))
+}
+
 /// Names of this machine mean nothing elsewhere.
 fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
     let local =
@@ -170,6 +178,8 @@ async fn watch(
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), tokio::time::Instant::now());
+    let mut lives = (1, tokio::time::Instant::now());
+    let _ = folder.live(lives.0);
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
@@ -180,6 +190,10 @@ async fn watch(
             _ = signals.term.recv() => if stop.is_asked() { stop.now() } else { stop.gently() },
             _ = signals.int.recv() => stop.gently(),
             () = sleep(LOOK) => {
+                if lives.1.elapsed() >= pulse::every(&spec.slurm) {
+                    lives = (lives.0 + 1, tokio::time::Instant::now());
+                    let _ = folder.live(lives.0);
+                }
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || !folder.is_there() {
                     stop.gently();
@@ -228,8 +242,11 @@ impl Teller {
 
     /// What the run should hear: its processes are this node's business.
     fn event(&self, event: Event) {
-        if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
-            self.tell(&Line::Told(event));
+        match event {
+            Event::Notice { .. } | Event::Progress { .. } => self.tell(&Line::Told(event)),
+            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: true }),
+            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: false }),
+            _ => {}
         }
     }
 }

@@ -1,0 +1,191 @@
+//! A `foreach` as one job array: one submission, and each element a life of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::cases::{Case, Row};
+use super::cluster::Cluster;
+use super::{end, newest_journal, patiently};
+use crate::world::signal;
+
+/// Eight elements; each says who it is, and waits for its gate, or for everybody's.
+const EIGHT: &str = r#"
+stages:
+  many:
+    foreach: { n: "{{ range(8) }}" }
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: |
+      echo {{ n }} $SLURM_ARRAY_JOB_ID $SLURMD_NODENAME >> "$W/ran"
+      while [ ! -e "$W/gate" ] && [ ! -e "$W/gate{{ n }}" ]; do sleep 0.1; done
+      echo {{ n }} > out
+"#;
+
+#[test]
+fn forty_stages_are_one_submission_and_one_question_at_a_time() {
+    super::cases::forty_stages();
+}
+
+#[test]
+fn at_once_holds_back_those_of_one_array() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, at_once: 2"));
+    let run = world.start(&["run", "m"]);
+    patiently("two to begin", || world.count("ran") == 2);
+    // Others have room: only the array's own limit holds them.
+    let waiting = cluster.ask(&["squeue", "-h", "-t", "PENDING", "-o", "%i %r"]);
+    assert!(waiting.trim().ends_with("%2] JobArrayTaskLimit"), "{waiting}");
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
+}
+
+#[test]
+fn larger_ones_than_the_cluster_takes_are_several() {
+    let cluster = Cluster::configured("MaxArraySize=3");
+    let world = cluster.world(EIGHT);
+    world.file("gate", "");
+    world.good(&["run", "m"]);
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 3), "of three, three and two");
+}
+
+#[test]
+fn where_somebody_may_not_have_so_many_jobs_they_come_in_pieces() {
+    let cluster = Cluster::up();
+    let mut world = cluster.world(EIGHT);
+    // A limit of an account needs a database. So the refusal is one that such a cluster once gave, in front of the real Slurm.
+    world.file(
+        "bin/sbatch",
+        r#"#!/bin/sh
+for word in "$@"; do case $word in --array=*) last=${word##*-} first=${word#--array=}; first=${first%%-*};; esac; done
+if [ $((${last%%[!0-9]*} - first)) -ge 3 ]; then
+  echo "sbatch: error: AssocMaxSubmitJobLimit" >&2
+  echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)" >&2
+  exit 1
+fi
+exec "$REAL" "$@"
+"#,
+    );
+    fs::set_permissions(world.path("bin/sbatch"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.env("REAL", cluster.program("sbatch"));
+    let path = format!("{}:{}", world.path("bin").display(), cluster.path());
+    world.env("PATH", path);
+    world.file("gate", "");
+    let ended = world.good(&["run", "m"]);
+    ended.says("Slurm does not take 8 jobs at once");
+    assert_eq!(world.count("ran"), 8, "each ran once");
+    assert_eq!(cluster.jobs().len(), 8);
+    assert!((2..8).contains(&cluster.calls("sbatch")), "{}", cluster.calls("sbatch"));
+}
+
+#[test]
+fn an_element_that_is_lost_is_submitted_again_alone() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let run = world.start(&["run", "m"]);
+    patiently("all to run", || world.count("ran") == 8);
+    // As an administrator would: of one element, while the others go on.
+    let ran = world.read("ran");
+    let array = ran.split_whitespace().nth(1).unwrap().to_owned();
+    cluster.ask(&["scontrol", "requeuehold", &format!("{array}_3")]);
+    cluster.ask(&["scancel", &format!("{array}_5")]);
+    patiently("both to be told", || {
+        let journal = newest_journal(&world);
+        journal.contains("somebody cancelled its job") || journal.contains("put back into the queue")
+    });
+    world.file("gate", "");
+    let ended = end(run);
+    // Who was cancelled by somebody has failed; nobody else has.
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("somebody cancelled its job");
+    let again = world.good(&["run", "m"]);
+    again.says("▶ many");
+    for n in 0..8 {
+        assert_eq!(world.read(format!("latest/many/{n}/out")).trim(), n.to_string());
+    }
+}
+
+#[test]
+fn ctrl_c_cancels_all_with_few_questions() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let run = world.start(&["run", "m"]);
+    patiently("all to run", || world.count("ran") == 8);
+    signal(&run, "INT");
+    let ended = end(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    let jobs = cluster.jobs();
+    assert!(
+        jobs.len() == 8 && jobs.iter().all(|job| !job.starts_with("RUNNING") && !job.starts_with("PENDING")),
+        "{jobs:?}"
+    );
+    assert!(cluster.calls("scancel") <= 4, "{} calls", cluster.calls("scancel"));
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    assert!(!world.path(".regatta/arrays").read_dir().unwrap().any(|_| true));
+}
+
+#[test]
+fn the_submitter_is_killed_and_the_next_run_goes_on_with_every_element() {
+    submitter_of_an_array_killed();
+}
+
+pub fn submitter_of_an_array_killed() -> Row {
+    let cluster = Cluster::up();
+    let case = Case::begin("the submitter of an array of 8 killed");
+    let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, at_once: 3"));
+    let mut run = world.start(&["run", "m"]);
+    patiently("three to begin", || world.count("ran") == 3);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let again = world.start(&["run", "m"]);
+    patiently("the second run to find them", || newest_journal(&world).matches("goes on with job").count() == 8);
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
+    case.end(&cluster, 8, "the next run goes on with all, also those that waited; each ran once")
+}
+
+#[test]
+fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let mut run = world.start(&["run", "m"]);
+    patiently("all to run", || world.count("ran") == 8);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // As it is when the submitter dies between the controller's yes and its own hearing of it: no numbers, and here not even
+    // the words of the jobs that have begun.
+    for folder in fs::read_dir(world.path(".regatta/jobs")).unwrap().flatten() {
+        fs::remove_file(folder.path().join("number")).unwrap();
+    }
+    let ended = {
+        world.file("gate", "");
+        world.good(&["run", "m"])
+    };
+    ended.says("goes on with job");
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
+}
+
+#[test]
+fn a_submission_that_never_arrived_is_made_once_more_under_the_same_name() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let controller = cluster.pid("slurmctld");
+    crate::world::signal_pid(controller, "STOP");
+    let mut run = world.start(&["run", "m"]);
+    // The question for the array's size comes before everything is written down; then sbatch, which gets no answer.
+    patiently("the submission to be under way", || cluster.calls("sbatch") == 1);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let name = |line: &str| line.split(' ').find(|word| word.starts_with("--job-name=")).map(str::to_owned);
+    let first = cluster.lines("sbatch");
+    crate::world::signal_pid(controller, "CONT");
+    world.file("gate", "");
+    let ended = world.good(&["run", "m"]);
+    assert_eq!(ended.ran().len(), 8);
+    assert_eq!(world.count("ran"), 8, "each ran once");
+    for line in cluster.lines("sbatch") {
+        assert_eq!(name(&line), name(&first[0]), "{line}");
+    }
+}
