@@ -6,15 +6,12 @@ mod cases;
 mod cluster;
 mod endings;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use regatta::harness::read_result;
-
-use crate::services::{ENGINE, REPOSITORY};
-use crate::world::{Ended, World, alive_with, signal, signal_pid};
+use crate::services::ENGINE;
+use crate::world::{Ended, World, signal};
 use cluster::Cluster;
 
 /// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.

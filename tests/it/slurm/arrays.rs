@@ -79,27 +79,45 @@ exec "$REAL" "$@"
 }
 
 #[test]
-fn an_element_that_is_lost_is_submitted_again_alone() {
+fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
     let run = world.start(&["run", "m"]);
     patiently("all to run", || world.count("ran") == 8);
-    // As an administrator would: of one element, while the others go on.
     let ran = world.read("ran");
-    let array = ran.split_whitespace().nth(1).unwrap().to_owned();
-    cluster.ask(&["scontrol", "requeuehold", &format!("{array}_3")]);
+    let array = ran.split_whitespace().nth(1).unwrap();
     cluster.ask(&["scancel", &format!("{array}_5")]);
-    patiently("both to be told", || {
-        let journal = newest_journal(&world);
-        journal.contains("somebody cancelled its job") || journal.contains("put back into the queue")
-    });
+    patiently("it to be told", || newest_journal(&world).contains("somebody cancelled its job"));
     world.file("gate", "");
     let ended = end(run);
-    // Who was cancelled by somebody has failed; nobody else has.
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("somebody cancelled its job");
+    ended.says(&format!("somebody cancelled its job {array}_5"));
+    assert_eq!(ended.ran().len(), 7, "{ended:?}");
     let again = world.good(&["run", "m"]);
-    again.says("▶ many");
+    assert_eq!(again.ran(), ["many/5"]);
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (9, 2));
+    assert!(!cluster.lines("sbatch")[1].contains("--array"), "alone it is no array");
+}
+
+#[test]
+fn a_node_is_lost_and_only_its_elements_are_submitted_again() {
+    let cluster = Cluster::up();
+    // Two on each node.
+    let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, cpus_per_task: 2"));
+    let run = world.start(&["run", "m"]);
+    patiently("all to run", || world.count("ran") == 8);
+    let first = world.read("ran");
+    let node = first.split_whitespace().nth(2).unwrap();
+    let there = first.lines().filter(|line| line.ends_with(&format!(" {node}"))).count();
+    assert_eq!(there, 2, "{first}");
+    cluster.kill(node);
+    patiently("new attempts to be submitted", || newest_journal(&world).matches("it is submitted again").count() == 2);
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("lost its node");
+    assert_eq!(world.count("ran"), 10, "each of the lost ones twice, the others once");
+    assert_eq!(cluster.jobs().len(), 10);
     for n in 0..8 {
         assert_eq!(world.read(format!("latest/many/{n}/out")).trim(), n.to_string());
     }
