@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::event::RunId;
-use crate::plan::Task;
+use crate::plan::{Lifetime, Task};
 
 /// A place among tasks that are started together. Dropping it, wherever its task has got to, says that the task goes its own way.
 #[derive(Debug)]
@@ -83,8 +83,9 @@ impl<'a> Parties<'a> {
 
 /// Whether two tasks ask another machine for the same. Services are one by one: each is waited for.
 fn is_company(one: &Task, other: &Task) -> bool {
-    let asks = |task: &Task| (task.stage.clone(), task.host.clone(), task.gpus, task.lifetime);
-    one.host.is_some() && one.lifetime == crate::plan::Lifetime::Step && asks(one) == asks(other)
+    one.host.is_some()
+        && one.lifetime == Lifetime::Step
+        && (&one.stage, &one.host, one.gpus, one.lifetime) == (&other.stage, &other.host, other.gpus, other.lifetime)
 }
 
 #[cfg(test)]

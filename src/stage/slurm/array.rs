@@ -170,8 +170,8 @@ impl Array {
             };
             match submitted {
                 Submitted::Number(number) => {
-                    // Slurm has its own copy of the script.
-                    self.rest[0].folder.arrays().forget_script(&order.name);
+                    // Slurm has its own copy of it.
+                    self.forget_script();
                     for member in self.rest.drain(..n) {
                         // Only a help for people: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
@@ -193,8 +193,14 @@ impl Array {
                     perhaps = true;
                 }
                 Submitted::TooMany(why) | Submitted::Later(why) => self.tell(&not_yet(&why)),
-                Submitted::Refused(why) => return self.all_fail(&refused(&why, "array").command(typed(&order))),
-                Submitted::Absent(why) => return self.all_fail(&absent(why)),
+                Submitted::Refused(why) => {
+                    self.forget_script();
+                    return self.all_fail(&refused(&why, "array").command(typed(&order)));
+                }
+                Submitted::Absent(why) => {
+                    self.forget_script();
+                    return self.all_fail(&absent(why));
+                }
             }
             let stop = self.rest[0].stop.clone();
             tokio::select! {
@@ -202,6 +208,12 @@ impl Array {
                 () = sleep(pause) => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn forget_script(&self) {
+        if let Some(first) = self.rest.first() {
+            first.folder.arrays().forget_script(&first.job.name);
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Judge {
     /// When it was known to be submitted.
     since: Instant,
     queue_timeout: Option<Duration>,
+    /// From when on it has waited for others than those of its own array.
+    waits: Instant,
     /// For messages: `2h`.
     limit: Option<String>,
     missing: Option<Instant>,
@@ -50,6 +52,7 @@ impl Judge {
         Self {
             since,
             queue_timeout,
+            waits: since,
             limit,
             missing: None,
             ended: None,
@@ -124,8 +127,12 @@ impl Judge {
 
     fn pending(&mut self, job: &Entry, fresh: bool, now: Instant) -> Look {
         let Entry { number, reason, .. } = job;
+        if reason == "JobArrayTaskLimit" {
+            // `at_once` of the same manifest holds it, and no cluster.
+            self.waits = now;
+        }
         if let Some(limit) = self.queue_timeout
-            && now - self.since > limit
+            && now.saturating_duration_since(self.waits) > limit
         {
             let what = format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, what);
@@ -319,6 +326,16 @@ mod tests {
         assert!(matches!(queue.shows(1, &down, None), Look::Tell(_)));
         assert!(matches!(queue.shows(2, &down, None), Look::Wait(_)));
         assert_eq!(over(queue.shows(101, &down, None)).0, FailureKind::Timeout);
+    }
+
+    #[test]
+    fn the_time_in_the_queue_does_not_count_while_its_own_array_holds_it() {
+        let mut queue = Queue::new(Some(100));
+        let held = [("7_3", "PENDING", "JobArrayTaskLimit", "")];
+        assert!(matches!(queue.shows(500, &held, None), Look::Wait(_)));
+        let waits = [("7_3", "PENDING", "Priority", "")];
+        assert!(matches!(queue.shows(590, &waits, None), Look::Wait(_)));
+        assert_eq!(over(queue.shows(601, &waits, None)).0, FailureKind::Timeout);
     }
 
     #[test]

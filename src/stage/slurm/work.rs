@@ -74,6 +74,20 @@ impl Claim {
         Ok(Self { spec, number, node, teller })
     }
 
+    /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
+    pub fn keep_alive(&self, folder: &JobFolder) {
+        let (folder, every) = (folder.clone(), pulse::every(&self.spec.slurm));
+        std::thread::spawn(move || {
+            let mut count = 0;
+            // A folder that is gone is nobody's to be told; it may also be a filesystem that comes back.
+            loop {
+                count += 1;
+                let _ = folder.live(count);
+                std::thread::sleep(every);
+            }
+        });
+    }
+
     /// Of a whole run: its command line.
     pub fn words(&self) -> Option<&[String]> {
         self.spec.words.as_deref()
@@ -178,8 +192,6 @@ async fn watch(
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), tokio::time::Instant::now());
-    let mut lives = (1, tokio::time::Instant::now());
-    let _ = folder.live(lives.0);
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
@@ -190,10 +202,6 @@ async fn watch(
             _ = signals.term.recv() => if stop.is_asked() { stop.now() } else { stop.gently() },
             _ = signals.int.recv() => stop.gently(),
             () = sleep(LOOK) => {
-                if lives.1.elapsed() >= pulse::every(&spec.slurm) {
-                    lives = (lives.0 + 1, tokio::time::Instant::now());
-                    let _ = folder.live(lives.0);
-                }
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || !folder.is_there() {
                     stop.gently();

@@ -207,3 +207,57 @@ fn a_submission_that_never_arrived_is_made_once_more_under_the_same_name() {
         assert_eq!(name(&line), name(&first[0]), "{line}");
     }
 }
+
+#[test]
+fn the_controller_stops_while_an_array_is_submitted_and_it_is_there_once() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let controller = cluster.pid("slurmctld");
+    crate::world::signal_pid(controller, "STOP");
+    let run = world.start(&["run", "m"]);
+    patiently("the run to hear that it is not answered", || {
+        newest_journal(&world).contains("Slurm has not taken its array yet")
+    });
+    let told = newest_journal(&world).matches("Slurm has not taken its array yet").count();
+    assert_eq!(told, 1, "once for all");
+    crate::world::signal_pid(controller, "CONT");
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((world.count("ran"), cluster.jobs().len()), (8, 8));
+}
+
+#[test]
+fn what_slurm_will_not_take_is_the_failure_of_each() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&EIGHT.replace("poll: 1s", "poll: 1s, partition: gpuu"));
+    let ended = world.regatta(&["run", "m", "--keep-going"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("Slurm does not take its array: invalid partition specified: gpuu").says("--array=0-7").says("8 failed");
+    assert_eq!(cluster.calls("sbatch"), 1);
+    assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
+    assert!(!world.path(".regatta/arrays").read_dir().unwrap().any(|_| true));
+}
+
+#[test]
+fn elements_that_nobody_wants_any_more_are_cancelled_and_the_others_stay() {
+    let cluster = Cluster::up();
+    let world = cluster.world(EIGHT);
+    let mut run = world.start(&["run", "m"]);
+    patiently("all to run", || world.count("ran") == 8);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // Half of them are asked for something else now.
+    let text = world
+        .read("manifests/m.yaml")
+        .replace("      echo {{ n }} > out", "      echo {{ n }}{{ '!' if n < 4 else '' }} > out");
+    world.file("manifests/m.yaml", &text);
+    let again = world.start(&["run", "m"]);
+    patiently("the others to begin", || world.count("ran") == 12);
+    world.file("gate", "");
+    let ended = end(again);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("of many/0, which an earlier run left behind").says("goes on with job");
+    assert_eq!((world.read("latest/many/3/out").trim(), world.read("latest/many/4/out").trim()), ("3!", "4"));
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (12, 2));
+}
