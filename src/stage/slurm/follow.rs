@@ -68,14 +68,13 @@ pub async fn through(
 ) -> (Result<Done, Failure>, bool) {
     let found: Option<Spec> = folder.read();
     let adopted = found.is_some();
-    let spec = match found {
-        Some(spec) => spec,
-        None => {
-            let place = place(lease, seat.as_ref(), folder, cluster).await;
-            match write_down(lease, slurm, words, folder, place) {
-                Ok(spec) => spec,
-                Err(error) => return (Err(broken(&error)), false),
-            }
+    let spec = if let Some(spec) = found {
+        spec
+    } else {
+        let place = place(lease, seat.as_ref(), folder, cluster).await;
+        match write_down(lease, slurm, words, folder, place) {
+            Ok(spec) => spec,
+            Err(error) => return (Err(broken(&error)), false),
         }
     };
     if let Err(error) = point(&lease.log, &spec.log) {
