@@ -1,6 +1,7 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
 mod again;
+mod items;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -12,12 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Item, Ix, Over, Schedule, Start, State};
+use super::schedule::{Ix, Over, Schedule, Start, State};
 use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
+use items::items;
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
@@ -80,16 +82,11 @@ pub async fn run<W: Work>(
     stop: Stop,
     emit: Emit,
 ) -> Summary {
-    let mut groups: HashMap<&str, u32> = HashMap::new();
-    let mut group = |task| group_of(task, &mut groups);
-    let items =
-        plan.tasks.iter().enumerate().map(|(ix, task)| Item { group: group(task), ..item(task, options.parts[ix]) });
-    let items = items.collect();
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
-        schedule: Schedule::new(items, options.jobs, options.gpus.iter().copied()),
+        schedule: Schedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
         plan,
         work,
         shelf,
@@ -113,27 +110,6 @@ pub async fn run<W: Work>(
     };
     runner.go(receive).await;
     runner.finish()
-}
-
-fn item(task: &Task, part: Part) -> Item {
-    let skipped = task.skipped.is_some() || part == Part::Out;
-    Item {
-        // What does not run waits for nobody and keeps no server up.
-        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
-        service: task.lifetime == Lifetime::Service,
-        cpus: task.cpus,
-        gpus: if task.host.is_some() { 0 } else { task.gpus },
-        elsewhere: task.host.is_some(),
-        group: None,
-        skipped,
-    }
-}
-
-/// Steps of one stage that run elsewhere are a group: they may be one job array.
-fn group_of<'a>(task: &'a Task, groups: &mut HashMap<&'a str, u32>) -> Option<u32> {
-    let next = groups.len() as u32;
-    let is_one = task.host.is_some() && task.lifetime == Lifetime::Step;
-    is_one.then(|| *groups.entry(&task.stage).or_insert(next))
 }
 
 impl<W: Work> Runner<W> {

@@ -77,13 +77,13 @@ fn a_job_that_gives_no_sign_of_life_is_told_and_decides_nothing() {
 fn a_container_that_outlives_its_killed_job_is_named_with_its_node() {
     let cluster = Cluster::up();
     let mut world = cluster.world(
-        r#"
+        r"
 stages:
   it:
     host: { slurm: { time: 10m, poll: 1s } }
     container: { image: some/image, engine: podman }
     shell: 'echo x > out'
-"#,
+",
     );
     // A stand-in for podman: there is an image, and what runs is no child of the job's, as with a daemon.
     let image = format!("sha256:{:064}", 7);
