@@ -125,7 +125,12 @@ fn a_node_is_lost_and_only_its_elements_are_submitted_again() {
 
 #[test]
 fn ctrl_c_cancels_all_with_few_questions() {
+    ctrl_c();
+}
+
+pub fn ctrl_c() -> Row {
     let cluster = Cluster::up();
+    let case = Case::begin("Ctrl-C on an array of 8");
     let world = cluster.world(EIGHT);
     let run = world.start(&["run", "m"]);
     patiently("all to run", || world.count("ran") == 8);
@@ -140,6 +145,7 @@ fn ctrl_c_cancels_all_with_few_questions() {
     assert!(cluster.calls("scancel") <= 4, "{} calls", cluster.calls("scancel"));
     assert!(!world.path(".regatta/jobs").read_dir().unwrap().any(|_| true));
     assert!(!world.path(".regatta/arrays").read_dir().unwrap().any(|_| true));
+    case.end(&cluster, 8, "all cancelled, and seen to be gone, before the prompt comes back")
 }
 
 #[test]

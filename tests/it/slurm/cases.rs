@@ -74,6 +74,24 @@ stages:
     case.end(&cluster, 40, "40 done, each once, in one array")
 }
 
+/// What each asks for is another thing, so they cannot be elements of one array: what arrays save.
+pub fn forty_that_differ() -> Row {
+    let cluster = Cluster::up();
+    let case = Case::begin("the same, as single jobs");
+    let world = cluster.world(
+        r#"
+stages:
+  many:
+    foreach: { n: "{{ range(40) }}" }
+    host: { slurm: { time: 5m, poll: 2s, args: ["--comment={{ n }}"] } }
+    shell: 'echo {{ n }} > out; echo {{ n }} >> "$W/ran"'
+"#,
+    );
+    world.good(&["run", "m"]);
+    assert_eq!((world.count("ran"), cluster.jobs().len(), cluster.calls("sbatch")), (40, 40, 40));
+    case.end(&cluster, 40, "40 done, each once")
+}
+
 pub fn submitter_killed() -> Row {
     let cluster = Cluster::up();
     let case = Case::begin("the submitter killed and started again");
@@ -234,8 +252,9 @@ pub fn server_over_two_nodes() -> Row {
 #[expect(clippy::print_stdout, reason = "it is for people")]
 fn must_show() {
     type Show = fn() -> Row;
-    let all: [Show; 9] = [
+    let all: [Show; 12] = [
         forty_stages,
+        forty_that_differ,
         server_over_two_nodes,
         time_limit,
         node_killed,
@@ -243,18 +262,20 @@ fn must_show() {
         controller_stopped,
         submitter_killed,
         super::arrays::submitter_of_an_array_killed,
+        super::arrays::ctrl_c,
         super::endings::preempted,
+        super::endings::silent,
     ];
     println!(
-        "{:<42} {:>6} {:>4} {:>11} {:>11} {:>7}  outcome",
-        "case", "needed", "jobs", "submissions", "squeue/min", "seconds"
+        "{:<42} {:>6} {:>4} {:>11} {:>6} {:>10} {:>7}  outcome",
+        "case", "needed", "jobs", "submissions", "squeue", "per minute", "seconds"
     );
     for show in all {
         let row = show();
         let rate = row.questions as f64 / row.seconds * 60.0;
         println!(
-            "{:<42} {:>6} {:>4} {:>11} {:>11.1} {:>7.1}  {}",
-            row.case, row.needed, row.jobs, row.submissions, rate, row.seconds, row.outcome
+            "{:<42} {:>6} {:>4} {:>11} {:>6} {:>10.1} {:>7.1}  {}",
+            row.case, row.needed, row.jobs, row.submissions, row.questions, rate, row.seconds, row.outcome
         );
     }
 }

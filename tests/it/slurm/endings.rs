@@ -56,7 +56,12 @@ fn program_of(world: &World) -> i32 {
 
 #[test]
 fn a_job_that_gives_no_sign_of_life_is_told_and_decides_nothing() {
+    silent();
+}
+
+pub fn silent() -> Row {
     let cluster = Cluster::up();
+    let case = Case::begin("a job stands still for some seconds");
     let world = cluster.world(&GATED.replace("poll: 1s", "poll: 1s, silence: 4s"));
     let run = world.start(&["run", "m"]);
     world.await_file("nodes");
@@ -71,6 +76,7 @@ fn a_job_that_gives_no_sign_of_life_is_told_and_decides_nothing() {
     let ended = end(run);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!((world.count("nodes"), cluster.jobs().len()), (1, 1));
+    case.end(&cluster, 1, "its silence is told, and its end; nothing is given up")
 }
 
 #[test]
