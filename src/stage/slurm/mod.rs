@@ -29,6 +29,7 @@ mod reach;
 mod spec;
 mod submitting;
 mod work;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
