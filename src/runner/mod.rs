@@ -18,10 +18,12 @@ mod origins;
 mod predict;
 mod run;
 mod schedule;
+mod together;
 mod work;
 
 pub use options::{Emit, Options, Part, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};
 pub use run::run;
+pub use together::Seat;
 pub use work::{Assignment, Lease, Work};

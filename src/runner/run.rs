@@ -1,6 +1,7 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
 mod again;
+mod items;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -12,11 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Item, Ix, Over, Schedule, State};
+use super::schedule::{Ix, Over, Schedule, Start, State};
+use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf, Stamp};
+use items::items;
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
@@ -61,6 +64,8 @@ struct Runner<W> {
     to_repeat: BTreeSet<Ix>,
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<Ix, u32>,
+    /// Groups of tasks that were started together.
+    parties: u32,
     summary: Summary,
     send: mpsc::UnboundedSender<Msg>,
 }
@@ -77,12 +82,11 @@ pub async fn run<W: Work>(
     stop: Stop,
     emit: Emit,
 ) -> Summary {
-    let items = plan.tasks.iter().enumerate().map(|(ix, task)| item(task, options.parts[ix])).collect();
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
-        schedule: Schedule::new(items, options.jobs, options.gpus.iter().copied()),
+        schedule: Schedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
         plan,
         work,
         shelf,
@@ -100,24 +104,12 @@ pub async fn run<W: Work>(
         blame: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
+        parties: 0,
         summary: Summary::default(),
         send,
     };
     runner.go(receive).await;
     runner.finish()
-}
-
-fn item(task: &Task, part: Part) -> Item {
-    let skipped = task.skipped.is_some() || part == Part::Out;
-    Item {
-        // What does not run waits for nobody and keeps no server up.
-        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
-        service: task.lifetime == Lifetime::Service,
-        cpus: task.cpus,
-        gpus: if task.host.is_some() { 0 } else { task.gpus },
-        elsewhere: task.host.is_some(),
-        skipped,
-    }
 }
 
 impl<W: Work> Runner<W> {
@@ -168,13 +160,9 @@ impl<W: Work> Runner<W> {
                     None => self.schedule.over(ix, Over::Done),
                 }
             }
-            let mut started = false;
-            while let Some(start) = self.schedule.next_to_start() {
-                started = true;
-                let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
-                self.start(start.task, attempt, start.gpus);
-            }
-            if started {
+            let starts: Vec<Start> = std::iter::from_fn(|| self.schedule.next_to_start()).collect();
+            if !starts.is_empty() {
+                self.start_all(starts);
                 continue;
             }
             if let Some(ix) = self.schedule.stuck() {
@@ -286,7 +274,17 @@ impl<W: Work> Runner<W> {
         self.keyed[ix as usize] = Some(keyed);
     }
 
-    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>) {
+    /// Everything that may start in this moment: those that could be one job array are told of each other.
+    fn start_all(&mut self, starts: Vec<Start>) {
+        let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
+        let seats = Parties::new(&self.run, &mut self.parties).seats(&tasks);
+        for (start, seat) in starts.into_iter().zip(seats) {
+            let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
+            self.start(start.task, attempt, start.gpus, seat);
+        }
+    }
+
+    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>, seat: Option<Seat>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
@@ -324,6 +322,7 @@ impl<W: Work> Runner<W> {
             keyed,
             attempt,
             gpus: gpus.clone(),
+            seat,
             made,
             run: self.run.clone(),
             shelf: Arc::clone(&self.shelf),
@@ -351,7 +350,7 @@ impl<W: Work> Runner<W> {
                     let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
                     return self.fail(ix, running.attempt, failure, 0.0);
                 }
-                self.start(ix, running.attempt + 1, running.gpus);
+                self.start(ix, running.attempt + 1, running.gpus, None);
             }
             Msg::Anew(ix) => self.anew(ix),
         }

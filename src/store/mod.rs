@@ -9,6 +9,7 @@
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      talk with a job on another machine, until its end was seen (`jobs`)
+//!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
@@ -34,6 +35,7 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
+mod arrays;
 mod digests;
 mod durable;
 mod explain;
@@ -50,6 +52,7 @@ mod record;
 mod shelf;
 mod stamp;
 
+pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{PathError, discard, point};
 pub use explain::explain;

@@ -99,6 +99,12 @@ pub struct Slurm {
     /// Give up a job that has waited so long for its start. [default: wait]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<String>,
+    /// At most so many of a `foreach` run at the same time. [default: as many as the cluster lets]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub at_once: Option<u32>,
+    /// Say it when a job that has begun has given no sign of life for so long.
+    pub silence: String,
     /// Say that the time limit is near so long before.
     pub warn: String,
     /// How often the queue is asked, once for all jobs of the run.
@@ -130,6 +136,8 @@ impl Default for Slurm {
             export: None,
             program: None,
             queue_timeout: None,
+            at_once: None,
+            silence: "60s".to_owned(),
             warn: "60s".to_owned(),
             poll: "10s".to_owned(),
             resubmit: 2,
@@ -166,7 +174,7 @@ impl Slurm {
         ("chdir", "Regatta"),
         ("parsable", "Regatta"),
         ("wait", "Regatta"),
-        ("array", "`foreach`"),
+        ("array", "`foreach` and `at_once`"),
         ("wrap", "the stage"),
         ("export", "`export`"),
         ("export-file", "`export`"),

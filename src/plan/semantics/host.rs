@@ -34,6 +34,7 @@ impl Look<'_> {
         }
         self.duration(&at("warn"), &slurm.warn);
         self.duration(&at("poll"), &slurm.poll);
+        self.duration(&at("silence"), &slurm.silence);
         if let Some(text) = &slurm.queue_timeout {
             self.duration(&at("queue_timeout"), text);
         }
