@@ -14,6 +14,7 @@ use super::args::{
 };
 use super::bench;
 use super::bulk;
+use super::cache;
 use super::exit::Exit;
 use super::mlperf;
 use super::on_args::OnWord;
@@ -147,6 +148,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     None => On::Here,
                     Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
                 },
+                store: args.store.store,
                 env: BTreeMap::new(),
             })
         }
@@ -188,6 +190,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Logs(args) => Job::Logs(Logs { stage: args.stage, follow: args.follow }),
         Command::Clean(args) => Job::Clean { yes: args.yes },
         Command::Gc(args) => Job::Gc(Gc { keep: args.keep, yes: args.yes }),
+        Command::Cache(args) => Job::Cache(cache::meaning(args)?),
         Command::Sim(args) => match args.command {
             SimCommand::Serve(serve) => Job::Simulate(Simulate {
                 repository: serve.repository,

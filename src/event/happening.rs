@@ -30,6 +30,9 @@ pub enum Event {
         task: TaskId,
         done: Done,
         out: Option<PathBuf>,
+        /// The shared store that it has just come from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
     },
     /// Many cached tasks at once, when nothing at all had to run.
     AllCached {

@@ -18,10 +18,14 @@ mod origins;
 mod predict;
 mod run;
 mod schedule;
+mod shared;
+mod standing;
 mod work;
 
 pub use options::{Emit, Options, Part, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};
 pub use run::run;
+pub use shared::{Fetched, Fetching, Shared, Wanted};
+pub use standing::{Standing, standings};
 pub use work::{Assignment, Lease, Work};

@@ -58,6 +58,9 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
             let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
             put(out, paint, (Tone::Quiet, "→"), task, &again, &why(reasons));
         }
+        Event::TaskCached { task, from: Some(from), .. } => {
+            put(out, paint, (Tone::Good, "↓"), task, "from another machine", &clean(from));
+        }
         Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Tone::Quiet, "="), task, "cached", ""),
         Event::TaskSkipped { task, why } if ear.verbose => {
             put(out, paint, (Tone::Quiet, "-"), task, "skipped", &clean(why));
