@@ -234,6 +234,9 @@ impl Story {
                 chapter.out.clone_from(out);
                 chapter.from.clone_from(from);
             }
+            Event::TaskFetching { task, .. } => {
+                self.set(task, State::Running, at).started = at;
+            }
             Event::AllCached { tasks } => {
                 self.cached_at_once += tasks;
                 self.tally.cached += tasks;

@@ -10,6 +10,9 @@ pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
     if !task.cache {
         return Some("cache is false");
     }
+    if !task.share {
+        return Some("share is false");
+    }
     let of_its_kind = match task.kind {
         ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Compare => {
             Some("measurements, and what is made of them, say something of the machine that they were made on")

@@ -85,8 +85,14 @@ async fn fill(
     let shelf = Arc::clone(&inner.shelf);
     let mut twins = if missing.is_empty() { HashMap::new() } else { here(move || shelf.files_by_digest()).await? };
     let total: u64 = missing.iter().map(|at| items[*at].size).sum();
-    let progress =
-        Arc::new(Progress { inner: Arc::clone(inner), wanted: wanted.clone(), total, done: AtomicU64::new(0) });
+    (inner.emit)(Event::TaskFetching { task: wanted.task.clone(), from: inner.address.clone(), bytes: total });
+    let progress = Arc::new(Progress {
+        inner: Arc::clone(inner),
+        wanted: wanted.clone(),
+        total,
+        done: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+    });
     for round in 0..2 {
         fetch_all(inner, incoming, items, &missing, &twins, &progress).await?;
         let folder = Arc::clone(incoming);
@@ -242,11 +248,17 @@ struct Progress {
     wanted: Wanted,
     total: u64,
     done: AtomicU64,
+    /// Hundredths of it that somebody was told of.
+    told: AtomicU64,
 }
 
 impl Progress {
     fn more(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let hundredths = done * 100 / self.total.max(1);
+        if self.told.swap(hundredths, Ordering::Relaxed) == hundredths {
+            return;
+        }
         (self.inner.emit)(Event::Progress {
             task: self.wanted.task.clone(),
             text: format!("{} from {}", human(done), self.inner.address),

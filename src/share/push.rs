@@ -202,6 +202,7 @@ async fn send_file(inner: &Inner, path: &Path, digest: Digest, size: u64, needle
         inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         inner.bucket.put(&object, bytes).await?;
     } else {
+        let _turn = inner.large.acquire().await.map_err(|error| Trouble::Here(error.to_string()))?;
         let mut upload = inner.bucket.upload(&object).await?;
         loop {
             let held = match pieces.recv().await {

@@ -45,6 +45,8 @@ pub(super) struct Inner {
     /// As a person knows it.
     pub address: String,
     pub lanes: Arc<Semaphore>,
+    /// Large files that are sent at once: each has several parts in memory.
+    pub large: Semaphore,
     pub emit: Emit,
     tasks: HashMap<TaskId, Of>,
     /// Why nothing more is asked.
@@ -104,6 +106,7 @@ impl Share {
             shelf,
             address: address.to_string(),
             lanes: Arc::new(Semaphore::new(LANES)),
+            large: Semaphore::new(SENDERS),
             emit,
             tasks,
             closed: OnceLock::new(),

@@ -142,7 +142,9 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     assert!(ran(&two).contains(&"large".to_owned()));
     line.heal();
     one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
-    one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]).says("both     large").says("both     last");
+    one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"])
+        .says("both     large")
+        .says("both     last");
 }
 
 #[test]
@@ -202,17 +204,21 @@ fn kill9_while_sending_and_the_rest_is_sent_later() {
 
 #[test]
 fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
-    let manifest = MANIFEST.replace("40000000", "100000000");
+    const LARGE: u64 = 200_000_000;
+    const PART: u64 = 16 << 20;
+    let manifest = MANIFEST.replace("40000000", &LARGE.to_string());
     let s3 = S3::start();
     let line = Line::to(s3.address);
     let [mut one, mut two] = [machine(&manifest), machine(&manifest)];
     credentials(&mut one, s3.address);
     credentials(&mut two, line.address);
     run(&one, "s3://bucket");
-    // Some of the seven parts of 16 MiB are whole by then.
-    line.silent_after(85_000_000);
+    // Eight parts are under way at once, so of so many bytes two parts at the least are whole.
+    line.silent_after(8 * PART + 2 * PART);
     let mut child = two.command(&["run", "m", "--store", "s3://bucket"]).stdout(Stdio::null()).spawn().unwrap();
-    until("85 MB to come", || line.has_happened());
+    let parts =
+        || objects(&two.path(".regatta/out"), ".regatta-parts").pop().and_then(|list| fs::read_to_string(list).ok());
+    until("two parts to be whole", || line.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2));
     child.kill().unwrap();
     child.wait().unwrap();
     line.heal();
@@ -220,7 +226,7 @@ fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     run(&two, "s3://bucket");
     let fetched = line.down() - before;
     assert!(ran(&two).is_empty(), "{:?}", ran(&two));
-    assert!(fetched < 90_000_000, "{fetched} bytes of 100 MB came again");
+    assert!(fetched < LARGE - PART, "{fetched} bytes of {LARGE} came again");
     assert_eq!(tree(&one.path("latest/large")), tree(&two.path("latest/large")));
     let leftovers = objects(&two.path(".regatta/out"), ".regatta-parts");
     assert!(leftovers.is_empty(), "{leftovers:?}");
