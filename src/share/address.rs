@@ -40,30 +40,32 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(format!("the shared store has an empty name; {FORMS}"));
+            return Err(format!("the shared store has an empty name\n  hint: {FORMS}"));
         }
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Folder(text.into())) };
         if rest.split('/').next().is_some_and(|host| host.contains('@')) || rest.contains(['?', '#']) {
             return Err(format!(
-                "the address of the shared store holds more than a place; credentials belong in the environment \
-                 (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …); {FORMS}"
+                "the address of the shared store holds more than a place\n  hint: credentials belong in the environment \
+                 (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)\n  hint: {FORMS}"
             ));
         }
         let kind = match scheme {
             "file" => {
                 return match rest.strip_prefix("localhost").unwrap_or(rest) {
                     path if path.starts_with('/') => Ok(Self::Folder(path.into())),
-                    _ => Err(format!("`{text}` names a host; a file address has three slashes: file:///mnt/share")),
+                    _ => Err(format!(
+                        "`{text}` names a host\n  hint: a file address has three slashes: file:///mnt/share"
+                    )),
                 };
             }
             "s3" | "s3a" => BucketKind::S3,
             "gs" => BucketKind::Google,
             "az" | "azure" => BucketKind::Azure,
-            other => return Err(format!("`{other}://` is no store that is known here; {FORMS}")),
+            other => return Err(format!("`{other}://` is no store that is known here\n  hint: {FORMS}")),
         };
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if name.is_empty() {
-            return Err(format!("`{text}` names no bucket; {FORMS}"));
+            return Err(format!("`{text}` names no bucket\n  hint: {FORMS}"));
         }
         Ok(Self::Bucket { kind, name: name.to_owned(), prefix: prefix.trim_matches('/').to_owned() })
     }

@@ -84,3 +84,63 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{KEY_VERSION, Kind};
+
+    fn shared() -> Shared {
+        let fields = Key {
+            version: KEY_VERSION,
+            action: r#"{"shell":"x\ny"}"#.to_owned(),
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            outputs: Vec::new(),
+            facts: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+        };
+        let item =
+            |path: &str, kind, digest| Item { path: path.into(), kind, size: 3, digest, target: Default::default() };
+        let items = vec![item("", Kind::Folder, None), item("a", Kind::File, Some(Digest::of(b"abc")))];
+        Shared {
+            version: VERSION,
+            task: TaskId::new("t"),
+            key: fields.digest(),
+            fields,
+            machine: BTreeMap::new(),
+            digest: digest_of(&items),
+            done: Done::default(),
+            seconds: 1.0,
+            at: String::new(),
+            program: String::new(),
+            items,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_and_no_changed_byte_goes_unseen() {
+        let sealed = shared().seal().unwrap();
+        assert_eq!(Shared::open(&sealed).unwrap().items, shared().items);
+        for at in 0..sealed.len() - 1 {
+            let mut bytes = sealed.to_vec();
+            bytes[at] ^= 4;
+            assert!(Shared::open(&bytes).is_err(), "byte {at}");
+            assert!(Shared::open(&sealed[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_sealed_wrong_is_refused() {
+        let why = |change: fn(&mut Shared)| {
+            let mut shared = shared();
+            change(&mut shared);
+            Shared::open(&shared.seal().unwrap()).unwrap_err()
+        };
+        assert!(why(|s| s.version = VERSION + 1).contains("newer"));
+        assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
+        assert!(why(|s| s.items[1].digest = Some(Digest::of(b"x"))).contains("does not agree"));
+        assert!(why(|s| s.key = Digest::of(b"x")).contains("does not agree"));
+    }
+}

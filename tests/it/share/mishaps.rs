@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use super::line::Line;
 use super::s3::{S3, SECRET, credentials};
 use super::{MANIFEST, machine, objects, ran, run, store, tree};
-use crate::world::{Ended, World, until};
+use crate::world::{Ended, World, signal, until};
 
 /// The object that holds a text of so many bytes or more.
 fn largest(root: &std::path::Path, part: &str) -> std::path::PathBuf {
@@ -180,6 +180,22 @@ stages:
     credentials(&mut third, s3.address);
     run(&third, "s3://bucket");
     assert!(ran(&third).is_empty());
+}
+
+#[test]
+fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let one = on(line.address);
+    line.silent_after(20_000_000);
+    let child = one.start(&["run", "m", "--store", "s3://bucket"]);
+    until("the run to be over but for the sending", || line.has_happened() && one.path("latest/last/out").exists());
+    signal(&child, "INT");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
+    ended.says("of this run are not in s3://bucket; `regatta cache push m` puts them there");
+    line.heal();
+    one.good(&["cache", "push", "m", "--store", "s3://bucket"]).says("↑ large");
 }
 
 #[test]
