@@ -166,7 +166,9 @@ stages:
     });
     let runs = worlds.each_ref().map(|world| world.start(&["run", "m", "--store", "s3://bucket"]));
     // Both have asked, found nothing, and begun.
-    worlds.iter().for_each(|world| world.await_file("made"));
+    for world in &worlds {
+        world.await_file("made");
+    }
     for world in &worlds {
         world.file("gate", "");
     }
