@@ -18,7 +18,7 @@ use super::shared::Fetched;
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::{Digests, Look, Record, Shelf, Stamp};
+use crate::store::{Digests, Look, Shelf, Stamp};
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
@@ -264,31 +264,6 @@ impl<W: Work> Runner<W> {
                 }
             }
         }
-    }
-
-    /// Its output is there; `from` elsewhere, if it came just now.
-    fn take_hit(&mut self, ix: Ix, record: Arc<Record>, from: Option<String>) {
-        let task = Arc::clone(self.task(ix));
-        let folder = self.shelf.folder(&record);
-        if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
-            return self.fail(ix, 1, system(&e), 0.0);
-        }
-        let done = record.done.clone();
-        (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
-        self.summary.tally.cached += 1;
-        self.summary.done.push((task.id.clone(), done, folder));
-        self.made[ix as usize] = Some(Made::Output(record));
-        self.schedule.over(ix, Over::Cached);
-    }
-
-    /// Nobody has its output.
-    fn missed(&mut self, ix: Ix) {
-        if self.options.parts[ix as usize] == Part::Restore {
-            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
-                .hint("run without --only, or with --until, to make it first");
-            return self.fail(ix, 1, failure, 0.0);
-        }
-        self.schedule.missed(ix);
     }
 
     fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {

@@ -1,9 +1,9 @@
-//! Between the loop and a store that machines share: what the shelf has not is asked for there, what is made here is offered.
+//! What need not run: it is on the shelf, or comes from a store that machines share. What is made here is offered there.
 
 use std::sync::Arc;
 
-use super::{Keyed, Msg, Runner, State, accept};
-use crate::event::Event;
+use super::{Keyed, Made, Msg, Over, Part, Runner, State, accept, system};
+use crate::event::{Event, Failure, FailureKind};
 use crate::runner::schedule::Ix;
 use crate::runner::shared::{Fetched, Wanted};
 use crate::runner::work::Work;
@@ -44,6 +44,31 @@ impl<W: Work> Runner<W> {
                 self.missed(ix);
             }
         }
+    }
+
+    /// Its output is there; `from` elsewhere, if it came just now.
+    pub(super) fn take_hit(&mut self, ix: Ix, record: Arc<Record>, from: Option<String>) {
+        let task = Arc::clone(self.task(ix));
+        let folder = self.shelf.folder(&record);
+        if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
+            return self.fail(ix, 1, system(&e), 0.0);
+        }
+        let done = record.done.clone();
+        (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
+        self.summary.tally.cached += 1;
+        self.summary.done.push((task.id.clone(), done, folder));
+        self.made[ix as usize] = Some(Made::Output(record));
+        self.schedule.over(ix, Over::Cached);
+    }
+
+    /// Nobody has its output.
+    pub(super) fn missed(&mut self, ix: Ix) {
+        if self.options.parts[ix as usize] == Part::Restore {
+            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
+                .hint("run without --only, or with --until, to make it first");
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        self.schedule.missed(ix);
     }
 
     /// Other machines may have it.

@@ -195,7 +195,7 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
-    ended.says("of this run are not in s3://bucket; `regatta cache push m` puts them there");
+    ended.says("not in s3://bucket; `regatta cache push m` puts them there");
     line.heal();
     one.good(&["cache", "push", "m", "--store", "s3://bucket"]).says("↑ large");
 }
