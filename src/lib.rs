@@ -26,6 +26,7 @@
 //! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
+//! | `share` | what machines share: takes from a folder or bucket what another machine has made, and puts there what was made here | plan, runner, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
 //! | `stage` | what each kind of task does: one closed enum, one `match`; here, or in a job of Slurm's | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
@@ -62,6 +63,7 @@ pub mod plan;
 pub mod process;
 pub mod report;
 pub mod runner;
+pub mod share;
 pub mod sim;
 pub mod stage;
 pub mod store;

@@ -3,6 +3,7 @@
 mod allocation;
 mod bench;
 mod bulk;
+mod cache;
 mod cleaning;
 mod comparing;
 mod doctor;
@@ -17,6 +18,7 @@ mod repository;
 mod results;
 mod run;
 mod selftest;
+mod sharing;
 mod simulate;
 mod translate;
 mod triton;
@@ -80,6 +82,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
+        Job::Cache(request) => cache::cache(&global, &request),
         Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Mlperf(request) => mlperf::perform(&global, request),

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
+use super::cache::{CacheArgs, StoreArgs};
 use super::help;
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnArgs, OnNodeArgs};
@@ -99,6 +100,9 @@ pub(super) enum Command {
     /// Remove old outputs and runs (says what would go; --yes does it).
     #[command(after_long_help = help::GC)]
     Gc(GcArgs),
+    /// Outputs that machines share: what is in the store, put there, brought here, cleared away.
+    #[command(after_long_help = help::CACHE)]
+    Cache(CacheArgs),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
@@ -198,6 +202,8 @@ pub(super) struct RunArgs {
     pub gpus: Option<String>,
     #[command(flatten)]
     pub on: OnArgs,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

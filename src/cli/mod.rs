@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod bench_args;
 mod bulk;
+mod cache;
 mod exit;
 mod help;
 mod mlperf;
@@ -20,6 +21,7 @@ mod setting;
 mod triton;
 
 pub use bench::{Bench, Load, Tokens};
+pub use cache::{Cache, CacheAct, CacheGc};
 pub use exit::Exit;
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::bench::Bench;
+use super::cache::Cache;
 use super::mlperf::Mlperf;
 use super::setting::Setting;
 use super::triton::Triton;
@@ -72,6 +73,7 @@ pub enum Job {
         yes: bool,
     },
     Gc(Gc),
+    Cache(Cache),
     Simulate(Simulate),
     Triton(Triton),
     Mlperf(Mlperf),
@@ -114,6 +116,8 @@ pub struct Run {
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
     pub on: On,
+    /// The store that machines share, as typed. `None`: what `REGATTA_STORE` says.
+    pub store: Option<String>,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
 }

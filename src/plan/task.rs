@@ -52,6 +52,8 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
+    /// false: kept from stores that machines share. No part of the key.
+    pub share: bool,
     pub resume: bool,
 }
 
@@ -78,6 +80,7 @@ impl Task {
             timeout: None,
             retry: None,
             cache: true,
+            share: true,
             resume: false,
         }
     }

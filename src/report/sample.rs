@@ -71,7 +71,7 @@ fn began() -> Event {
 fn served() -> Vec<Event> {
     vec![
         began(),
-        Event::TaskCached { task: TaskId::new("engine"), done: Done::default(), out: None },
+        Event::TaskCached { task: TaskId::new("engine"), done: Done::default(), out: None, from: None },
         Event::TaskSkipped { task: TaskId::new("smoke"), why: "`when` is false".to_owned() },
         started("repository/server", false, "action.servers: 1 → 2"),
         finished("repository/server", 0.0123, None),

@@ -41,6 +41,8 @@ pub struct Chapter {
     pub state: State,
     pub service: bool,
     pub attempts: u32,
+    /// The shared store that a cached one came from, in this run.
+    pub from: Option<String>,
     /// Why it was not cached.
     pub reasons: Vec<String>,
     /// Why it was skipped or cancelled.
@@ -128,6 +130,7 @@ impl Chapter {
             state,
             service: false,
             attempts: 0,
+            from: None,
             reasons: Vec::new(),
             why: None,
             headline: None,
@@ -225,10 +228,14 @@ impl Story {
                 self.waiting_for = None;
             }
             Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
-            Event::TaskCached { task, done, out } => {
+            Event::TaskCached { task, done, out, from } => {
                 let chapter = self.set(task, State::Cached, at);
                 chapter.headline.clone_from(&done.headline);
                 chapter.out.clone_from(out);
+                chapter.from.clone_from(from);
+            }
+            Event::TaskFetching { task, .. } => {
+                self.set(task, State::Running, at).started = at;
             }
             Event::AllCached { tasks } => {
                 self.cached_at_once += tasks;

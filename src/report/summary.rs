@@ -72,8 +72,15 @@ fn what_ran(story: &Story, paint: Paint, out: &mut String) {
 }
 
 fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
-    if story.tally.cached > 0 && story.done() > story.tally.cached {
-        let text = format!("{} as before", counted(story.tally.cached, "task"));
+    if story.tally.cached > 0
+        && (story.done() > story.tally.cached || story.of(State::Cached).any(|(_, chapter)| chapter.from.is_some()))
+    {
+        let fetched = story.of(State::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
+        let text = match (story.tally.cached - fetched, fetched) {
+            (before, 0) => format!("{} as before", counted(before, "task")),
+            (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
+            (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
+        };
         let _ = writeln!(out, "{}\n  {text}", paint.tone(Tone::Strong, "Cached"));
     }
     for (state, title) in [(State::Skipped, "Skipped"), (State::Cancelled, "Not started")] {

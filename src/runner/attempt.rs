@@ -239,8 +239,10 @@ pub(super) fn accept(
     sealed: Sealed,
     done: Done,
     seconds: f64,
+    from: Option<String>,
 ) -> Result<(Arc<Record>, bool), Failure> {
-    let accepted = shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds).map_err(|e| system(&e))?;
+    let accepted =
+        shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds, from).map_err(|e| system(&e))?;
     shelf.clear_failed(&task.id);
     Ok(accepted)
 }

@@ -2,6 +2,7 @@
 
 mod again;
 mod items;
+mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Ix, Over, Schedule, Start, State};
+use super::schedule::{Item, Ix, Over, Schedule, Start, State};
+use super::shared::Fetched;
 use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
@@ -23,6 +25,8 @@ use items::items;
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
+    /// What the shared store has for a key.
+    Asked(Ix, Option<Box<Fetched>>),
     Ready(Ix, Vec<Endpoint>),
     Tried(Ix, Tried),
     /// The pause before the next try is over.
@@ -236,32 +240,16 @@ impl<W: Work> Runner<W> {
             return self.schedule.missed(ix);
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
-            Look::Hit(record) => {
-                let folder = self.shelf.folder(&record);
-                if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
-                    return self.fail(ix, 1, system(&e), 0.0);
-                }
-                (self.emit)(Event::TaskCached {
-                    task: task.id.clone(),
-                    done: record.done.clone(),
-                    out: Some(folder.clone()),
-                });
-                self.summary.tally.cached += 1;
-                self.summary.done.push((task.id.clone(), record.done.clone(), folder));
-                self.made[ix as usize] = Some(Made::Output(record));
-                self.schedule.over(ix, Over::Cached);
-            }
-            _ if self.options.parts[ix as usize] == Part::Restore => {
-                let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
-                    .hint("run without --only, or with --until, to make it first");
-                self.fail(ix, 1, failure, 0.0);
-            }
+            Look::Hit(record) => self.take_hit(ix, record, None),
+            _ if self.options.parts[ix as usize] == Part::Restore && self.options.shared.is_none() => self.missed(ix),
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
                 if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }
-                self.schedule.missed(ix);
+                if !self.ask(ix, &keyed) {
+                    self.missed(ix);
+                }
             }
         }
     }
@@ -342,6 +330,7 @@ impl<W: Work> Runner<W> {
     fn take(&mut self, msg: Msg) {
         match msg {
             Msg::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
+            Msg::Asked(ix, fetched) => self.take_fetched(ix, fetched.map(|fetched| *fetched)),
             Msg::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
             Msg::Tried(ix, tried) => self.take_tried(ix, tried),
             Msg::Again(ix) => {
@@ -380,7 +369,7 @@ impl<W: Work> Runner<W> {
             let folder = folder.as_deref().unwrap_or_else(|| self.shelf.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
-                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds).map_err(Box::new)?;
+                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds, None).map_err(Box::new)?;
             self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
             Ok((record, unchanged))
         });
@@ -395,6 +384,7 @@ impl<W: Work> Runner<W> {
                     unchanged,
                     seconds,
                 });
+                self.offer(&record);
                 self.summary.tally.ran += 1;
                 self.summary.done.push((task.id.clone(), record.done.clone(), folder));
                 self.made[ix as usize] = Some(Made::Output(record));

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 40] = [
+const COMMANDS: [&str; 44] = [
     "",
     "run",
     "bulk",
@@ -26,6 +26,10 @@ const COMMANDS: [&str; 40] = [
     "import",
     "explain",
     "gc",
+    "cache status",
+    "cache push",
+    "cache pull",
+    "cache gc",
     "clean",
     "sim serve",
     "triton status",

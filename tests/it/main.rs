@@ -53,6 +53,7 @@ mod scripted;
 mod search;
 mod sending;
 mod services;
+mod share;
 mod simulator;
 mod slurm;
 mod stages;

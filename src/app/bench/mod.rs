@@ -48,6 +48,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         events: cli::EventsAs::Terminal,
         gpus: None,
         on: cli::On::Here,
+        store: None,
         env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;

@@ -24,7 +24,7 @@ fn an_event() -> impl Strategy<Value = Event> {
             done: done.into(),
             total: None
         }),
-        a_task().prop_map(|task| Event::TaskCached { task, done: Done::default(), out: None }),
+        a_task().prop_map(|task| Event::TaskCached { task, done: Done::default(), out: None, from: None }),
         a_task().prop_map(|task| Event::TaskSkipped { task, why: "`when` is false".to_owned() }),
         a_task().prop_map(|task| Event::TaskCancelled { task, why: "`a` failed".to_owned() }),
         (a_task(), 1..99i32).prop_map(|(task, pgid)| Event::ProcessStarted { task, pgid }),
