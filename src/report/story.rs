@@ -46,6 +46,9 @@ pub struct Chapter {
     /// Why it was skipped or cancelled.
     pub why: Option<String>,
     pub headline: Option<String>,
+    /// Lines below it, each with a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
     pub failure: Option<Box<Failure>>,
     /// What went wrong in attempts that were tried again.
     pub retried: Vec<String>,
@@ -131,6 +134,7 @@ impl Chapter {
             reasons: Vec::new(),
             why: None,
             headline: None,
+            below: Vec::new(),
             failure: None,
             retried: Vec::new(),
             log: None,
@@ -228,6 +232,7 @@ impl Story {
             Event::TaskCached { task, done, out } => {
                 let chapter = self.set(task, State::Cached, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
             }
             Event::AllCached { tasks } => {
@@ -266,6 +271,7 @@ impl Story {
             Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
                 let chapter = self.set(task, State::Ran, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
                 chapter.digest = *digest;
                 chapter.unchanged = *unchanged;

@@ -19,7 +19,9 @@ use crate::runner::Lease;
 use crate::stage::errand::Errand;
 
 /// For one more connection to a host that was lost.
-const ONE_MORE: Duration = Duration::from_secs(20);
+const ONE_MORE: Duration = Duration::from_secs(5);
+/// How long servers may drain when another host has failed.
+const HURRY: Duration = Duration::from_secs(2);
 
 /// How a host stands.
 #[derive(Debug, Default)]
@@ -54,8 +56,9 @@ pub async fn perform(mut lease: Lease, places: Vec<Place>, home: &Path, run: &Ru
     let errand = Errand::new(lease, home, run);
     let mut crew = Crew::start(&errand, &places)?;
     let result = crew.work(send_ready).await;
-    crew.end().await;
-    crew.make_sure(result).await
+    crew.end(result.is_err()).await;
+    crew.make_sure().await;
+    result
 }
 
 impl<'a> Crew<'a> {
@@ -86,7 +89,6 @@ impl<'a> Crew<'a> {
             let (order, heeds) = unbounded_channel();
             let link = Link {
                 index,
-                place: place.clone(),
                 orders: Orders {
                     name: name.clone(),
                     task: (*lease.task).clone(),
@@ -237,15 +239,24 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Stops every host that is still heard, and waits until nothing runs there or it is lost.
-    async fn end(&mut self) {
+    /// Stops every host that is still heard, and waits until nothing runs there or it is lost. What is in flight after a failure is of no
+    /// use to anybody, and who needs the servers waits to hear of it.
+    async fn end(&mut self, has_failed: bool) {
         self.order(Order::Stop);
         let stop = self.errand.lease.stop.clone();
+        let enough = async {
+            if has_failed && !stop.is_asked() {
+                tokio::time::sleep(HURRY).await;
+            } else {
+                stop.asked_now().await;
+            }
+        };
+        tokio::pin!(enough);
         let mut killed = false;
         while self.hosts.iter().any(|host| host.over.is_none()) {
             tokio::select! {
                 biased;
-                () = stop.asked_now(), if !killed => {
+                () = &mut enough, if !killed => {
                     killed = true;
                     self.order(Order::Kill);
                 }
@@ -258,17 +269,18 @@ impl<'a> Crew<'a> {
         while self.links.join_next().await.is_some() {}
     }
 
-    /// Asks once more at every host that was lost, and says of each what is known of it.
-    async fn make_sure(&self, result: Result<Done, Failure>) -> Result<Done, Failure> {
+    /// Asks once more at every host that was lost, and says of each what is known of it. Where nothing came through any more, nothing
+    /// will now.
+    async fn make_sure(&self) {
         let mut asking = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
             let Some(Over::Lost(lost)) = &one.over else { continue };
-            if lost.was_greeted && !self.errand.lease.stop.is_now() {
+            if lost.was_greeted {
                 let place = &self.places[host];
                 let of = format!("{}.again", place.name);
                 let command = command(self.errand, place, &["__warden", &self.names[host]], &of);
-                let is_ssh = matches!(place.way, Way::Ssh { .. });
-                asking.spawn(async move { (host, is_ssh && is_ended(command).await) });
+                let may_answer = lost.how.is_some() && matches!(place.way, Way::Ssh { .. });
+                asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
         }
         while let Some(asked) = asking.join_next().await {
@@ -284,7 +296,6 @@ impl<'a> Crew<'a> {
             };
             self.errand.lease.notice(text);
         }
-        result
     }
 }
 

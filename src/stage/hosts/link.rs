@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::place::Place;
 use super::spec::{Orders, Problem, Said};
 use super::{BEAT, SILENT, spec};
 use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
@@ -56,8 +55,8 @@ pub enum Order {
 }
 
 pub struct Link {
+    /// Which host.
     pub index: usize,
-    pub place: Place,
     pub orders: Orders,
     /// What the guard's environment has beyond that of a login there: secrets, too.
     pub env: BTreeMap<String, String>,

@@ -62,12 +62,24 @@ impl Lab {
 
     /// A project whose `ssh` finds the hosts. `{h1}`, `{h2}`, … in the manifest are their names.
     pub fn world(&self, manifest: &str) -> World {
-        let named = (1..=9).fold(manifest.to_owned(), |text, n| text.replace(&format!("{{h{n}}}"), &self.host(n)));
-        let mut world = World::with(&named);
+        let mut world = World::with(&self.named(manifest));
         let folder = world.path("");
         world.env("W", folder);
         world.env("PATH", format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap()));
         world
+    }
+
+    pub fn named(&self, manifest: &str) -> String {
+        (1..=9).fold(manifest.to_owned(), |text, n| text.replace(&format!("{{h{n}}}"), &self.host(n)))
+    }
+
+    /// The one process of a host whose command holds this.
+    #[track_caller]
+    pub fn the_one(&self, number: u32, command: &str) -> i32 {
+        let running = self.running(number);
+        let found: Vec<&String> = running.iter().filter(|line| line.contains(command)).collect();
+        assert_eq!(found.len(), 1, "{command}: {running:?}");
+        found[0].split(' ').next().and_then(|pid| pid.parse().ok()).expect("a process id")
     }
 
     /// `cut`, `heal`, `crash`, `boot`.
@@ -88,7 +100,7 @@ impl Lab {
     pub fn running(&self, number: u32) -> Vec<String> {
         let output = Command::new(script()).arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines().filter(|line| line.contains("regatta ")).map(str::to_owned).collect()
+        text.lines().filter(|line| line.contains("/regatta ")).map(str::to_owned).collect()
     }
 
     /// Every call of ssh: its words.
