@@ -22,8 +22,9 @@ pub(super) fn on_host(awake: bool) -> Result<Exit, Trouble> {
     }
     let mut line = String::new();
     stdin().read_line(&mut line)?;
-    let orders: Orders = serde_json::from_str(&line)
-        .map_err(|error| anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?"))?;
+    let orders: Orders = serde_json::from_str(&line).map_err(|error| {
+        anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
+    })?;
     let (tell, heard) = unbounded_channel();
     std::thread::spawn(move || listen(&tell));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -28,7 +28,13 @@ impl Endpoint {
             let piece = piece.trim();
             let (host, ports) = host_and_rest(piece, text)?;
             for port in ports.split(',') {
-                let one = Self { host: host.to_owned(), grpc: port_of(port.trim(), piece)?, http: None, metrics: None, name: None };
+                let one = Self {
+                    host: host.to_owned(),
+                    grpc: port_of(port.trim(), piece)?,
+                    http: None,
+                    metrics: None,
+                    name: None,
+                };
                 if all.iter().any(|other| other.host == one.host && other.grpc == one.grpc) {
                     return Err(format!("{one} is there twice"));
                 }

@@ -54,7 +54,8 @@ pub(super) fn by_host(spec: &Spec, result: &RunResult, records: &[Record]) -> Ve
 }
 
 fn share(spec: &Spec, result: &RunResult, records: &[Record], host: &str) -> HostShare {
-    let is_its = |record: &&Record| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
+    let is_its =
+        |record: &&Record| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
     let own: Vec<Record> = records.iter().filter(is_its).cloned().collect();
     let good = ok(&own).count() as u64;
     let tokens: u64 = ok(&own).map(|record| u64::from(record.tokens)).sum();

@@ -331,7 +331,10 @@ mod tests {
 
     fn spec(scenario: Scenario, requests: Option<u64>, seconds: Option<u64>) -> Spec {
         Spec {
-            endpoints: vec![Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None, name: None }; 2],
+            endpoints: vec![
+                Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None, name: None };
+                2
+            ],
             protocol: Protocol::Kserve,
             model: "ensemble".to_owned(),
             scenario,

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
-    Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
+    Request, Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};

@@ -102,7 +102,9 @@ pub fn complaint(ssh: &Ssh, said: &str) -> Option<(&'static str, String)> {
         }
         "Host key verification failed" => format!("`ssh{port} {to}` once by hand shows the key and remembers it"),
         "Permission denied" => {
-            format!("`ssh -o BatchMode=yes{port} {to} true` must do without a question: is the key there, or in the agent?")
+            format!(
+                "`ssh -o BatchMode=yes{port} {to} true` must do without a question: is the key there, or in the agent?"
+            )
         }
         "Could not resolve hostname" => "is it spelled right? `ssh: user@host` of the host says where it is".to_owned(),
         "Connection refused" => "is sshd running there, and is this its port (`port`)?".to_owned(),
@@ -143,7 +145,9 @@ mod tests {
             said("No ED25519 host key is known for [10.0.0.2]:2222 and you have requested strict checking.\nHost key verification failed.\r\n").unwrap(),
             "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
         );
-        assert!(said("ssh: connect to host 10.0.0.2 port 2222: Connection refused").unwrap().contains("nobody listens"));
+        assert!(
+            said("ssh: connect to host 10.0.0.2 port 2222: Connection refused").unwrap().contains("nobody listens")
+        );
         assert!(said("Timeout, server 10.0.0.2 not responding.").unwrap().starts_with("it does not answer any more"));
         assert_eq!(said("tritonserver: something else"), None);
     }

@@ -31,9 +31,9 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Mea
     for share in &mut measured.result.hosts {
         // Which of those that were asked are this host's.
         let own = |server: &HttpAddress| {
-            endpoints.iter().any(|one| {
-                host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port)
-            })
+            endpoints
+                .iter()
+                .any(|one| host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port))
         };
         let part = scrape.part(own);
         share.server_metrics = (!part.servers.is_empty())

@@ -188,7 +188,8 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
         - { name: bare, ssh: "{h3}", program: nowhere/regatta }
         - "{h4}"
 "#;
-    let server = format!("  server:\n    host:\n      ssh:{hosts}    serve: {{ command: {{ words: [no-such-server] }} }}\n");
+    let server =
+        format!("  server:\n    host:\n      ssh:{hosts}    serve: {{ command: {{ words: [no-such-server] }} }}\n");
     let world = lab.world(&format!("stages:\n{server}  user: {{ shell: 'echo {{{{ stages.server }}}} > out' }}\n"));
     lab.hide(4, world.path("").parent().expect("the folder of all projects"));
     let ended = world.regatta(&["run", "m"]);
@@ -200,7 +201,11 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     ended.says("closed: ssh is not let in").says("must do without a question");
     ended.says("unknown: no such host name is known");
     ended.says("bare: there is no program ").says("nowhere/regatta");
-    ended.says(&format!("{}: there is no folder {}", lab.host(4), world.path("").display().to_string().trim_end_matches('/')));
+    ended.says(&format!(
+        "{}: there is no folder {}",
+        lab.host(4),
+        world.path("").display().to_string().trim_end_matches('/')
+    ));
     for host in 1..=4 {
         assert_eq!(lab.running(host), [""; 0]);
     }

@@ -152,7 +152,9 @@ case ${1:-} in
   heal) ip link set "$3" up;;
   crash) ip link set "$3" down; kill_all "$2" "$3";;
   boot) boot "$2" "$3";;
-  hide) nsenter -t "$(cat "$2/$3.pid")" -m mount -t tmpfs tmpfs "$4";;
+  hide)
+    # What sshd reads stays where it is.
+    nsenter -t "$(cat "$2/$3.pid")" -m sh -ec 'mount --bind "$1" /mnt; mount -t tmpfs tmpfs "$2"; mkdir -p "$1"; mount --move /mnt "$1"' - "$2" "$4";;
   pids)
     space=$(readlink "/proc/$(cat "$2/$3.pid")/ns/pid")
     for p in /proc/[0-9]*; do

@@ -225,11 +225,17 @@ impl<'a> Crew<'a> {
             match asked {
                 Ok((host, Ok(endpoints))) => drop(all.insert(host, endpoints)),
                 Ok((host, Err(problem))) => problems.push((host, problem)),
-                Err(error) => return Err(Failure::new(FailureKind::System, format!("asking the hosts failed: {error}"))),
+                Err(error) => {
+                    return Err(Failure::new(FailureKind::System, format!("asking the hosts failed: {error}")));
+                }
             }
         }
         problems.sort_by_key(|(host, _)| *host);
-        if problems.is_empty() { Ok(all.into_values().flatten().collect()) } else { Err(tell::unusable(self.places, &problems)) }
+        if problems.is_empty() {
+            Ok(all.into_values().flatten().collect())
+        } else {
+            Err(tell::unusable(self.places, &problems))
+        }
     }
 
     fn order(&self, order: Order) {

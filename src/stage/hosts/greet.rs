@@ -31,7 +31,10 @@ pub fn problems(orders: &Orders) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !appears(&orders.out) {
         let what = format!("{} is not the project folder of this run", orders.project.display());
-        return vec![Problem::new(what, "the project folder must be the same there, on a filesystem that all hosts share")];
+        return vec![Problem::new(
+            what,
+            "the project folder must be the same there, on a filesystem that all hosts share",
+        )];
     }
     let test = orders.out.join(".writable");
     if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {

@@ -89,7 +89,8 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, 
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
         return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is no allocation of Slurm's"));
     };
-    let words = ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
+    let words =
+        ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
     let Some(names) = asked.ok().and_then(process::Probed::good) else {
         let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());

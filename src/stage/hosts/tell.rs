@@ -26,11 +26,7 @@ pub fn unusable(places: &[Place], problems: &[(usize, Problem)]) -> Failure {
             format!("{}: {}{hint}", places[*host].name, problem.what)
         })
         .collect();
-    let failure = Failure::new(FailureKind::Service, what);
-    match lines.as_slice() {
-        [line] => failure.cause(line.clone()),
-        _ => failure.cause(lines.join("; ")).tail(lines),
-    }
+    Failure::new(FailureKind::Service, what).cause(lines.join("\n"))
 }
 
 /// Why a host never greeted us.
@@ -40,7 +36,10 @@ pub fn not_greeted(place: &Place, lost: &Lost) -> Problem {
     // Its words come from our own line for its shell.
     if lost.how == Some(How::Code(NO_FOLDER)) && said.contains("there is no folder") {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
-        return Problem::new(what, "the project folder must be at the same place there, on a filesystem that all hosts share");
+        return Problem::new(
+            what,
+            "the project folder must be at the same place there, on a filesystem that all hosts share",
+        );
     }
     if lost.how == Some(How::Code(NO_PROGRAM)) {
         let what = last.unwrap_or_else(|| "this program is not there".to_owned());
@@ -93,9 +92,12 @@ fn last_lines(log: &Path) -> Vec<String> {
     if !own.is_empty() {
         return own;
     }
-    (0..).map(|index| log.with_extension(format!("{index}.log"))).take_while(|log| log.exists()).find_map(|log| {
-        let lines = process::tail(&log, TAIL);
-        (!lines.is_empty()).then_some(lines)
-    })
-    .unwrap_or_default()
+    (0..)
+        .map(|index| log.with_extension(format!("{index}.log")))
+        .take_while(|log| log.exists())
+        .find_map(|log| {
+            let lines = process::tail(&log, TAIL);
+            (!lines.is_empty()).then_some(lines)
+        })
+        .unwrap_or_default()
 }

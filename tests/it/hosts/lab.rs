@@ -84,7 +84,8 @@ impl Lab {
 
     /// `cut`, `heal`, `crash`, `boot`.
     pub fn does(&self, what: &str, number: u32) -> &Self {
-        let done = Command::new(script()).arg(what).arg(&self.folder).arg(self.host(number)).status().expect("hosts.sh");
+        let done =
+            Command::new(script()).arg(what).arg(&self.folder).arg(self.host(number)).status().expect("hosts.sh");
         assert!(done.success(), "{what} {number}");
         self
     }
@@ -98,7 +99,8 @@ impl Lab {
 
     /// Commands of the processes of a host that are this program's, or its servers'.
     pub fn running(&self, number: u32) -> Vec<String> {
-        let output = Command::new(script()).arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
+        let output =
+            Command::new(script()).arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().filter(|line| line.contains("/regatta ")).map(str::to_owned).collect()
     }
