@@ -2,6 +2,7 @@
 //! `tests/parts/hosts.sh` brings the hosts up, and installs sshd where it is missing.
 
 mod lab;
+mod nodes;
 
 use std::process::Child;
 use std::time::{Duration, Instant};

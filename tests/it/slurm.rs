@@ -1,7 +1,7 @@
 //! Stages as jobs of a real Slurm: a controller and four virtual nodes on this machine, one cluster for each test.
 //! `tests/parts/slurm.sh` brings them up, and installs Slurm where it is missing.
 
-mod cluster;
+pub mod cluster;
 
 use std::collections::BTreeSet;
 use std::fs;
