@@ -50,8 +50,13 @@ fn under_way() -> (Lab, World, Child) {
 fn ended(world: &World, run: Child, what: &str) -> Told {
     let since = Instant::now();
     let told = told(world, run);
-    println!("{what}: the run had ended after {:.1} s", since.elapsed().as_secs_f64());
+    say(&format!("{what}: the run had ended after {:.1} s", since.elapsed().as_secs_f64()));
     told
+}
+
+#[expect(clippy::print_stdout, reason = "seconds, for who reads what a test says; nothing is held against them")]
+fn say(text: &str) {
+    println!("{text}");
 }
 
 fn nobody_on(lab: &Lab, hosts: &[u32]) {
@@ -59,7 +64,7 @@ fn nobody_on(lab: &Lab, hosts: &[u32]) {
     for host in hosts {
         patiently("the servers to end", || lab.running(*host).is_empty());
     }
-    println!("nothing was left on host {hosts:?} after {:.1} s more", since.elapsed().as_secs_f64());
+    say(&format!("nothing was left on host {hosts:?} after {:.1} s more", since.elapsed().as_secs_f64()));
 }
 
 #[test]
@@ -82,7 +87,7 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
             .filter(|one| one.name == "nv_inference_request_success")
             .filter_map(|one| one.increase)
             .sum();
-        assert_eq!(answered, share.ok as f64, "what its own server counts");
+        assert_eq!(answered.round() as u64, share.ok, "what its own server counts");
         let line = format!("{} ok  ", share.ok);
         assert!(ended.stdout.lines().any(|one| one.contains(&lab.host(number)) && one.contains(&line)), "{ended:?}");
     }
