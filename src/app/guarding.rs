@@ -12,13 +12,16 @@ use crate::cli::Exit;
 use crate::process;
 use crate::stage::{Guarded, Orders, Said, guard};
 
+/// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
+const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
+
 /// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
 pub(super) fn on_host(awake: bool) -> Result<Exit, Trouble> {
     if !awake {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
             serde_json::from_str(&line).map_err(|_| Trouble::Usage("this is for a run to start".to_owned()))?;
-        return Err(process::go_on_as(&["__host", "--awake"], &env).into());
+        return Err(process::go_on_as(&["__host", "--awake"], &env, &STEP).into());
     }
     let mut line = String::new();
     stdin().read_line(&mut line)?;

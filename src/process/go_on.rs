@@ -19,11 +19,16 @@ pub fn first_line() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Goes on as this same program with other words and more variables. Returns only when that fails.
-pub fn go_on_as(words: &[&str], env: &BTreeMap<String, String>) -> io::Error {
+/// Goes on as this same program with other words, more variables, and without those that begin with one of `without`. Returns only
+/// when that fails.
+pub fn go_on_as(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
+    let own = std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        !without.iter().any(|start| name.starts_with(start))
+    });
     match std::env::current_exe() {
         #[expect(clippy::disallowed_methods, reason = "no child: it takes our place")]
-        Ok(program) => std::process::Command::new(program).args(words).envs(env).exec(),
+        Ok(program) => std::process::Command::new(program).args(words).env_clear().envs(own).envs(env).exec(),
         Err(error) => error,
     }
 }

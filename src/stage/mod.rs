@@ -43,7 +43,7 @@ use crate::runner::{Lease, Work};
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;
-pub use hosts::{Guarded, Orders, Said, guard};
+pub use hosts::{Guarded, Orders, Said, ask_host, guard};
 pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;

@@ -215,6 +215,10 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     for host in 1..=4 {
         assert_eq!(lab.running(host), [""; 0]);
     }
+    let looked = world.regatta(&["doctor", "m"]);
+    looked.says(&format!("answers, with regatta {} and the project folder", env!("CARGO_PKG_VERSION")));
+    looked.says("host refusing").says("nobody listens on its ssh port").says("ssh is not let in");
+    assert!(!looked.stdout.contains("no-such-server"), "what a host needs is not looked for here: {looked:?}");
 }
 
 #[test]
@@ -286,4 +290,86 @@ stages:
     ended.says("`stages.work.host.ssh` is for `serve`");
     ended.says("another host is called `a`, too").says("is no name of a host");
     ended.says("`stages.none.host.ssh` is empty");
+}
+
+/// What a `tritonserver` is started with, on record, and a simulated one in its place.
+const TRITONSERVER: &str = r#"#!/bin/sh
+echo "$(hostname) CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES $*" >> "$W/argv"
+for word in "$@"; do
+  case $word in
+  --grpc-port=*) grpc=${word#*=} ;;
+  --http-port=*) http=${word#*=} ;;
+  --metrics-port=*) metrics=${word#*=} ;;
+  --model-repository=*) repository=${word#*=} ;;
+  esac
+done
+exec "$S" sim serve --repository "$repository" --grpc-address 0.0.0.0 --grpc-port "$grpc" --http-port "$http" --metrics-port "$metrics"
+"#;
+
+#[test]
+fn each_host_starts_the_tritonservers_that_one_would() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let lab = Lab::up(2);
+    let program = env!("CARGO_BIN_EXE_regatta");
+    let engine = ENGINE.replace("triton_num_servers: 1", "triton_num_servers: 2, gpus: 2");
+    let server = format!(
+        r#"  server:
+    host: {{ ssh: ["{{h1}}", "{{h2}}"] }}
+    gpus: 2
+    env: {{ S: {program}, W: WORLD, PATH: "WORLD/bin:/usr/bin:/bin" }}
+    serve: {{ triton: {{ repository: "{{{{ stages.models.out }}}}", exit_timeout_secs: 3 }} }}
+"#
+    );
+    let world = lab.world(&format!("{engine}{server}{}", measure(80)));
+    let folder = world.path("").display().to_string().trim_end_matches('/').to_owned();
+    world.file("manifests/m.yaml", &world.read("manifests/m.yaml").replace("WORLD", &folder));
+    world.file("bin/tritonserver", TRITONSERVER);
+    let program = world.path("bin/tritonserver");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.good(&["run", "m"]);
+    let mut argv: Vec<String> = world.read("argv").lines().map(str::to_owned).collect();
+    argv.sort();
+    let plain = |line: &str| {
+        let words = line.split(' ').map(|word| match word.split_once("-port=") {
+            Some((option, _)) => format!("{option}-port=FREE"),
+            // The rest is a mark that nothing else has.
+            None if word.contains("shm-region-prefix-name=") => {
+                format!("{}_MARK_", word.split('_').next().unwrap_or_default())
+            }
+            None if word.contains("/triton_model_repo_") => {
+                format!("--model-repository=MODELS{}", &word[word.rfind('/').unwrap_or_default()..])
+            }
+            None => word.replace(&lab.host(1), "HOST1").replace(&lab.host(2), "HOST2"),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let told: Vec<String> = argv.iter().map(|line| plain(line)).collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    HOST1 CUDA_VISIBLE_DEVICES=0 --model-repository=MODELS/triton_model_repo_0 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_MARK_
+    HOST1 CUDA_VISIBLE_DEVICES=1 --model-repository=MODELS/triton_model_repo_1 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_MARK_
+    HOST2 CUDA_VISIBLE_DEVICES=0 --model-repository=MODELS/triton_model_repo_0 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_MARK_
+    HOST2 CUDA_VISIBLE_DEVICES=1 --model-repository=MODELS/triton_model_repo_1 --exit-timeout-secs=3 --grpc-port=FREE --http-port=FREE --metrics-port=FREE --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_MARK_
+    ");
+    let result = read_result(&world.path("latest/measure/result.json")).unwrap();
+    assert_eq!(result.asked.endpoints.len(), 4);
+    let servers: Vec<usize> = result.hosts.iter().map(|one| one.servers.len()).collect();
+    assert_eq!((servers, result.hosts.iter().map(|one| one.ok).sum::<u64>()), (vec![2, 2], 80));
+    for host in [1, 2] {
+        assert_eq!(lab.running(host), [""; 0]);
+    }
+}
+
+#[test]
+fn who_stops_while_a_host_does_not_answer_waits_for_nobody() {
+    let lab = Lab::up(2);
+    let world = lab.world(&format!("{ENGINE}{SERVER}{LONG_USER}"));
+    lab.does("cut", 2);
+    let run = world.start(&["run", "m"]);
+    patiently("the first host to be there", || !lab.running(1).is_empty());
+    signal(&run, "INT");
+    let ended = Ended::of(run);
+    assert_eq!(ended.code, 130, "{ended:?}");
+    nobody_on(&lab, &[1, 2]);
+    nobody_left(&world);
 }

@@ -1,7 +1,7 @@
 //! What the types cannot say about `host:`.
 
 use super::Look;
-use crate::manifest::model::{HostOn, Serve, Slurm, SshHost, Stage};
+use crate::manifest::model::{HostOn, Launcher, Serve, Slurm, SshHost, Stage};
 
 impl Look<'_> {
     /// A stage that runs on another machine.
@@ -21,6 +21,13 @@ impl Look<'_> {
                     self.say(&["container"], "is there twice", "`host.slurm` has one, too", hint);
                 }
                 self.slurm(slurm);
+                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, &stage.serve)
+                    && server.launcher == Some(Launcher::Srun)
+                {
+                    let label = "each node starts its own ranks";
+                    let hint = Some("`launcher: mpi` starts them there; or take `each_node` away".to_owned());
+                    self.say(&["serve", "triton", "launcher"], "cannot be `srun` beside `each_node`", label, hint);
+                }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);
                     if slurm.container.is_some() {

@@ -74,8 +74,7 @@ impl Link {
         let mut running = match Running::start(self.command.clone()) {
             Ok(running) => running,
             Err(error) => {
-                let lost = Lost { words: vec![error.to_string()], ..Lost::now(None, Vec::new(), false) };
-                return self.tell(News::Lost(lost));
+                return self.tell(News::Lost(Lost::new(None, vec![error.to_string()])));
             }
         };
         let pgid = running.pgid();
@@ -126,6 +125,8 @@ impl Link {
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
                     Some(Order::Go) => drop(mouth.send(spec::GO.to_owned())),
+                    // Nothing has started there, and nothing will without a word from us.
+                    Some(Order::Stop) if !ear.was_greeted => return ear.lost(),
                     Some(Order::Stop) => drop(mouth.send(spec::STOP.to_owned())),
                     killing @ (Some(Order::Kill) | None) => {
                         is_heeding = killing.is_some();
@@ -173,8 +174,9 @@ impl Link {
 }
 
 impl Lost {
-    fn now(how: Option<How>, words: Vec<String>, was_greeted: bool) -> Self {
-        Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted }
+    /// A host that was never heard.
+    pub fn new(how: Option<How>, words: Vec<String>) -> Self {
+        Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted: false }
     }
 }
 

@@ -18,6 +18,7 @@
 //! - Secrets go over the connection, never onto a command line.
 
 mod address;
+mod ask;
 mod crew;
 mod greet;
 mod guard;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
 use crate::runner::Lease;
+pub use ask::ask_host;
 pub use guard::{Guarded, guard};
 pub use place::typed;
 pub use spec::{Orders, Said};
