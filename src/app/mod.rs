@@ -8,6 +8,7 @@ mod cleaning;
 mod comparing;
 mod doctor;
 mod exchange;
+mod guarding;
 mod history;
 mod manifests;
 mod mlperf;
@@ -98,6 +99,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
             Ok(Exit::Done)
         }
         Job::OnNode { folder } => node::work_in(folder),
+        Job::OnHost { awake } => guarding::on_host(awake),
         Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }

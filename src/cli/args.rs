@@ -11,7 +11,7 @@ use super::bulk::BulkArgs;
 use super::cache::{CacheArgs, StoreArgs};
 use super::help;
 use super::mlperf::MlperfArgs;
-use super::on_args::{OnArgs, OnNodeArgs};
+use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::setting::Setting;
 use super::triton::TritonArgs;
@@ -145,6 +145,9 @@ pub(super) enum Command {
     /// The work of a job on a node of a cluster.
     #[command(name = "__job", hide = true)]
     OnNode(OnNodeArgs),
+    /// The servers of a run's on one of its hosts.
+    #[command(name = "__host", hide = true)]
+    OnHost(OnHostArgs),
     /// One LoadGen test, in a process of its own.
     #[command(name = "__loadgen-test", hide = true)]
     LoadgenTest(LoadgenTestArgs),

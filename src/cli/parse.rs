@@ -227,6 +227,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Warden(args) => Job::Warden { run: args.run },
         Command::NullServer(args) => Job::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         Command::OnNode(args) => Job::OnNode { folder: args.folder },
+        Command::OnHost(args) => Job::OnHost { awake: args.awake },
         Command::LoadgenTest(args) => Job::LoadgenTest { job: args.job },
     })
 }

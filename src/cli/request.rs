@@ -98,6 +98,10 @@ pub enum Job {
     OnNode {
         folder: PathBuf,
     },
+    /// The hidden guard of a run's servers on one of its hosts; whether it has its environment.
+    OnHost {
+        awake: bool,
+    },
     /// The hidden child process of one LoadGen test; its job file.
     LoadgenTest {
         job: PathBuf,

@@ -88,7 +88,10 @@ impl Task {
     /// How often it is submitted again when it has lost its machine.
     pub fn resubmit(&self) -> u32 {
         let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
-        host.map_or(0, |HostOn::Slurm(slurm)| slurm.resubmit)
+        match host {
+            Some(HostOn::Slurm(slurm)) => slurm.resubmit,
+            Some(HostOn::Ssh(_)) | None => 0,
+        }
     }
 
     /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for

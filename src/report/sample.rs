@@ -48,7 +48,7 @@ fn started(id: &str, service: bool, why: &str) -> Event {
 fn finished(id: &str, seconds: f64, headline: Option<&str>) -> Event {
     Event::TaskFinished {
         task: TaskId::new(id),
-        done: Done { headline: headline.map(ToOwned::to_owned) },
+        done: Done { headline: headline.map(ToOwned::to_owned), ..Done::default() },
         out: Some(PathBuf::from(format!("latest/{id}"))),
         digest: Some(Digest::of(id.as_bytes())),
         unchanged: false,

@@ -48,6 +48,9 @@ pub struct Chapter {
     /// Why it was skipped or cancelled.
     pub why: Option<String>,
     pub headline: Option<String>,
+    /// Lines below it, each with a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
     pub failure: Option<Box<Failure>>,
     /// What went wrong in attempts that were tried again.
     pub retried: Vec<String>,
@@ -134,6 +137,7 @@ impl Chapter {
             reasons: Vec::new(),
             why: None,
             headline: None,
+            below: Vec::new(),
             failure: None,
             retried: Vec::new(),
             log: None,
@@ -231,6 +235,7 @@ impl Story {
             Event::TaskCached { task, done, out, from } => {
                 let chapter = self.set(task, State::Cached, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
                 chapter.from.clone_from(from);
             }
@@ -273,6 +278,7 @@ impl Story {
             Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
                 let chapter = self.set(task, State::Ran, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
                 chapter.digest = *digest;
                 chapter.unchanged = *unchanged;

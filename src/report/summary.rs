@@ -120,12 +120,16 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
                 row.push((Tone::Plain, numbers.trim().to_owned()));
             }
             let empty = (Tone::Plain, String::new());
+            let below = chapter.below.iter().map(|(name, text)| {
+                vec![(Tone::Plain, String::new()), (Tone::Name, clean(name)), (Tone::Plain, clean(text))]
+            });
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
             if how.is_empty() {
                 row.extend(aside.first().map(|text| (Tone::Quiet, (*text).to_owned())));
-                return Some(vec![row]);
+                return Some(std::iter::once(row).chain(below).collect());
             }
-            Some(vec![row, vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))]])
+            let aside = vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))];
+            Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
         })
         .flatten()
         .collect();

@@ -25,6 +25,7 @@ mod git;
 mod gpt2;
 mod harness;
 mod highest_qps;
+mod hosts;
 mod language;
 mod launch;
 mod lifecycle;

@@ -303,7 +303,7 @@ impl Work for FoundDead {
         let Some(ready) = lease.ready.take() else {
             return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
         };
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None };
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
         ready.send(vec![endpoint]).expect("somebody waits for it");
         lease.stop.asked().await;
         Err(Failure::new(FailureKind::Service, "the server had ended"))

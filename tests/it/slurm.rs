@@ -3,7 +3,7 @@
 
 mod arrays;
 mod cases;
-mod cluster;
+pub mod cluster;
 mod endings;
 
 use std::fs;

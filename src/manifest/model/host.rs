@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), or `{ slurm: { … } }`. No part of the key.
+use super::ssh::SshHost;
+
+/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), `{ slurm: { … } }`, or for `serve`
+/// `{ ssh: [HOST, …] }`. No part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Host {
@@ -26,6 +29,9 @@ pub enum HostWord {
 pub enum HostOn {
     /// A job of its own. The project folder must be at the same place on its nodes.
     Slurm(Box<Slurm>),
+    /// For `serve`: each of these machines starts what one would start, and requests are spread over all. The project folder must be
+    /// at the same place on them.
+    Ssh(Vec<SshHost>),
 }
 
 impl Host {
@@ -80,6 +86,9 @@ pub struct Slurm {
     pub nodelist: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
+    /// For `serve`: every node of the job starts what one would start, and requests are spread over all.
+    #[serde(skip_serializing_if = "is_false")]
+    pub each_node: bool,
     /// Nobody else on its nodes.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive: bool,
@@ -130,6 +139,7 @@ impl Default for Slurm {
             constraint: None,
             nodelist: None,
             exclude: None,
+            each_node: false,
             exclusive: false,
             args: Vec::new(),
             container: None,

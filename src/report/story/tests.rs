@@ -33,7 +33,7 @@ fn an_event() -> impl Strategy<Value = Event> {
         (a_task(), 0..9u8).prop_map(|(task, s)| Event::ServiceReady { task, endpoints: vec![], seconds: s.into() }),
         (a_task(), any::<bool>(), 0..9u8).prop_map(|(task, unchanged, s)| Event::TaskFinished {
             task,
-            done: Done { headline: Some("VALID  9 tok/s".to_owned()) },
+            done: Done { headline: Some("VALID  9 tok/s".to_owned()), ..Done::default() },
             out: None,
             digest: None,
             unchanged,

@@ -36,14 +36,15 @@ use std::sync::Arc;
 
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::HostOn;
+use crate::event::{Done, Failure};
+use crate::manifest::model::Slurm;
 use crate::process::slurm::Queue;
 use crate::runner::Lease;
 pub use allocation::{Allocation, in_allocation};
 pub use container::around;
 pub use leave::end_abandoned;
-pub use work::{Claim, NotDone, work};
+pub use reach::reachable;
+pub use work::{Claim, NotDone, devices, work};
 
 /// How many submissions go on at once: a controller is busy enough.
 const AT_ONCE: usize = 4;
@@ -72,10 +73,6 @@ impl Default for Cluster {
 }
 
 /// Does the stage in a job. `home` is the project's state folder.
-pub async fn perform(lease: Lease, host: &str, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
-    let HostOn::Slurm(slurm) = serde_json::from_str(host).map_err(|error| {
-        Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
-            .hint("this is a mistake in Regatta, not in the manifest")
-    })?;
-    follow::perform(lease, *slurm, home, cluster).await
+pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+    follow::perform(lease, slurm, home, cluster).await
 }

@@ -173,7 +173,7 @@ fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
 }
 
 /// The GPUs that Slurm gave: as it numbers them, or the first ones where it does not say.
-fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
+pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
     let given: Vec<u32> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
     if given.is_empty() { (0..wanted).collect() } else { given.into_iter().take(wanted as usize).collect() }
 }
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_server_on_a_node_is_named_by_the_node() {
-        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None };
+        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
         assert_eq!(on_node(at("127.0.0.1"), "n1"), at("n1"));
         assert_eq!(on_node(at("10.0.0.7"), "n1"), at("10.0.0.7"));
     }
