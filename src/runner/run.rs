@@ -1,6 +1,7 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
 mod again;
+mod finish;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use super::options::{Emit, Options, Part, Summary};
 use super::schedule::{Item, Ix, Over, Schedule, State};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
-use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::{Digests, Look, Shelf, Stamp};
+use crate::plan::{Lifetime, Plan, Task};
+use crate::store::{Digests, Look, Shelf};
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
@@ -253,6 +254,9 @@ impl<W: Work> Runner<W> {
                 if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
                     return self.fail(ix, 1, system(&e), 0.0);
                 }
+                if let Err(failure) = self.passes(ix, &record) {
+                    return self.fail(ix, 1, failure, 0.0);
+                }
                 (self.emit)(Event::TaskCached {
                     task: task.id.clone(),
                     done: record.done.clone(),
@@ -383,6 +387,7 @@ impl<W: Work> Runner<W> {
             let (record, unchanged) =
                 accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds).map_err(Box::new)?;
             self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });
         match result {
@@ -440,7 +445,8 @@ impl<W: Work> Runner<W> {
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
         let tries = 1 + rule.map_or(0, |r| r.times);
         // Without its server a new try would have nobody to talk to.
-        let hopeless = blamed.is_some() || matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
+        let hopeless = blamed.is_some()
+            || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
@@ -556,39 +562,5 @@ impl<W: Work> Runner<W> {
             };
             (self.emit)(Event::TaskCancelled { task: task.id.clone(), why });
         }
-    }
-
-    fn finish(mut self) -> Summary {
-        if self.summary.failures.is_empty() && !self.summary.interrupted {
-            self.summary.rest = self.look_at();
-        }
-        self.summary
-    }
-
-    /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
-    fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
-        let mut look_at = Vec::new();
-        for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
-                continue;
-            }
-            // Whether an image is still there, no file says.
-            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
-            if !task.cache || self.options.forced[ix] || !by_files {
-                return None;
-            }
-            if let Some(keyed) = &self.keyed[ix] {
-                let seen = keyed.inputs.values().flat_map(|state| &state.seen);
-                if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
-                    return None;
-                }
-                look_at.extend(seen.cloned());
-            }
-            if let Some(Made::Output(record)) = &self.made[ix] {
-                look_at.extend(self.shelf.stamps(record).ok()?);
-                look_at.push(self.shelf.latest_stamp(&task.id).ok()?);
-            }
-        }
-        Some(look_at)
     }
 }
