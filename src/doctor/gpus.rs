@@ -30,6 +30,20 @@ struct Gpu {
 
 /// Lines on GPUs, driver and CUDA.
 pub fn examine(needs: &Needs) -> Vec<Finding> {
+    let (gpus, trouble) = ask();
+    tell(&gpus, trouble, needs)
+}
+
+/// `GPUs`, `driver` and `CUDA`, as far as they are known.
+pub fn facts() -> Vec<(String, String)> {
+    let (gpus, _) = ask();
+    let list = Some(summary(&gpus.list)).filter(|_| !gpus.list.is_empty());
+    let all = [("GPUs", list), ("driver", gpus.driver), ("CUDA", gpus.cuda)];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// What there is, or why that is not known.
+fn ask() -> (Gpus, Option<String>) {
     let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
         Probed::Answered(Answer { code: 0, out, .. }) => (read(&out), None),
         Probed::Answered(Answer { out, err, .. }) => {
@@ -41,7 +55,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
         Probed::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).good()?));
-    tell(&Gpus { cuda, ..gpus }, trouble, needs)
+    (Gpus { cuda, ..gpus }, trouble)
 }
 
 fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {

@@ -17,6 +17,8 @@ mod needs;
 mod secrets;
 mod shell;
 mod tools;
+mod versions;
 
 pub use examine::examine;
 pub use needs::{Needs, needs};
+pub use versions::{machine, versions};

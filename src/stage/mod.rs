@@ -3,6 +3,7 @@
 //! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod became;
 mod bench;
 mod beside;
 mod compare;
@@ -39,6 +40,7 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::Action;
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
+pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;

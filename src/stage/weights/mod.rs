@@ -30,7 +30,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Fetcher, Weights};
 
 /// What is in the output folder beside the files: which they are.
-const LIST: &str = "weights.json";
+pub const LIST: &str = "weights.json";
 
 /// One file that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
