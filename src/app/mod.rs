@@ -8,6 +8,7 @@ mod comparing;
 mod doctor;
 mod exchange;
 mod history;
+mod locking;
 mod manifests;
 mod mlperf;
 mod node;
@@ -46,6 +47,10 @@ pub fn main() -> ExitCode {
             say_error(&found.render(project::colored(color)));
             Exit::Usage.into()
         }
+        Err(Trouble::Differs(told)) => {
+            say_error(&told);
+            Exit::Differs.into()
+        }
         Err(Trouble::Usage(what)) => {
             say_error(&format!("error: {what}\n"));
             Exit::Usage.into()
@@ -65,6 +70,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
         Job::Doctor(request) => doctor::doctor(&global, &request),
+        Job::Lock(request) => locking::lock(&global, &request),
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),
         Job::List(request) => manifests::list(&global, request),
@@ -117,6 +123,8 @@ enum Trouble {
     Manifest(Diagnostics),
     /// What was asked for makes no sense here: 2.
     Usage(String),
+    /// It is not what the lock file says; everything that has to be said: 6.
+    Differs(String),
     /// Regatta cannot go on: 1.
     Other(anyhow::Error),
 }
@@ -126,6 +134,7 @@ impl Trouble {
     const fn exit(&self) -> Exit {
         match self {
             Self::Manifest(_) | Self::Usage(_) => Exit::Usage,
+            Self::Differs(_) => Exit::Differs,
             Self::Other(_) => Exit::Failed,
         }
     }

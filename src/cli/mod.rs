@@ -11,6 +11,7 @@ mod bench_args;
 mod bulk;
 mod exit;
 mod help;
+mod lock;
 mod mlperf;
 mod on_args;
 mod parse;
@@ -21,6 +22,7 @@ mod triton;
 
 pub use bench::{Bench, Load, Tokens};
 pub use exit::Exit;
+pub use lock::{Held, LOCK_FILE, Lock, Locking};
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::bench::Bench;
+use super::lock::{Lock, Locking};
 use super::mlperf::Mlperf;
 use super::setting::Setting;
 use super::triton::Triton;
@@ -60,6 +61,7 @@ pub enum Job {
     Bench(Box<Bench>),
     Plan(PlanRequest),
     Doctor(Doctor),
+    Lock(Lock),
     Check(Check),
     Show(Show),
     List(List),
@@ -114,6 +116,7 @@ pub struct Run {
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
     pub on: On,
+    pub locking: Locking,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
 }

@@ -56,6 +56,32 @@ pub struct Task {
 }
 
 impl Task {
+    /// A step that asks for nothing, takes all slots and is kept: what is true of every task but its name.
+    pub const fn bare(id: TaskId, stage: String, kind: ActionKind) -> Self {
+        Self {
+            id,
+            stage,
+            about: None,
+            lifetime: Lifetime::Step,
+            skipped: None,
+            kind,
+            action: String::new(),
+            container: None,
+            needs: Vec::new(),
+            inputs: BTreeMap::new(),
+            outputs: Vec::new(),
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            host: None,
+            gpus: 0,
+            cpus: None,
+            timeout: None,
+            retry: None,
+            cache: true,
+            resume: false,
+        }
+    }
+
     /// How often it is submitted again when it has lost its machine.
     pub fn resubmit(&self) -> u32 {
         let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());

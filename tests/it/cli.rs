@@ -6,12 +6,14 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 40] = [
+const COMMANDS: [&str; 42] = [
     "",
     "run",
     "bulk",
     "bench",
     "plan",
+    "lock show",
+    "lock diff",
     "doctor",
     "check",
     "show",

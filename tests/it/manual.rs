@@ -11,7 +11,8 @@ fn the_chapters_are_true() {
         .case("tests/manual/0[1234689]-*.md")
         .case("tests/manual/11-*.md")
         .case("tests/manual/14-*.md")
-        .case("tests/manual/16-*.md");
+        .case("tests/manual/16-*.md")
+        .case("tests/manual/20-*.md");
 }
 
 /// Those with a server and a load against it.

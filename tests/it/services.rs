@@ -344,8 +344,14 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
     let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
     let shelf = Shelf::open(&home).unwrap();
     shelf.begin().unwrap();
-    let options =
-        Options { jobs: 1, gpus: Vec::new(), keep_going: false, parts: vec![Part::Run; 2], forced: vec![false; 2] };
+    let options = Options {
+        jobs: 1,
+        gpus: Vec::new(),
+        keep_going: false,
+        parts: vec![Part::Run; 2],
+        forced: vec![false; 2],
+        gate: regatta::runner::Gate::default(),
+    };
     let summary = run(
         Arc::new(plan),
         Arc::new(FoundDead),

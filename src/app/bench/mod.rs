@@ -48,6 +48,8 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         events: cli::EventsAs::Terminal,
         gpus: None,
         on: cli::On::Here,
+        // A question to one server is nothing to come back to.
+        locking: cli::Locking::Leave,
         env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;

@@ -154,6 +154,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
         events: EventsAs::Terminal,
         gpus: request.gpus.clone(),
         on: cli::On::Here,
+        locking: cli::Locking::Write(cli::LOCK_FILE.into()),
         env: item.env.clone(),
     }
 }
@@ -194,7 +195,7 @@ fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
 fn cannot(item: &Item, trouble: &Trouble) -> Ended {
     let why = match trouble {
         Trouble::Manifest(found) => found.render(false),
-        Trouble::Usage(what) => what.clone(),
+        Trouble::Usage(what) | Trouble::Differs(what) => what.clone(),
         Trouble::Other(error) => format!("{error:#}"),
     };
     Ended { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
