@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::Trouble;
 use crate::cli::{Force, Global, Select, Setting};
+use crate::diag::Diagnostics;
 use crate::manifest::{Given, Library, Manifest, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::{Gate, Options, Part, parts};
@@ -59,11 +60,26 @@ impl Project {
         }
         let manifest = self.manifest(name, settings)?;
         let plan = expand(&manifest)?;
+        self.has_effect(name, settings, &manifest, &plan)?;
         if keep {
             // Only a cache: a run must not fail because it could not be written.
             let _ = compiler.keep_plan(&self.origins(name, &manifest), &plan);
         }
         Ok(plan)
+    }
+
+    /// A word for a value that was not there before must change the plan: else it is a slip that would go unseen.
+    fn has_effect(&self, name: &str, settings: &[Setting], manifest: &Manifest, plan: &Plan) -> Result<(), Trouble> {
+        let mut found = Diagnostics::default();
+        for (word, wrong) in &manifest.coined {
+            let others: Vec<Setting> =
+                settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
+            if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
+            {
+                found.push(wrong.clone());
+            }
+        }
+        if found.has_errors() { Err(Trouble::Manifest(found)) } else { Ok(()) }
     }
 
     /// Files that a shipped manifest reads are beside it in the program; the stages need them in the project folder.

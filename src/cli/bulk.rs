@@ -12,7 +12,7 @@ use super::setting::Setting;
 
 #[derive(Debug, Args)]
 pub(super) struct BulkArgs {
-    /// `runs:` of ours, or a file of llmb-run: YAML, or its older text form.
+    /// `runs:` of ours, each as it would be typed behind `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text form.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Parameters of all its runs; they win over the file's.

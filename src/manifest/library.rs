@@ -118,14 +118,15 @@ impl Library {
         let mut seen = BTreeSet::new();
         let mut list = Vec::new();
         let on_disk = disk_names(&self.root.join("manifests"));
-        let inside = MANIFESTS.entries().iter().filter_map(|entry| {
+        let inside = MANIFESTS.entries().iter().map(|entry| -> Vec<String> {
             let name = entry.path().to_string_lossy().into_owned();
             match entry {
-                DirEntry::File(_) => name.strip_suffix(".yaml").map(str::to_owned),
-                DirEntry::Dir(dir) => dir.get_file(dir.path().join("pipeline.yaml")).map(|_| name),
+                DirEntry::File(_) => name.strip_suffix(".yaml").map(str::to_owned).into_iter().collect(),
+                DirEntry::Dir(dir) if dir.contains(dir.path().join("pipeline.yaml")) => vec![name],
+                DirEntry::Dir(dir) => dir.dirs().filter_map(|systems| whose(dir, systems)).collect(),
             }
         });
-        let inside: BTreeSet<String> = inside.collect();
+        let inside: BTreeSet<String> = inside.flatten().collect();
         for (name, shipped) in on_disk.into_iter().map(|n| (n, false)).chain(inside.into_iter().map(|n| (n, true))) {
             if seen.insert(name.clone())
                 && let Some(file) = self.find(&name)
@@ -137,17 +138,29 @@ impl Library {
     }
 }
 
+/// In a folder that is no pipeline of its own, a file is one if a folder of systems of the same name lies beside it:
+/// `mlperf/llama2-70b.yaml`. Others there are parts for including.
+fn whose(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
+    let name = systems.path().to_string_lossy().into_owned();
+    dir.contains(format!("{name}.yaml")).then_some(name)
+}
+
 fn disk_names(folder: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            match name.strip_suffix(".yaml") {
-                Some(stem) => Some(stem.to_owned()),
-                None => entry.path().join("pipeline.yaml").is_file().then_some(name),
-            }
-        })
-        .collect()
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names = BTreeSet::new();
+    for entry in entries(folder) {
+        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+        if let Some(stem) = name.strip_suffix(".yaml") {
+            names.insert(stem.to_owned());
+        } else if path.join("pipeline.yaml").is_file() {
+            names.insert(name);
+        } else {
+            let below = entries(&path).filter(|entry| entry.path().is_dir());
+            let below = below.map(|entry| format!("{name}/{}", entry.file_name().to_string_lossy()));
+            names.extend(below.filter(|name| folder.join(format!("{name}.yaml")).is_file()));
+        }
+    }
+    names
 }
 
 fn has_yaml_suffix(what: &str) -> bool {

@@ -80,9 +80,9 @@ impl Loader {
         } else {
             Default::default()
         };
-        let mut readers = BTreeMap::new();
+        let mut uses = uses::Uses::default();
         if !self.found.has_errors() && !given.params.is_empty() {
-            readers = uses::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
+            uses = uses::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
         }
         if self.found.has_errors() {
             if parameters_are_fine {
@@ -101,7 +101,8 @@ impl Loader {
             params,
             vars,
             globals: globals.into(),
-            given: readers,
+            given: uses.readers,
+            coined: uses.coined,
             sources: std::mem::take(&mut self.sources),
             env,
         })

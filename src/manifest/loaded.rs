@@ -10,7 +10,7 @@ use super::library::Library;
 use super::node::{Map, Node, Tree, shown};
 use super::param::Chosen;
 use super::{load, read};
-use crate::diag::{Diagnostics, Source, Span};
+use crate::diag::{Diagnostic, Diagnostics, Source, Span};
 use crate::event::Digest;
 
 /// What a person gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
@@ -55,6 +55,8 @@ pub struct Manifest {
     pub globals: Arc<IndexMap<String, minijinja::Value>>,
     /// Each word of the command line, and the stages that look at what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
+    /// Words of the command line that may change nothing, and what to say if the plan is the same without them.
+    pub coined: Vec<(String, Diagnostic)>,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
 }

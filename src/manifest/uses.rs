@@ -11,7 +11,17 @@ use super::overrides::{Override, is_place};
 use super::param::Chosen;
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 
-/// What each word of the command line is read by: `requests=64` → its stages. Words that nobody reads are reported.
+/// What was found out.
+#[derive(Default)]
+pub struct Uses {
+    /// `requests=64` → its stages.
+    pub readers: BTreeMap<String, BTreeSet<String>>,
+    /// Words for values that were not there before, in a var that stages look into by computed names: `tuning.kvfraction=0.8`
+    /// beside `tuning[scenario]`. What is to be said if the plan is the same without the word.
+    pub coined: Vec<(String, Diagnostic)>,
+}
+
+/// What each word of the command line is read by. Words that nobody reads are reported.
 pub fn readers(
     given: &Given,
     overrides: &[Override],
@@ -19,7 +29,7 @@ pub fn readers(
     params: &IndexMap<String, Chosen>,
     expressions: &Expressions,
     found: &mut Diagnostics,
-) -> BTreeMap<String, BTreeSet<String>> {
+) -> Uses {
     let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
     let mentions = |map: Option<&Map>| -> Vec<(String, Vec<String>)> {
         let all = map.into_iter().flatten();
@@ -32,7 +42,7 @@ pub fn readers(
     };
     let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
     let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
-    let mut all = BTreeMap::new();
+    let (mut all, mut coined) = (BTreeMap::new(), Vec::new());
     for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
         let Some(chosen) = params.get(name) else { continue };
         // The file that it chooses may change anything.
@@ -52,7 +62,9 @@ pub fn readers(
             ["vars", rest @ ..] => reading(&rest.join("."), &vars, &stages),
             _ => BTreeSet::new(),
         };
-        if users.is_empty() && !every.is_empty() {
+        let is_unread = users.is_empty() && !every.is_empty();
+        let is_coined = !one.is_known && path.first() == Some(&"vars");
+        if is_unread || is_coined {
             let leaf = path.last().copied().unwrap_or_default();
             let message = format!("{} changes nothing: no stage looks at `{}`", one.word.text(), path[1..].join("."));
             let near = nearest(leaf, one.siblings.iter().map(String::as_str).filter(|name| *name != leaf));
@@ -60,11 +72,16 @@ pub fn readers(
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "take it away".to_owned(),
             };
-            found.push(Diagnostic::error(message).at(one.word.span(0..one.word.text().len()), "").hint(hint));
+            let wrong = Diagnostic::error(message).at(one.word.span(0..one.word.text().len()), "").hint(hint);
+            if is_unread {
+                found.push(wrong);
+            } else {
+                coined.push((one.word.text().to_owned(), wrong));
+            }
         }
         all.insert(one.word.text().to_owned(), users);
     }
-    all
+    Uses { readers: all, coined }
 }
 
 /// The stages that look at a path, themselves or through vars.

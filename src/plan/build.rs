@@ -241,26 +241,11 @@ fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagno
 fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
     let about = stage.entry.node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
     Task {
-        id: one.id.clone(),
-        stage: stage.name.to_owned(),
         about: about.filter(|about| !is_template(about)),
         lifetime: lifetime(stage.kind),
         skipped: one.skipped.clone(),
-        kind: stage.kind,
-        action: String::new(),
-        container: None,
-        needs: Vec::new(),
-        inputs: BTreeMap::new(),
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        secrets: Vec::new(),
-        host: None,
-        gpus: 0,
         cpus: Some(0),
-        timeout: None,
-        retry: None,
-        cache: true,
-        resume: false,
+        ..Task::bare(one.id.clone(), stage.name.to_owned(), stage.kind)
     }
 }
 

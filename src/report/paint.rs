@@ -126,12 +126,16 @@ pub fn counted(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting.
+/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a sentence
+/// at the end of a row has nothing beside it, and makes no column wider.
 pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
+    const SENTENCE: usize = 40;
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
+        let last = row.iter().rposition(|(_, text)| !text.is_empty());
         for (column, (_, text)) in row.iter().enumerate() {
             let width = text.chars().count();
+            let width = if Some(column) == last && width > SENTENCE { 0 } else { width };
             match widths.get_mut(column) {
                 Some(widest) => *widest = width.max(*widest),
                 None => widths.push(width),
@@ -147,7 +151,7 @@ pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String
             if Some(column) >= last {
                 break;
             }
-            let gap = widths[column] - text.chars().count() + 2;
+            let gap = widths[column].saturating_sub(text.chars().count()) + 2;
             let _ = write!(out, "{:gap$}", "");
         }
         out.push('\n');

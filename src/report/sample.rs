@@ -7,27 +7,13 @@ use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, Tally, Task
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
 
 pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
+    let stage = id.split('/').next().unwrap_or_default().to_owned();
     Task {
-        id: TaskId::new(id),
-        stage: id.split('/').next().unwrap_or_default().to_owned(),
-        about: None,
         lifetime: if kind == ActionKind::Serve { Lifetime::Service } else { Lifetime::Step },
-        skipped: None,
-        kind,
         action: "{}".to_owned(),
-        container: None,
         needs: needs.iter().map(|&(task, data)| Need { task, data }).collect(),
-        inputs: BTreeMap::new(),
-        outputs: vec![],
-        env: BTreeMap::new(),
-        secrets: vec![],
-        host: None,
-        gpus: 0,
         cpus: Some(1),
-        timeout: None,
-        retry: None,
-        cache: true,
-        resume: false,
+        ..Task::bare(TaskId::new(id), stage, kind)
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Lease {
 }
 
 /// An action ready to be done.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Assignment {
     /// JSON of `manifest::model::Action`.
     pub action: String,

@@ -186,6 +186,22 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
 }
 
 #[test]
+fn a_slip_is_seen_behind_a_computed_name_too() {
+    let world = World::with(
+        "vars:\n  tuning: { offline: { batch: 1, flags: {} }, server: { batch: 2, flags: {} } }\nstages:\n  a:\n    foreach: { s: [offline, server] }\n    shell: \"echo '{{ tuning[s].batch }} {{ tuning[s].flags }}' > out\"\n",
+    );
+    for slip in ["tuning.offline.bach=7", "tuning.batch=7"] {
+        let ended = world.regatta(&["plan", "m", slip, "tuning.server.batch=3"]);
+        assert_eq!(ended.code, 2);
+        ended.says(&format!("{slip} changes nothing"));
+        assert!(!ended.stderr.contains("tuning.server.batch=3 changes"), "{}", ended.stderr);
+    }
+    // A flag that was not there, in a map that is written out.
+    world.good(&["run", "m", "tuning.offline.flags.new=1"]);
+    assert!(world.read("latest/a/offline/out").contains("new"));
+}
+
+#[test]
 fn what_is_wrong_with_a_value_points_at_the_word() {
     let world = World::with("stages:\n  a: { gpus: 0, shell: 'true' }\n");
     let ended = world.regatta(&["run", "m", "a.gpus=many", "a.gpu=1"]);

@@ -315,26 +315,10 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
     let world = World::new();
     let home = home(&world);
     let task = |id: &str, lifetime: Lifetime, needs: Vec<Need>| Task {
-        id: TaskId::new(id),
-        stage: id.to_owned(),
-        about: None,
         lifetime,
-        skipped: None,
-        kind: ActionKind::Shell,
         action: "{}".to_owned(),
-        container: None,
         needs,
-        inputs: BTreeMap::new(),
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        secrets: Vec::new(),
-        host: None,
-        gpus: 0,
-        cpus: None,
-        timeout: None,
-        retry: None,
-        cache: true,
-        resume: false,
+        ..Task::bare(TaskId::new(id), id.to_owned(), ActionKind::Shell)
     };
     let tasks = vec![
         task("server", Lifetime::Service, Vec::new()),

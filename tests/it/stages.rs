@@ -1,12 +1,11 @@
 //! What each kind of stage does with its lease.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
-use regatta::plan::{ActionKind, Lifetime, Task};
+use regatta::plan::{ActionKind, Task};
 use regatta::runner::{Assignment, Lease, Origins, Work as _};
 use regatta::stage::Stages;
 use serde_json::{Value, json};
@@ -36,42 +35,12 @@ impl Bench {
     }
 
     pub fn lease(&self, action: &Value) -> Lease {
-        let task = Task {
-            id: TaskId::new("it"),
-            stage: "it".to_owned(),
-            about: None,
-            lifetime: Lifetime::Step,
-            skipped: None,
-            kind: ActionKind::Shell,
-            action: String::new(),
-            container: None,
-            needs: Vec::new(),
-            inputs: BTreeMap::new(),
-            outputs: Vec::new(),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            host: None,
-            gpus: 0,
-            cpus: None,
-            timeout: None,
-            retry: None,
-            cache: true,
-            resume: false,
-        };
+        let task = Task::bare(TaskId::new("it"), "it".to_owned(), ActionKind::Shell);
         let events = Arc::clone(&self.events);
         Lease {
             task: Arc::new(task),
             attempt: 1,
-            assignment: Assignment {
-                action: action.to_string(),
-                container: None,
-                inputs: BTreeMap::new(),
-                env: BTreeMap::new(),
-                endpoints: Vec::new(),
-                gpus: Vec::new(),
-                host: None,
-                lowered: Vec::new(),
-            },
+            assignment: Assignment { action: action.to_string(), ..Assignment::default() },
             out: self.path("out"),
             log: self.path("log"),
             project: self.dir.path().to_owned(),

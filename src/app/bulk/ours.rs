@@ -1,4 +1,4 @@
-//! Our own list: manifests, parameters, repeats.
+//! Our own list: manifests, parameters, repeats; or each run as it would be typed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ struct List {
     params: IndexMap<String, Value>,
     #[serde(default)]
     repeats: Option<u32>,
-    runs: Vec<Run>,
+    /// A map, or the text that one would type behind `regatta run`.
+    runs: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -42,7 +43,12 @@ pub fn is_ours(text: &str) -> bool {
 pub fn read(text: &str) -> Result<Vec<Item>, String> {
     let list: List = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
     let mut items = Vec::new();
-    for run in list.runs {
+    for (index, run) in list.runs.into_iter().enumerate() {
+        let run = match run {
+            Value::String(line) => typed_line(&line),
+            map => serde_json::from_value::<Run>(map).map_err(|error| error.to_string()),
+        };
+        let run = run.map_err(|why| format!("runs[{index}]: {why}"))?;
         let mut params = list.params.clone();
         params.extend(run.params);
         let settings = params.into_iter().map(|(key, value)| {
@@ -64,6 +70,31 @@ pub fn read(text: &str) -> Result<Vec<Item>, String> {
     Ok(items)
 }
 
+/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`Item`] prints it.
+fn typed_line(line: &str) -> Result<Run, String> {
+    let words = shlex::split(line).ok_or("a quote is not closed")?;
+    let mut run = Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None };
+    let mut words = words.into_iter().peekable();
+    while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
+        run.env.insert(name.to_owned(), value.into());
+        words.next();
+    }
+    if words.next_if(|word| word == "regatta").is_some() {
+        words.next_if(|word| word == "run").ok_or("only `regatta run` can stand in a list")?;
+    }
+    run.run = words.next().ok_or("it names no manifest")?;
+    while let Some(word) = words.next() {
+        if word == "--repeat" {
+            let count = words.next().and_then(|count| count.parse().ok());
+            run.repeats = Some(count.ok_or("`--repeat` is how many times, a number")?);
+        } else {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no KEY=VALUE"))?;
+            run.params.insert(key.to_owned(), value.into());
+        }
+    }
+    Ok(run)
+}
+
 /// A value as it would be typed; a list with commas.
 pub fn typed(value: &Value) -> Option<String> {
     match value {
@@ -77,6 +108,16 @@ pub fn typed(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_may_be_written_as_it_is_typed() {
+        let lines =
+            ["TP=1 regatta run llama3.3-70b use_cases=chat:128/128,mine:8/8", "regatta run 'a b.yaml' system=x"];
+        let read =
+            read(&format!("runs:\n- \"{}\"\n- \"{}\"\n- quickstart\n", lines[0], &lines[1]["regatta run ".len()..]));
+        let commands: Vec<String> = read.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(commands, [lines[0], lines[1], "regatta run quickstart"]);
+    }
 
     #[test]
     fn a_list_becomes_commands() {
@@ -94,6 +135,7 @@ mod tests {
             ]
         );
         assert!(read("runs:\n- { rum: x }\n").unwrap_err().contains("rum"));
+        assert!(read("runs:\n- x\n- x y\n").unwrap_err().starts_with("runs[1]: `y` is no KEY=VALUE"));
         assert!(read("runs:\n- { run: x, params: { y: { z: 1 } } }\n").unwrap_err().contains("no plain value"));
     }
 }

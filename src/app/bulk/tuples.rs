@@ -22,7 +22,9 @@ pub fn read(text: &str) -> Result<Vec<Job>, String> {
             let (workload, size) = header.ok_or_else(|| at("there is no `workload_size:` above it"))?;
             jobs.extend(tuple(inner, workload, size).map_err(|why| at(&why))?);
         } else {
-            return Err(at("this is neither `workload_size:` nor `('dtype', [scales], repeats)`"));
+            return Err(at(
+                "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of commands begins with `runs:`",
+            ));
         }
     }
     Ok(jobs)

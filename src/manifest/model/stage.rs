@@ -59,7 +59,7 @@ pub struct Stage {
     /// Keep unfinished work, so that the next try continues in the same folder.
     #[serde(default)]
     pub resume: bool,
-    /// Run its programs in a container: beside `shell`, `engine`, `serve: command`, `serve: triton` and `mlperf: package`.
+    /// Run its programs in a container: beside `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton` and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 

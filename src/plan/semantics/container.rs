@@ -31,8 +31,7 @@ impl Look<'_> {
         }
         let Some(container) = &stage.container else { return };
         if let Some(why) = nothing_to_put(stage) {
-            let hint =
-                "`container` stands beside `shell`, `engine`, `serve: command`, `serve: triton`, `mlperf: package`";
+            let hint = "`container` stands beside `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton`, `mlperf: package`";
             self.say(&["container"], "would have no effect", why, Some(hint.to_owned()));
         } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
             let hint = Some("keep this one, or that of `serve.triton`".to_owned());
@@ -109,9 +108,10 @@ fn nothing_to_put(stage: &Stage) -> Option<&'static str> {
         (_, Some(_)) => Some("this program does this step itself"),
         _ if stage.git.is_some() => Some("a clone is made with this machine's git and its credentials"),
         _ if stage.image.is_some() => Some("an image is made by the engine itself"),
-        _ if stage.template.is_some() || stage.repository.is_some() || stage.bench.is_some() => {
+        _ if stage.weights.is_some() || stage.template.is_some() || stage.repository.is_some() => {
             Some("this program does it itself")
         }
+        _ if stage.bench.is_some() || stage.compare.is_some() => Some("this program does it itself"),
         _ => None,
     }
 }

@@ -1,13 +1,12 @@
 //! A whole run as one job: what a stage is otherwise.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Cluster, follow};
 use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
-use crate::plan::{ActionKind, Lifetime, Task};
+use crate::plan::{ActionKind, Task};
 use crate::runner::{Assignment, Lease, Origins};
 use crate::store::JobFolder;
 
@@ -31,41 +30,11 @@ pub struct Allocation {
 pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done, Failure>, bool) {
     let Allocation { name, words, slurm, out, log, project, stop, emit } = allocation;
     let folder = JobFolder::of(home, &out);
-    let task = Task {
-        id: TaskId::new(name),
-        stage: "run".to_owned(),
-        about: None,
-        lifetime: Lifetime::Step,
-        skipped: None,
-        kind: ActionKind::Shell,
-        action: String::new(),
-        container: None,
-        needs: Vec::new(),
-        inputs: BTreeMap::new(),
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        secrets: Vec::new(),
-        host: None,
-        gpus: 0,
-        cpus: None,
-        timeout: None,
-        retry: None,
-        cache: false,
-        resume: false,
-    };
+    let task = Task { cache: false, ..Task::bare(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
     let lease = Lease {
         task: Arc::new(task),
         attempt: 1,
-        assignment: Assignment {
-            action: String::new(),
-            container: None,
-            inputs: BTreeMap::new(),
-            env: BTreeMap::new(),
-            endpoints: Vec::new(),
-            gpus: Vec::new(),
-            host: None,
-            lowered: Vec::new(),
-        },
+        assignment: Assignment::default(),
         out,
         log,
         project,
