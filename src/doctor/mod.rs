@@ -18,6 +18,7 @@ mod secrets;
 mod shell;
 mod tools;
 mod versions;
+mod weights;
 
 pub use examine::examine;
 pub use needs::{Needs, needs};

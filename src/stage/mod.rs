@@ -48,6 +48,7 @@ pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;
 pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
+pub use weights::weights_size;
 
 /// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
