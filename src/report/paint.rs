@@ -126,16 +126,15 @@ pub fn counted(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a sentence
-/// at the end of a row has nothing beside it, and makes no column wider.
+/// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
+/// sentence makes no column wider: what stands beside it follows it.
 pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
     const SENTENCE: usize = 40;
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
-        let last = row.iter().rposition(|(_, text)| !text.is_empty());
         for (column, (_, text)) in row.iter().enumerate() {
             let width = text.chars().count();
-            let width = if Some(column) == last && width > SENTENCE { 0 } else { width };
+            let width = if column > 0 && width > SENTENCE { 0 } else { width };
             match widths.get_mut(column) {
                 Some(widest) => *widest = width.max(*widest),
                 None => widths.push(width),

@@ -61,8 +61,10 @@ pub const TOOLS: [&str; 13] = [
     "--benchmarks=…",
 ];
 
+/// Brings up the ranks of TensorRT-LLM.
+const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// In front of a command, and nothing that changes what it does.
-const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", "trtllm-llmapi-launch", "env"];
+const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
@@ -92,7 +94,11 @@ pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
     match (name, second) {
         ("launch_triton_server.py", _) => triton_server::tell(&env, rest),
         ("trtllm-serve", _) => trtllm::serve(&env, rest),
-        ("trtllm-bench", _) => trtllm::bench(&env, rest),
+        ("trtllm-bench", _) => {
+            let before = &words[..words.len() - rest.len()];
+            let launcher: Vec<String> = before.iter().filter(|word| *word == LAUNCHER).cloned().collect();
+            trtllm::bench(&env, &launcher, rest)
+        }
         ("genai-perf" | "genai_perf", Some("analyze")) => {
             without_env(&env, genai_perf::tell("genai-perf analyze", true, &rest[1..]))
         }

@@ -24,6 +24,7 @@ mod told;
 mod triton_cli;
 mod triton_server;
 mod trtllm;
+mod trtllm_bench;
 
 pub use line::{TOOLS, read_line};
 pub use mlperf::read_config;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Given, Line, Opt, flag, one, read};
 use super::told::{Sheet, Told};
-use super::{Env, manifest};
+use super::{Env, manifest, trtllm_bench};
 
 const SERVE: &str = "trtllm-serve";
 const BENCH: &str = "trtllm-bench";
@@ -130,7 +130,7 @@ impl Server {
 }
 
 /// Which GPUs is said where they are leased.
-fn visible(env: &Env, sheet: &mut Sheet) {
+pub(super) fn visible(env: &Env, sheet: &mut Sheet) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
             "CUDA_VISIBLE_DEVICES=…",
@@ -143,8 +143,9 @@ fn product(line: &Line, names: &[&str]) -> u64 {
     names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
 }
 
-/// `trtllm-bench … throughput|latency`: the same engine behind trtllm-serve, and the same load on it.
-pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
+/// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user. `launcher`: what
+/// stood before it.
+pub(super) fn bench(env: &Env, launcher: &[String], words: &[String]) -> Result<Told, Vec<String>> {
     let mut sheet = Sheet::default();
     let line = read(BENCH, BENCHES, words, &mut sheet);
     let kind = match line.plain.as_slice() {
@@ -158,8 +159,10 @@ pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
         sheet.fault("trtllm-bench needs --model");
         return sheet.told(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
     };
-    if kind == "build" {
-        return build(words, &line, sheet);
+    match kind {
+        "build" => return build(words, &line, sheet),
+        "throughput" => return trtllm_bench::throughput(env, &line, model, launcher, sheet),
+        _ => {}
     }
     sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
     visible(env, &mut sheet);
@@ -172,7 +175,7 @@ pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
     if line.has("--engine_dir") || line.has("--model_path") {
         server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut sheet);
     }
-    load(&line, kind, &mut bench, &mut sheet);
+    load(&line, &mut bench, &mut sheet);
     for given in &line.given {
         option(given, &line, &mut server, &mut bench, &mut sheet);
     }
@@ -181,17 +184,11 @@ pub(super) fn bench(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
     sheet.told(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
-fn load(line: &Line, kind: &str, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
-    let users = line.value("--concurrency").and_then(|users| users.parse::<i64>().ok()).unwrap_or(-1);
-    let users = if kind == "latency" { 1 } else { users };
-    if users > 0 {
-        bench.insert("scenario".to_owned(), json!("concurrency"));
-        bench.insert("concurrency".to_owned(), json!(users));
-    } else {
-        bench.insert("scenario".to_owned(), json!("offline"));
-    }
-    let streams = line.has("--streaming") || kind == "latency";
-    bench.insert("request".to_owned(), json!({"streaming": streams}));
+/// One user, token by token.
+fn load(line: &Line, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+    bench.insert("scenario".to_owned(), json!("concurrency"));
+    bench.insert("concurrency".to_owned(), json!(1));
+    bench.insert("request".to_owned(), json!({"streaming": true}));
     let number = |name: &str| line.value(name).and_then(|n| n.parse::<u64>().ok());
     let requests = number("--num_requests").filter(|n| *n > 0);
     if let Some(requests) = requests {

@@ -88,8 +88,9 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
         mistakes.push(
             Diagnostic::error(what).hint("name a folder whose folders are models: all_models/inflight_batcher_llm"),
         );
+    } else {
+        unknown(values, &models, &mut mistakes);
     }
-    unknown(values, &models, &mut mistakes);
     if mistakes.has_errors() {
         return Err(TreeError::Mistakes(mistakes));
     }
