@@ -57,7 +57,7 @@ pub(super) fn throughput(
                 sheet.leave(given.words(), "what stands in that file goes under `options`, key by key");
             }
             "--report_json" => {
-                sheet.leave(given.words(), "the report is asked for anyway; its numbers are in result.json")
+                sheet.leave(given.words(), "the report is asked for anyway; its numbers are in result.json");
             }
             "--workspace" => sheet.leave(given.words(), "every stage has an output folder of its own"),
             "--log_level" | "--revision" => sheet.leave(given.words(), "`trtllm_bench:` has no such key yet"),
