@@ -385,3 +385,28 @@ fn two_runs_of_one_file_are_put_beside_each_other() {
     let told: Value = serde_json::from_str(&world.good(&["lock", "show", "--json"]).stdout).unwrap();
     assert_eq!(told, lock(&world));
 }
+
+#[test]
+fn gpus_and_their_driver_are_part_of_what_is_held_to() {
+    let mut world = World::with("stages:\n  a: { shell: 'true', gpus: 1 }\n  b: { shell: 'true' }\n");
+    let smi = |driver: &str| {
+        format!(
+            "#!/bin/sh\ncase \"$1\" in\n--query-gpu=*) echo '0, NVIDIA H200, 143771, {driver}, 9.0' ;;\n*) echo 'CUDA Version: 12.8' ;;\nesac\n"
+        )
+    };
+    world.file("bin/nvidia-smi", &smi("570.86.15"));
+    fs::set_permissions(world.path("bin/nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    world.env("PATH", path);
+    world.good(&["run", "m", "--gpus", "1"]);
+    let machine = &lock(&world)["runs"]["m"]["machine"];
+    assert_eq!(machine["GPUs"], "1 × NVIDIA H200, 151 GB, compute 9.0");
+    assert_eq!((&machine["driver"], &machine["CUDA"]), (&"570.86.15".into(), &"12.8".into()));
+    world.good(&["run", "m", "--gpus", "1", "--locked"]);
+    world.file("bin/nvidia-smi", &smi("560.1"));
+    let ended = world.regatta(&["run", "m", "--gpus", "1", "--locked"]);
+    assert_eq!(ended.code, 6);
+    ended.says("machine").says("driver").says("570.86.15").says("560.1").says("a machine like that one");
+    // Who leases none does not ask for them.
+    world.good(&["run", "m", "--until", "b", "--locked"]);
+}
