@@ -6,13 +6,13 @@ use super::super::Trouble;
 use super::super::project::Project;
 use super::{now, section_of, unreadable};
 use crate::cli::{self, Held, Locking};
-use crate::event::{Failure, FailureKind, RunId, TaskId};
+use crate::event::{Failure, FailureKind, TaskId};
 use crate::lockfile::{Difference, Entry, Section, Strictness, outcome, pin, read};
 use crate::plan::Plan;
 use crate::report::{self, Paint};
-use crate::runner::{Gate, Options, Part, foresee};
-use crate::stage::{Stages, became};
-use crate::store::{Digests, Look, Shelf};
+use crate::runner::{Gate, Options, Part};
+use crate::stage::became;
+use crate::store::{Look, Shelf};
 
 /// What is to be told of a run that holds to a lock file.
 #[derive(Debug, Default)]
@@ -40,7 +40,10 @@ pub(in crate::app) fn hold(
     let shown = file.display().to_string();
     let run = now::name(project, plan, &request.settings);
     let section = locked(project, file, &run)?;
-    let found = now::foreseen(&section, project, plan, options)?;
+    let shelf = Shelf::open(&project.home)?;
+    std::fs::create_dir_all(project.home.state())?;
+    let keys = now::keys(project, plan, options, &shelf);
+    let found = now::foreseen(&section, project, plan, options, &keys);
     let stops = found.iter().filter(|one| strictness.stops(one)).count();
     if stops > 0 {
         let things = if stops == 1 { "1 thing is".to_owned() } else { format!("{stops} things are") };
@@ -55,7 +58,7 @@ pub(in crate::app) fn hold(
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
         holding.told.push((None, format!("not what {shown} says: {place}{}", report::lock::line(one))));
     }
-    pins(project, plan, options, &section, &mut holding)?;
+    pins(plan, options, &section, keys, &shelf, &mut holding);
     options.gate = gate(section, strictness, shown);
     Ok(holding)
 }
@@ -71,17 +74,7 @@ fn locked(project: &Project, file: &Path, run: &str) -> Result<Section, Trouble>
 }
 
 /// Names that mean something else by now mean what they did. What is on the shelf and is that already stays as it is.
-fn pins(
-    project: &Project,
-    plan: &mut Plan,
-    options: &Options,
-    section: &Section,
-    holding: &mut Holding,
-) -> Result<(), Trouble> {
-    let shelf = Shelf::open(&project.home)?;
-    let digests = Digests::load(&project.home);
-    let stages = Stages::new(project.home.state(), RunId::new("lock"));
-    let keys = foresee(plan, &stages, &shelf, &digests, options);
+fn pins(plan: &mut Plan, options: &Options, section: &Section, keys: now::Keys, shelf: &Shelf, holding: &mut Holding) {
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == Part::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
@@ -94,7 +87,6 @@ fn pins(
             holding.told.push((Some(task.id.clone()), text));
         }
     }
-    Ok(())
 }
 
 fn gate(section: Section, strictness: Strictness, file: String) -> Gate {

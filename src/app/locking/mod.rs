@@ -14,6 +14,7 @@ use super::{Trouble, say};
 use crate::cli::{Exit, Global, Lock, Select, Setting};
 use crate::lockfile::{Difference, Extent, LockFile, Part, Section, Unreadable, Weight, compare, read};
 use crate::report::{self, Paint};
+use crate::store::Shelf;
 pub(super) use hold::{Holding, hold};
 pub(super) use written::write;
 
@@ -97,7 +98,8 @@ fn since(
     let options = options(&plan, &select, 1, gpus_here(), false)?;
     let name = now::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
-    let found = now::foreseen(section, &project, &plan, &options)?;
+    let keys = now::keys(&project, &plan, &options, &Shelf::open(&project.home)?);
+    let found = now::foreseen(section, &project, &plan, &options, &keys);
     Ok(BTreeMap::from([(name, found)]))
 }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::env;
 
-use super::super::Trouble;
 use super::super::project::Project;
 use crate::cli::Setting;
 use crate::doctor;
-use crate::event::RunId;
+use crate::event::{Failure, RunId};
 use crate::lockfile::{Difference, Entry, Extent, Part, Private, Section, Weight, compare};
 use crate::plan::Plan;
 use crate::runner::{self, Options, foresee};
@@ -69,21 +68,33 @@ pub(super) fn section<'a>(
     }
 }
 
+/// What is known of each task's key before anything runs, by its place in the plan.
+pub(super) type Keys = Vec<Option<Result<Key, Failure>>>;
+
+/// Reads inputs; where there is a state folder, what it has read is remembered, so that a run after it does not read it again.
+pub(super) fn keys(project: &Project, plan: &Plan, options: &Options, shelf: &Shelf) -> Keys {
+    let home = &project.home;
+    let digests = Digests::load(home);
+    let stages = Stages::new(home.state(), RunId::new("lock"));
+    let keys = foresee(plan, &stages, shelf, &digests, options);
+    if home.state().is_dir() {
+        let _ = digests.save(home);
+    }
+    keys
+}
+
 /// Everything in which a run that has not begun is not what is locked of it.
 pub(super) fn foreseen(
     locked: &Section,
     project: &Project,
     plan: &Plan,
     options: &Options,
-) -> Result<Vec<Difference>, Trouble> {
+    keys: &Keys,
+) -> Vec<Difference> {
     let extent = Extent { is_part: is_part(plan, &options.parts), has_run: false };
-    let shelf = Shelf::open(&project.home)?;
-    let digests = Digests::load(&project.home);
-    let stages = Stages::new(project.home.state(), RunId::new("lock"));
-    let keys = foresee(plan, &stages, &shelf, &digests, options);
     let private = private(project, plan);
     let mut wrong = Vec::new();
-    for (task, key) in plan.tasks.iter().zip(&keys) {
+    for (task, key) in plan.tasks.iter().zip(keys) {
         if let Some(Err(failure)) = key {
             wrong.push(Difference {
                 part: Part::Asked,
@@ -101,5 +112,5 @@ pub(super) fn foreseen(
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
     found.sort_by(|a, b| a.task.cmp(&b.task));
-    Ok(found)
+    found
 }
