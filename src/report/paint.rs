@@ -126,15 +126,33 @@ pub fn counted(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A text of more characters than this is a sentence.
+const SENTENCE: usize = 40;
+
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
-/// sentence makes no column wider: what stands beside it follows it.
+/// sentence at the end of a row has nothing beside it, and makes no column wider.
 pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
-    const SENTENCE: usize = 40;
+    let is_wide =
+        |row: &[(Tone, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
+    rows_with(paint, indent, rows, is_wide)
+}
+
+/// The same where any cell but the first may be a sentence: what stands beside it follows it.
+pub fn ragged(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
+    rows_with(paint, indent, rows, |_, column| column > 0)
+}
+
+fn rows_with(
+    paint: Paint,
+    indent: &str,
+    rows: &[Vec<(Tone, String)>],
+    may_be_wide: impl Fn(&[(Tone, String)], usize) -> bool,
+) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, (_, text)) in row.iter().enumerate() {
             let width = text.chars().count();
-            let width = if column > 0 && width > SENTENCE { 0 } else { width };
+            let width = if width > SENTENCE && may_be_wide(row, column) { 0 } else { width };
             match widths.get_mut(column) {
                 Some(widest) => *widest = width.max(*widest),
                 None => widths.push(width),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, cut, duration, table, to_the_second};
+use super::paint::{Paint, Tone, clean, counted, cut, duration, ragged, table, to_the_second};
 use super::story::Story;
 
 /// A manifest that can be run by name.
@@ -59,7 +59,7 @@ pub fn show(values: &[Shown], paint: Paint) -> String {
             vec![(Tone::Name, clean(path)), (Tone::Plain, cut(value, WIDEST)), (Tone::Quiet, clean(from))]
         })
         .collect();
-    table(paint, "", &rows)
+    ragged(paint, "", &rows)
 }
 
 /// How a run stands; `alive` says whether its process is still there.
