@@ -37,8 +37,9 @@
 //! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
 //! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
+//! | `lockfile` | what the last good runs were asked for and what became of it, as a file that people commit, and how two such differ; pure | plan, store, event |
 //! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process, report |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf, lockfile |
 //! | `translate` | other tools' command lines and configs, read as text: what each word means here, and what has no place; pure | diag, triton |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |
@@ -46,7 +47,7 @@
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
 //! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `process::slurm`, `report::bulk`, `report::compare`, `report::compat`,
 //! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
-//! `report::launch`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
+//! `report::launch`, `report::lock`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
 //! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word
 //! comes from.
 
@@ -58,6 +59,7 @@ pub mod doctor;
 pub mod event;
 pub mod harness;
 pub mod loadgen;
+pub mod lockfile;
 pub mod manifest;
 pub mod mlperf;
 pub mod plan;

@@ -10,6 +10,7 @@ mod doctor;
 mod exchange;
 mod guarding;
 mod history;
+mod locking;
 mod manifests;
 mod mlperf;
 mod node;
@@ -49,6 +50,10 @@ pub fn main() -> ExitCode {
             say_error(&found.render(project::colored(color)));
             Exit::Usage.into()
         }
+        Err(Trouble::Differs(told)) => {
+            say_error(&told);
+            Exit::Differs.into()
+        }
         Err(Trouble::Usage(what)) => {
             say_error(&format!("error: {what}\n"));
             Exit::Usage.into()
@@ -68,6 +73,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Bench(request) => bench::bench(&global, &request),
         Job::Plan(request) => planning::plan(&global, &request),
         Job::Doctor(request) => doctor::doctor(&global, &request),
+        Job::Lock(request) => locking::lock(&global, &request),
         Job::Check(request) => manifests::check(&global, &request),
         Job::Show(request) => manifests::show(&global, &request),
         Job::List(request) => manifests::list(&global, request),
@@ -122,6 +128,8 @@ enum Trouble {
     Manifest(Diagnostics),
     /// What was asked for makes no sense here: 2.
     Usage(String),
+    /// It is not what the lock file says; everything that has to be said: 6.
+    Differs(String),
     /// Regatta cannot go on: 1.
     Other(anyhow::Error),
 }
@@ -131,6 +139,7 @@ impl Trouble {
     const fn exit(&self) -> Exit {
         match self {
             Self::Manifest(_) | Self::Usage(_) => Exit::Usage,
+            Self::Differs(_) => Exit::Differs,
             Self::Other(_) => Exit::Failed,
         }
     }

@@ -9,7 +9,7 @@ use crate::cli::{Force, Global, Select, Setting};
 use crate::diag::Diagnostics;
 use crate::manifest::{Given, Library, Manifest, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
-use crate::runner::{Options, Part, parts};
+use crate::runner::{Gate, Options, Part, parts};
 use crate::store::{Compiler, Home, Origins};
 
 pub(super) struct Project {
@@ -160,7 +160,7 @@ pub(super) fn options(
         Force::All => parts.iter().map(|part| *part == Part::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
-    Ok(Options { jobs, gpus, keep_going, parts, forced, shared: None })
+    Ok(Options { jobs, gpus, keep_going, parts, forced, shared: None, gate: Gate::default() })
 }
 
 /// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.

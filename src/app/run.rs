@@ -2,25 +2,25 @@
 
 use std::env;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::project::{Project, gpus_here, options, repeated};
-use super::{Trouble, allocation, history, sharing};
-use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Loudness, On};
+use super::{Trouble, allocation, history, locking, sharing};
+use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
 use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
-use crate::report::{Chapter, Live, Look, Places, State, Story};
+use crate::report::{Chapter, Live, Look, Paint, Places, State, Story};
 use crate::runner::{self, Emit, Options, Summary};
 use crate::share::Address;
 use crate::stage::{Stages, end_abandoned};
 use crate::store::{
-    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Taken, abandoned, discard, ended_well, last_run, name_run,
-    read_journal, unfinished, unfinished_plans,
+    Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Stamp, Taken, abandoned, discard, ended_well, last_run,
+    name_run, read_journal, unfinished, unfinished_plans,
 };
 
 /// How a run ended, and what it left.
@@ -73,6 +73,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         aside,
     };
     if request.select.force == Force::Nothing
+        && !matches!(request.locking, Locking::Hold(..))
         && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.rest()
         && rest.holds()
@@ -81,19 +82,31 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
     }
     let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
-    let plan = repeated(plan, request.select.repeat);
+    let mut plan = repeated(plan, request.select.repeat);
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
         Some(Gpus::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
         Some(Gpus::These(ids)) => ids.clone(),
     };
-    let options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
+    let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
-    let in_place = request.on == On::InPlace;
     let store = sharing::address(request.store.as_deref())?;
-    let manifest = request.manifest.clone();
-    let errand = Errand { project, plan, options, compiler, manifest, look, begun, in_place, store };
+    let holding = locking::hold(&project, request, &mut plan, &mut options, Paint::chosen(look.color))?;
+    let errand = Errand {
+        project,
+        plan,
+        options,
+        compiler,
+        manifest: request.manifest.clone(),
+        settings: request.settings.clone(),
+        look,
+        begun,
+        in_place: request.on == On::InPlace,
+        store,
+        locking: request.locking.clone(),
+        holding,
+    };
     errand.go()
 }
 
@@ -120,12 +133,15 @@ struct Errand {
     options: Options,
     compiler: Compiler,
     manifest: String,
+    settings: Vec<Setting>,
     look: Look,
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
     /// What machines share.
     store: Option<Address>,
+    locking: Locking,
+    holding: locking::Holding,
 }
 
 impl Errand {
@@ -170,6 +186,9 @@ impl Errand {
         for text in self.plan.idle(&chosen) {
             emit(Event::Notice { task: None, text });
         }
+        for (task, text) in self.holding.told {
+            emit(Event::Notice { task, text });
+        }
         if lock.unprotected {
             let text = "this filesystem has no locks: two runs of this project at once would not see each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
@@ -177,6 +196,7 @@ impl Errand {
         if crashed {
             clear_up_after_crash(&home, before.as_ref(), &id, &shelf, &emit);
         }
+        let parts = self.options.parts.clone();
         let plan = Arc::new(self.plan);
         let stages = Arc::new(Stages::new(home.state(), id.clone()).in_place(self.in_place));
         let abandoned = abandoned(&home);
@@ -218,6 +238,12 @@ impl Errand {
         shelf.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
+        if exit == Exit::Done
+            && let Some(text) =
+                locking::write(&self.project, &self.locking, &self.settings, &plan, &parts, &summary.settled)
+        {
+            emit(Event::Notice { task: None, text });
+        }
         emit(Event::RunFinished {
             tally: summary.tally,
             exit: exit.code(),
@@ -236,7 +262,10 @@ impl Errand {
                 .context("the run was stopped, because its journal could not be written")
                 .into());
         }
-        keep_rest(&self.compiler, &id, &plan, &summary, &self.manifest);
+        if let Locking::Write(file) = &self.locking {
+            let file = self.project.home.project().join(file);
+            keep_rest(&self.compiler, &id, &plan, summary, &self.manifest, &file);
+        }
         drop(lock);
         Ok(Ran { exit, outs, report, told })
     }
@@ -310,11 +339,12 @@ fn places(home: &Home) -> Places {
     Places { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
 }
 
-/// Writes down what makes the next run a no-op, if this one left everything done.
-fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: &Summary, manifest: &str) {
+/// Writes down what makes the next run a no-op, if this one left everything done, and the lock file as it would be left again.
+fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: Summary, manifest: &str, lock: &Path) {
     /// With more tasks than this the next run says how many there are, not each.
     const EACH: usize = 200;
-    let Some(look_at) = summary.rest.clone() else { return compiler.drop_rest() };
+    let (Some(mut look_at), Ok(stamp)) = (summary.rest, Stamp::of(lock)) else { return compiler.drop_rest() };
+    look_at.push((lock.to_owned(), stamp));
     let cached = summary.tally.ran + summary.tally.cached;
     let started = Event::RunStarted {
         run: id.clone(),

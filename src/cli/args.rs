@@ -10,6 +10,7 @@ use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
 use super::cache::{CacheArgs, StoreArgs};
 use super::help;
+use super::lock::{LockArgs, LockingArgs};
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
@@ -70,6 +71,9 @@ pub(super) enum Command {
     /// Say what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
+    /// Lock files: what was run, down to commits, images, weights and versions; and how two differ.
+    #[command(after_long_help = help::LOCK)]
+    Lock(LockArgs),
     /// Say what this machine has, what a manifest needs of it, and the command that fixes the difference.
     #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorArgs),
@@ -203,6 +207,8 @@ pub(super) struct RunArgs {
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
+    #[command(flatten)]
+    pub locking: LockingArgs,
     #[command(flatten)]
     pub on: OnArgs,
     #[command(flatten)]

@@ -21,6 +21,8 @@ pub enum Exit {
     /// A benchmark got errors from the server, or a server that is not ours fell silent. One of ours that dies is a stage that
     /// failed.
     InvalidServer = 5,
+    /// It differs from the lock file, and `--locked` was asked for.
+    Differs = 6,
     /// Somebody asked the run to stop (128 + SIGINT).
     Interrupted = 130,
 }
@@ -39,6 +41,7 @@ impl Exit {
             Self::InvalidClient,
             Self::InvalidLoad,
             Self::InvalidServer,
+            Self::Differs,
             Self::Interrupted,
         ];
         all.into_iter().find(|exit| i32::from(exit.code()) == code).unwrap_or(Self::Failed)
@@ -48,6 +51,7 @@ impl Exit {
     pub const fn of(kind: FailureKind) -> Self {
         match kind {
             FailureKind::Interrupted => Self::Interrupted,
+            FailureKind::Differs => Self::Differs,
             FailureKind::Invalid(Verdict::InvalidClient) => Self::InvalidClient,
             FailureKind::Invalid(Verdict::InvalidLoad) => Self::InvalidLoad,
             FailureKind::Invalid(Verdict::InvalidServer) => Self::InvalidServer,
@@ -67,11 +71,12 @@ impl Exit {
         let weight = |exit: &Self| match exit {
             Self::Interrupted => 0,
             Self::Failed => 1,
-            Self::Usage => 2,
-            Self::InvalidClient => 3,
-            Self::InvalidLoad => 4,
-            Self::InvalidServer => 5,
-            Self::Done => 6,
+            Self::Differs => 2,
+            Self::Usage => 3,
+            Self::InvalidClient => 4,
+            Self::InvalidLoad => 5,
+            Self::InvalidServer => 6,
+            Self::Done => 7,
         };
         exits.into_iter().min_by_key(weight).unwrap_or(Self::Done)
     }

@@ -16,6 +16,7 @@ macro_rules! with_run_codes {
             "  3    a benchmark is INVALID(client): it measured its own client\n",
             "  4    a benchmark is INVALID(load): the load was not reached, or a limit missed\n",
             "  5    a benchmark is INVALID(server): the server answered with errors\n",
+            "  6    with --locked: something is not what the lock file says\n",
             "  130  interrupted\n",
         )
     };
@@ -53,6 +54,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --repeat 2                  measure once more, beside the first",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --store s3://team/regatta   what somebody has made is not made again",
+    "regatta run quickstart --locked                    only what regatta.lock says, or nothing",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
 
@@ -79,6 +81,27 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
 ]);
+
+pub(super) const LOCK: &str = with_codes!(examples![
+    "regatta lock show",
+    "regatta lock show 'regatta.lock#llama2-70b system=h200-x8'",
+    "regatta lock diff theirs/regatta.lock regatta.lock",
+]);
+
+pub(super) const LOCK_DIFF: &str = concat!(
+    examples![
+        "regatta lock diff theirs/regatta.lock regatta.lock",
+        "regatta lock diff regatta.lock llama2-70b system=h200-x8     what has changed since it was written",
+        "regatta lock diff 'regatta.lock#m system=a' 'regatta.lock#m system=b'",
+        "git show HEAD~1:regatta.lock > old.lock && regatta lock diff old.lock regatta.lock --json",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    they are the same\n",
+    "  1    they differ, or it could not be done\n",
+    "  2    the manifest or the command line is wrong\n",
+    "  130  interrupted\n",
+);
 
 pub(super) const DOCTOR: &str = concat!(
     examples![

@@ -12,6 +12,7 @@ mod bulk;
 mod cache;
 mod exit;
 mod help;
+mod lock;
 mod mlperf;
 mod on_args;
 mod parse;
@@ -23,6 +24,7 @@ mod triton;
 pub use bench::{Bench, Load, Tokens};
 pub use cache::{Cache, CacheAct, CacheGc};
 pub use exit::Exit;
+pub use lock::{Held, LOCK_FILE, Lock, Locking};
 pub use mlperf::Mlperf;
 pub use parse::{Refused, completions, parse};
 pub use request::{

@@ -16,6 +16,7 @@ use super::bench;
 use super::bulk;
 use super::cache;
 use super::exit::Exit;
+use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
@@ -144,6 +145,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     Some(EventsWord::Jsonl) => EventsAs::JsonLines,
                 },
                 gpus: args.gpus.as_deref().map(gpus).transpose()?,
+                locking: lock::locking(args.locking),
                 on: match args.on.on {
                     None => On::Here,
                     Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
@@ -173,6 +175,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             each_once(&args.settings)?;
             Job::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
+        Command::Lock(args) => Job::Lock(lock::meaning(args)?),
         Command::Check(args) => Job::Check(Check { manifests: args.manifests }),
         Command::Show(args) => {
             let (manifest, settings) = subject(args.subject);
@@ -366,7 +369,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]

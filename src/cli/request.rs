@@ -8,6 +8,7 @@ pub use clap_complete::Shell;
 
 use super::bench::Bench;
 use super::cache::Cache;
+use super::lock::{Lock, Locking};
 use super::mlperf::Mlperf;
 use super::setting::Setting;
 use super::triton::Triton;
@@ -61,6 +62,7 @@ pub enum Job {
     Bench(Box<Bench>),
     Plan(PlanRequest),
     Doctor(Doctor),
+    Lock(Lock),
     Check(Check),
     Show(Show),
     List(List),
@@ -122,6 +124,7 @@ pub struct Run {
     pub on: On,
     /// The store that machines share, as typed. `None`: what `REGATTA_STORE` says.
     pub store: Option<String>,
+    pub locking: Locking,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
 }

@@ -4,14 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use super::needs::Needs;
-use super::{containers, gpus, hosts, limits, secrets, tools};
+use super::{containers, gpus, hosts, limits, secrets, tools, weights};
 use crate::report::doctor::{Finding, Standing};
 
 /// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
 /// outputs go. Blocks until every program has answered or has had its time.
 pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Finding> {
-    let nothing = Needs::default();
-    let (asked, needs) = (needs.is_some(), needs.unwrap_or(&nothing));
+    let asked = needs.is_some();
+    let mut needs = needs.cloned().unwrap_or_default();
+    let unknown = weights::sized(&mut needs, state);
+    let needs = &needs;
     let (pretty, os) = os();
     let mut all = vec![Finding::fact("system", pretty)];
     all.extend(gpus::examine(needs));
@@ -31,6 +33,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Findi
         all.extend(tools::USUAL.iter().map(|tool| tools::find(tool, &[], &os)));
     }
     all.extend(limits::examine(needs, state));
+    all.extend(unknown);
     all.extend(secrets::examine(needs));
     all
 }

@@ -30,6 +30,20 @@ struct Gpu {
 
 /// Lines on GPUs, driver and CUDA.
 pub fn examine(needs: &Needs) -> Vec<Finding> {
+    let (gpus, trouble) = ask();
+    tell(&gpus, trouble, needs)
+}
+
+/// `GPUs`, `driver` and `CUDA`, as far as they are known.
+pub fn facts() -> Vec<(String, String)> {
+    let (gpus, _) = ask();
+    let list = Some(summary(&gpus.list)).filter(|_| !gpus.list.is_empty());
+    let all = [("GPUs", list), ("driver", gpus.driver), ("CUDA", gpus.cuda)];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// What there is, or why that is not known.
+fn ask() -> (Gpus, Option<String>) {
     let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
         Probed::Answered(Answer { code: 0, out, .. }) => (read(&out), None),
         Probed::Answered(Answer { out, err, .. }) => {
@@ -41,7 +55,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
         Probed::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).good()?));
-    tell(&Gpus { cuda, ..gpus }, trouble, needs)
+    (Gpus { cuda, ..gpus }, trouble)
 }
 
 fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
@@ -72,6 +86,7 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
         first = first.needed(what, &needs.gpus_by, standing).fix(fix);
     }
     let mut all = vec![first];
+    all.extend(weights(gpus, needs));
     if let Some(driver) = &gpus.driver {
         let major = driver.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let mut finding = Finding::fact("driver", driver.clone());
@@ -87,6 +102,26 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
         all.push(Finding::fact("CUDA", format!("up to {cuda} with this driver")));
     }
     all
+}
+
+/// Whether the weights of each engine have room on each of its GPUs; what is left is for activations and the KV cache.
+fn weights(gpus: &Gpus, needs: &Needs) -> Option<Finding> {
+    let least = gpus.list.iter().map(|gpu| gpu.memory).min()?;
+    let most = needs.gpu_weights.iter().map(|(_, bytes)| *bytes).max()?;
+    let by: Vec<String> =
+        needs.gpu_weights.iter().filter(|(_, bytes)| *bytes == most).map(|(task, _)| task.clone()).collect();
+    // The driver and the CUDA context have theirs, too.
+    let standing = match most as f64 / least as f64 {
+        share if share > 0.95 => Standing::Missing,
+        share if share > 0.85 => Standing::Doubtful,
+        _ => Standing::Good,
+    };
+    let finding = Finding::fact("GPU memory", format!("{} on the smallest", bytes(least)));
+    Some(
+        finding
+            .needed(format!("{} of weights on each", bytes(most)), &by, standing)
+            .fix("more tensor or pipeline parallelism, or a smaller `precision`"),
+    )
 }
 
 /// `4 × NVIDIA H200, 151 GB, compute 9.0`; kinds in the order in which they come.

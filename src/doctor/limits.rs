@@ -43,9 +43,14 @@ fn disk(needs: &Needs, folder: &Path) -> Finding {
     }
     let wanted: u64 = needs.disk.iter().map(|(_, bytes)| bytes).sum();
     let by: Vec<String> = needs.disk.iter().map(|(how, _)| how.clone()).collect();
+    let what = match needs.weights.len() {
+        0 => "engines",
+        n if n == needs.disk.len() => "weights",
+        _ => "engines and weights",
+    };
     let standing = Standing::of(free.is_none_or(|free| free >= wanted));
     finding
-        .needed(format!("{} for engines, at most", bytes(wanted)), &by, standing)
+        .needed(format!("{} for {what}, at most", bytes(wanted)), &by, standing)
         .fix("regatta gc --yes; or `--home DIR` on a larger disk")
 }
 

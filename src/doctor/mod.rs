@@ -18,6 +18,9 @@ mod needs;
 mod secrets;
 mod shell;
 mod tools;
+mod versions;
+mod weights;
 
 pub use examine::examine;
 pub use needs::{Needs, needs};
+pub use versions::{machine, versions};

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use super::shell;
 use super::tools;
-use crate::manifest::model::{Action, Engine, EngineBackend, HostOn, Mlperf, Script, Serve, SshHost, SshMachine};
+use crate::manifest::model::{
+    Action, Engine, EngineBackend, HostOn, Mlperf, Script, Serve, SshHost, SshMachine, Weights,
+};
 use crate::plan::{Plan, Reference, Task};
 use crate::stage::{Launch, image_program, place_of, previews};
 
@@ -26,8 +28,12 @@ pub struct Needs {
     pub secrets: BTreeMap<String, By>,
     /// Inputs outside of any output: they must be there.
     pub files: BTreeMap<String, By>,
+    /// Bytes of an engine's weights on each of its GPUs, by its task.
+    pub gpu_weights: Vec<(String, u64)>,
     /// Bytes that engines will take, and how that was counted.
     pub disk: Vec<(String, u64)>,
+    /// Checkpoints to be fetched, by their tasks: their hub knows how large they are.
+    pub weights: Vec<(String, Weights)>,
     /// Servers and ranks outside of containers that share memory.
     pub shared_memory: By,
     /// Several GPUs outside of a container: pinned memory.
@@ -203,6 +209,7 @@ impl Needs {
                 }
             }
             Action::Bench(_) => self.benchmarks.push(id),
+            Action::Weights(weights) if weights.hf.is_some() => self.weights.push((id, weights.clone())),
             _ => {}
         }
     }
@@ -218,6 +225,10 @@ impl Needs {
         let size = (engine.model.parameters as f64 * width) as u64;
         let how = format!("{}: 2 × {:.1} G weights × {width} B", task.id, engine.model.parameters as f64 / 1e9);
         self.disk.push((how, 2 * size));
+        if engine.only.is_none() {
+            let gpus = u64::from((engine.tensor_parallelism * engine.pipeline_parallelism).max(1));
+            self.gpu_weights.push((task.id.to_string(), size / gpus));
+        }
         let memory = engine.system.memory_gb;
         if self.gpu_memory.as_ref().is_none_or(|(known, _)| memory > *known) {
             self.gpu_memory = Some((memory, engine.system.name.clone()));

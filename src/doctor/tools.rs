@@ -84,6 +84,11 @@ pub fn find(program: &str, by: &[String], os: &str) -> Finding {
     finding.needed("called", by, Standing::of(is_there)).fix(fix(known, os))
 }
 
+/// What a program says of its version, if it is one that is known to say it: `path` is asked as a program of that name.
+pub fn version_of(path: &str, name: &str) -> Option<String> {
+    version(path, TOOLS.iter().find(|tool| tool.name == name))
+}
+
 fn version(program: &str, known: Option<&Tool>) -> Option<String> {
     let words = known?.version;
     if words.is_empty() {

@@ -135,6 +135,8 @@ pub enum FailureKind {
     System,
     /// The stage's own check said no.
     Refused,
+    /// It is not what the lock file says.
+    Differs,
     /// Somebody asked the run to stop.
     Interrupted,
 }

@@ -17,6 +17,7 @@ pub mod graph;
 pub mod html;
 pub mod import;
 pub mod launch;
+pub mod lock;
 pub mod mlperf;
 mod paint;
 #[cfg(test)]

@@ -12,6 +12,8 @@
 //! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
 
 mod attempt;
+mod foresee;
+mod gate;
 mod keying;
 mod options;
 mod origins;
@@ -23,7 +25,9 @@ mod standing;
 mod together;
 mod work;
 
-pub use options::{Emit, Options, Part, Summary, parts};
+pub use foresee::foresee;
+pub use gate::Gate;
+pub use options::{Emit, Options, Part, Settled, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};
 pub use run::run;

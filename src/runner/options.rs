@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::event::{Done, Event, Failure, Tally, TaskId};
+use super::gate::Gate;
+use crate::event::{Digest, Done, Event, Failure, Tally, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::store::Stamp;
+use crate::store::{Key, Stamp};
 
 use super::shared::Shared;
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
     pub shared: Option<Arc<dyn Shared>>,
+    /// Who may refuse an output.
+    pub gate: Gate,
 }
 
 /// What became of a run.
@@ -48,8 +51,20 @@ pub struct Summary {
     pub done: Vec<(TaskId, Done, PathBuf)>,
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
+    /// Every task whose key was known, in the plan's order.
+    pub settled: Vec<Settled>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub rest: Option<Vec<(PathBuf, Stamp)>>,
+}
+
+/// What one task was made from, and what it made.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Index in the plan.
+    pub task: usize,
+    pub key: Key,
+    /// Digest and folder; a service has none.
+    pub output: Option<(Digest, PathBuf)>,
 }
 
 /// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except

@@ -1,6 +1,7 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
 mod again;
+mod finish;
 mod items;
 mod sharing;
 
@@ -19,8 +20,8 @@ use super::shared::Fetched;
 use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
-use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::{Digests, Look, Shelf, Stamp};
+use crate::plan::{Lifetime, Plan, Task};
+use crate::store::{Digests, Look, Shelf};
 use items::items;
 
 enum Msg {
@@ -371,6 +372,7 @@ impl<W: Work> Runner<W> {
             let (record, unchanged) =
                 accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds, None).map_err(Box::new)?;
             self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });
         match result {
@@ -429,7 +431,8 @@ impl<W: Work> Runner<W> {
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
         let tries = 1 + rule.map_or(0, |r| r.times);
         // Without its server a new try would have nobody to talk to.
-        let hopeless = blamed.is_some() || matches!(failure.kind, FailureKind::Refused | FailureKind::Interrupted);
+        let hopeless = blamed.is_some()
+            || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_asked() {
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
@@ -545,39 +548,5 @@ impl<W: Work> Runner<W> {
             };
             (self.emit)(Event::TaskCancelled { task: task.id.clone(), why });
         }
-    }
-
-    fn finish(mut self) -> Summary {
-        if self.summary.failures.is_empty() && !self.summary.interrupted {
-            self.summary.rest = self.look_at();
-        }
-        self.summary
-    }
-
-    /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
-    fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
-        let mut look_at = Vec::new();
-        for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
-                continue;
-            }
-            // Whether an image is still there, no file says.
-            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
-            if !task.cache || self.options.forced[ix] || !by_files {
-                return None;
-            }
-            if let Some(keyed) = &self.keyed[ix] {
-                let seen = keyed.inputs.values().flat_map(|state| &state.seen);
-                if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
-                    return None;
-                }
-                look_at.extend(seen.cloned());
-            }
-            if let Some(Made::Output(record)) = &self.made[ix] {
-                look_at.extend(self.shelf.stamps(record).ok()?);
-                look_at.push(self.shelf.latest_stamp(&task.id).ok()?);
-            }
-        }
-        Some(look_at)
     }
 }

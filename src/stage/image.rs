@@ -18,7 +18,7 @@ use crate::plan::Task;
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` beside it.
 const IMAGE: &str = "image";
 /// For people.
-const TOLD: &str = "image.json";
+pub const TOLD: &str = "image.json";
 
 pub async fn perform(errand: &Errand, image: &Image) -> Result<Done, Failure> {
     let (engine, program) = program(image);

@@ -85,6 +85,7 @@ pub async fn once(
     if let Some(why) = lost {
         measured.server_failed(why);
     }
+    measured.lowered(&errand.lease.assignment.lowered);
     harness::amend(out, &measured).map_err(system)?;
     Ok(measured.result)
 }

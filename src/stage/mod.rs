@@ -3,6 +3,7 @@
 //! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
+mod became;
 mod bench;
 mod beside;
 mod compare;
@@ -40,6 +41,7 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
+pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;
@@ -48,6 +50,7 @@ pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;
 pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
+pub use weights::weights_size;
 
 /// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]

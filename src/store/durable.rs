@@ -30,7 +30,7 @@ pub(super) fn create_folder(path: &Path) -> Result<(), PathError> {
 
 /// Replaces a file so that a reader sees the old or the new one, never a part.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
     let temp = path.with_extension(format!("tmp{}", std::process::id()));
     let written = (|| {
         let mut file = File::create(&temp).at("create", &temp)?;

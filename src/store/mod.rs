@@ -56,7 +56,7 @@ mod stamp;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
-pub use durable::{PathError, discard, point};
+pub use durable::{PathError, discard, point, replace};
 pub use explain::explain;
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;

@@ -6,12 +6,14 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 44] = [
+const COMMANDS: [&str; 46] = [
     "",
     "run",
     "bulk",
     "bench",
     "plan",
+    "lock show",
+    "lock diff",
     "doctor",
     "check",
     "show",

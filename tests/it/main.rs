@@ -30,6 +30,7 @@ mod language;
 mod launch;
 mod lifecycle;
 mod loadgen;
+mod locked;
 mod manual;
 mod memory;
 mod metrics;

@@ -136,7 +136,7 @@ fn plain(world: &World, text: &str) -> String {
 #[test]
 fn ten_overrides_reach_the_engine_the_config_and_the_server() {
     let world = world();
-    let words: Vec<&str> = ["run", "m"].into_iter().chain(TEN).collect();
+    let words: Vec<&str> = ["run", "m", "--no-lock"].into_iter().chain(TEN).collect();
     world.good(&words);
     let config = world.read("latest/generate_triton_config/triton_model_repo_0/tensorrt_llm/config.pbtxt");
     let telling = ["max_queue_size", "kv_cache_free_gpu_mem_fraction", "batch_scheduler_policy", "max_batch_size"];

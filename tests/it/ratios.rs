@@ -87,3 +87,29 @@ fn columns_of_different_lengths_are_refused_with_their_numbers() {
     assert_ne!(ended.code, 0);
     ended.says("the columns have not the same rows: one has 1, two has 2");
 }
+
+#[test]
+fn the_shipped_table_puts_any_two_results_beside_what_was_published() {
+    let mut world = crate::world::World::new();
+    world.copy("tests/manual/08-numbers.in");
+    let folder = "tests/manual/08-numbers.in";
+    let (before, after) = (format!("custom={folder}/before"), format!("triton={folder}/after"));
+    let words = ["run", "ratio", &before, &after, "rows=Server"];
+    world.env("NO_COLOR", "1").good(&words).says("triton / custom, output_tokens: Server ");
+    let table = world.read("latest/ratio/table.txt");
+    for published in ["H200x1 Offline (v4.1)", "99.89 %", "H200x8 Offline (v4.1)", "97.71 %", "README of NVIDIA's v4.1"]
+    {
+        assert!(table.contains(published), "{published} in\n{table}");
+    }
+    let rate = |name: &str| -> f64 {
+        let result: Value = serde_json::from_str(&world.read(format!("{folder}/{name}/result.json"))).unwrap();
+        result["rates"]["output_tokens"].as_f64().unwrap()
+    };
+    let comparison: Value = serde_json::from_str(&world.read("latest/ratio/comparison.json")).unwrap();
+    let row = &comparison["rows"][0];
+    let percent = row["percent"].as_f64().unwrap_or_else(|| panic!("{row}"));
+    assert!((percent - rate("after") / rate("before") * 100.0).abs() < 1e-6, "{row}");
+    // Another number has no published rows, and nothing is made up for it.
+    world.good(&["run", "ratio", &before, &after, "rows=Server", "metrics=ttft_mean"]);
+    assert!(!world.read("latest/ratio/table.txt").contains("README"));
+}

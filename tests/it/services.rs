@@ -335,6 +335,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         parts: vec![Part::Run; 2],
         forced: vec![false; 2],
         shared: None,
+        gate: regatta::runner::Gate::default(),
     };
     let summary = run(
         Arc::new(plan),

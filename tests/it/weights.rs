@@ -257,3 +257,25 @@ fn what_cannot_be_is_said_before_anything_starts() {
         ended.says(text);
     }
 }
+
+#[test]
+fn doctor_counts_what_is_still_to_be_fetched() {
+    let hub = Hub::start();
+    checkpoint(&hub);
+    hub.file("original/large.bin", &vec![0; 5_000_000], true);
+    let world = world(&hub, MANIFEST);
+    let disk = |world: &World| -> serde_json::Value {
+        let told: serde_json::Value = serde_json::from_str(&world.good(&["doctor", "m", "--json"]).stdout).unwrap();
+        told["findings"].as_array().unwrap().iter().find(|one| one["about"] == "disk").unwrap().clone()
+    };
+    let told = disk(&world);
+    assert_eq!(told["needed"], "5 MB for weights, at most", "{told}");
+    assert_eq!(told["by"][0], "weights: owner/model, 5 MB");
+    world.good(&["run", "m"]);
+    assert_eq!(disk(&world)["needed"], serde_json::Value::Null, "they are here");
+    // Who does not answer is told with what helps, and is no reason to stop.
+    let other = self::world(&hub, MANIFEST);
+    hub.refuse(401, "GatedRepo", "");
+    let ended = other.good(&["doctor", "m", "--color", "never"]);
+    ended.says("owner/model").says("size not known").says("accept the licence");
+}

@@ -49,6 +49,8 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         gpus: None,
         on: cli::On::Here,
         store: None,
+        // A question to one server is nothing to come back to.
+        locking: cli::Locking::Leave,
         env: std::collections::BTreeMap::new(),
     };
     let ran = run::perform(global, &run, request.json)?;

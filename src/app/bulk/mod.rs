@@ -155,6 +155,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
         gpus: request.gpus.clone(),
         on: cli::On::Here,
         store: None,
+        locking: cli::Locking::Write(cli::LOCK_FILE.into()),
         env: item.env.clone(),
     }
 }
@@ -195,7 +196,7 @@ fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
 fn cannot(item: &Item, trouble: &Trouble) -> Ended {
     let why = match trouble {
         Trouble::Manifest(found) => found.render(false),
-        Trouble::Usage(what) => what.clone(),
+        Trouble::Usage(what) | Trouble::Differs(what) => what.clone(),
         Trouble::Other(error) => format!("{error:#}"),
     };
     Ended { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }

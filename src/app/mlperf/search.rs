@@ -51,6 +51,7 @@ pub(super) fn search(
             gpus: None,
             on: crate::cli::On::Here,
             store: None,
+            locking: crate::cli::Locking::Leave,
             env: std::collections::BTreeMap::new(),
         },
     )

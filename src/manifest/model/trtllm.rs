@@ -73,9 +73,38 @@ impl TrtllmServe {
     /// What `backend` may be.
     pub const BACKENDS: [&'static str; 2] = ["pytorch", "tensorrt"];
 
+    /// Where a number of `options` stands, as a JSON pointer: by its path (`kv_cache_config.free_gpu_memory_fraction`) or by its last
+    /// name, where only one is called so. The fraction goes by Triton's name, too.
+    pub fn option(&self, name: &str) -> Option<String> {
+        let name = if name == "kv_cache_free_gpu_mem_fraction" { "free_gpu_memory_fraction" } else { name };
+        let mut found = Vec::new();
+        for (key, value) in &self.options {
+            numbers(&format!("/{key}"), value, &mut found);
+        }
+        let path = format!("/{}", name.replace('.', "/"));
+        found.retain(|pointer| *pointer == path || pointer.ends_with(&path));
+        if let Some(exact) = found.iter().find(|pointer| **pointer == path) {
+            return Some(exact.clone());
+        }
+        found.pop().filter(|_| found.is_empty())
+    }
+
     /// GPUs of one server.
     pub const fn ranks(&self) -> u32 {
         self.tensor_parallelism * self.pipeline_parallelism
+    }
+}
+
+/// Pointers of all numbers.
+fn numbers(at: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => found.push(at.to_owned()),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                numbers(&format!("{at}/{name}"), value, found);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -90,4 +119,32 @@ fn everywhere() -> String {
 }
 const fn one() -> u32 {
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_among_the_options_is_found_by_path_or_by_a_name_that_is_its_own() {
+        let server: TrtllmServe = serde_json::from_value(serde_json::json!({
+            "model": "m",
+            "options": {
+                "max_batch_size": 64,
+                "kv_cache_config": { "free_gpu_memory_fraction": 0.9, "max_tokens": 8, "enable_block_reuse": false },
+                "speculative": { "max_tokens": 4 },
+            },
+        }))
+        .unwrap();
+        let fraction = Some("/kv_cache_config/free_gpu_memory_fraction".to_owned());
+        for name in
+            ["kv_cache_config.free_gpu_memory_fraction", "free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction"]
+        {
+            assert_eq!(server.option(name), fraction, "{name}");
+        }
+        assert_eq!(server.option("max_batch_size").as_deref(), Some("/max_batch_size"));
+        assert_eq!(server.option("max_tokens"), None, "two are called so");
+        assert_eq!(server.option("speculative.max_tokens").as_deref(), Some("/speculative/max_tokens"));
+        assert_eq!(server.option("enable_block_reuse"), None, "no number");
+    }
 }

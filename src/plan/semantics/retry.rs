@@ -58,7 +58,8 @@ impl Look<'_> {
             Stage { serve: Some(Serve::TrtllmServe(server)), .. } => {
                 let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
                 let is_own = own.iter().any(|(name, value)| name == knob && value.is_some());
-                if is_own { None } else { lacks(&server.args, knob) }
+                let is_option = is_own || server.option(knob).is_some();
+                if is_option { None } else { lacks(&server.args, knob) }
             }
             Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
             Stage { shell: Some(Script::Words(words)), .. } => lacks(words, knob),
@@ -67,7 +68,7 @@ impl Look<'_> {
         };
         if let Some(why) = lacks {
             let hint = Some(
-                "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of a command one of its options"
+                "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of a command one of its options"
                     .to_owned(),
             );
             self.say(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);

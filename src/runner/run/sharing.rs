@@ -53,6 +53,9 @@ impl<W: Work> Runner<W> {
         if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
             return self.fail(ix, 1, system(&e), 0.0);
         }
+        if let Err(failure) = self.passes(ix, &record) {
+            return self.fail(ix, 1, failure, 0.0);
+        }
         let done = record.done.clone();
         (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
         self.summary.tally.cached += 1;

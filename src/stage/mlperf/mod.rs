@@ -7,7 +7,7 @@ mod package;
 mod score;
 mod verify;
 
-pub use library::LIBRARY;
+pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
 
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::plan::Planned;
+use super::trtllm::option_value;
 use super::{facts, lowered};
 use crate::event::{Failure, Memory, OutOfMemory};
 use crate::process::{self, How, Shortage};
@@ -18,7 +19,7 @@ pub fn explain(mut failure: Failure, errand: &Errand, server: &Planned, far: &[S
     let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
         Some(repository) => lowered::value(repository, &rule.knob),
-        None => options::value(&server.argv, &rule.knob),
+        None => options::value(&server.argv, &rule.knob).or_else(|| option_value(errand, &rule.knob)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
     if found.of == Memory::Gpu

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::log_of;
 use super::plan::{By, HOST, Placed, Planned, World, check_free, free_ports, placed};
-use crate::event::{Endpoint, Failure, FailureKind};
-use crate::manifest::model::TrtllmServe;
+use crate::event::{Endpoint, Failure, FailureKind, Lowered};
+use crate::manifest::model::{Action, Serve, TrtllmServe};
 use crate::stage::errand::Errand;
 use crate::triton::Problem;
 
@@ -73,6 +73,9 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             None => failure,
         }
     })?;
+    let lower =
+        |server: &TrtllmServe| errand.lease.lowered.as_ref().and_then(|lowered| lowered_options(server, lowered));
+    let server = &lower(server).unwrap_or_else(|| server.clone());
     let options = write(&errand.lease.out, server)?;
     let options = options.map(|path| path.display().to_string());
     let found = |text: &str| {
@@ -122,6 +125,27 @@ fn ports(server: &TrtllmServe, count: usize) -> Result<Vec<u16>, Failure> {
         .collect()
 }
 
+/// With a lower number among its options; `None`: it stands elsewhere.
+fn lowered_options(server: &TrtllmServe, lowered: &Lowered) -> Option<TrtllmServe> {
+    let pointer = server.option(&lowered.knob)?;
+    let mut options = serde_json::to_value(&server.options).ok()?;
+    let number = options.pointer_mut(&pointer)?;
+    // A count stays a count.
+    *number = if number.is_f64() { lowered.to.into() } else { (lowered.to as u64).into() };
+    Some(TrtllmServe { options: serde_json::from_value(options).ok()?, ..server.clone() })
+}
+
+/// What a number among the options of a task's servers is in this try.
+pub fn option_value(errand: &Errand, knob: &str) -> Option<f64> {
+    if let Some(lowered) = errand.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
+        return Some(lowered.to);
+    }
+    let Action::Serve(Serve::TrtllmServe(server)) = serde_json::from_str(&errand.lease.task.action).ok()? else {
+        return None;
+    };
+    serde_json::to_value(&server.options).ok()?.pointer(&server.option(knob)?)?.as_f64()
+}
+
 /// Writes the options as YAML. None: there are none.
 fn write(out: &Path, server: &TrtllmServe) -> Result<Option<PathBuf>, Failure> {
     if server.options.is_empty() {
@@ -157,6 +181,22 @@ mod tests {
         let words = argv(&python, "m", "1", None).join(" ");
         assert!(words.starts_with("/venv/bin/python -m tensorrt_llm.commands.serve m --host"), "{words}");
         assert!(words.ends_with("--num_postprocess_workers 2 --trust_remote_code"), "{words}");
+    }
+
+    #[test]
+    fn a_number_among_the_options_is_lowered_and_keeps_its_kind() {
+        let server = server(&serde_json::json!({"options": {
+            "kv_cache_config": {"free_gpu_memory_fraction": 0.9}, "moe_config": {"max_num_tokens": 4096},
+        }}));
+        let lower = |knob: &str, to: f64| {
+            let lowered = Lowered { knob: knob.to_owned(), from: 1.0, to };
+            lowered_options(&server, &lowered).map(|server| serde_json::json!(server.options).to_string())
+        };
+        let text = lower("kv_cache_free_gpu_mem_fraction", 0.85).unwrap();
+        assert!(text.contains(r#""free_gpu_memory_fraction":0.85"#), "{text}");
+        let text = lower("moe_config.max_num_tokens", 2048.0).unwrap();
+        assert!(text.contains(r#""max_num_tokens":2048}"#), "{text}");
+        assert_eq!(lower("max_seq_len", 1.0), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod hub;
 mod index;
 mod local;
 mod memory;
+mod size;
 mod sum;
 mod token;
 mod whole;
@@ -25,12 +26,13 @@ use serde::Serialize;
 use self::hub::Hub;
 use self::index::{Expected, Index};
 use self::memory::Memory;
+pub use self::size::weights_size;
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Fetcher, Weights};
 
 /// What is in the output folder beside the files: which they are.
-const LIST: &str = "weights.json";
+pub const LIST: &str = "weights.json";
 
 /// One file that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]

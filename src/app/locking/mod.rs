@@ -1,0 +1,151 @@
+//! The lock file of a project: written when a run has ended well, held to with `--locked`, shown and compared.
+
+mod hold;
+mod now;
+mod written;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::project::{Project, gpus_here, options};
+use super::{Trouble, say};
+use crate::cli::{Exit, Global, Lock, Select, Setting};
+use crate::lockfile::{Difference, Extent, LockFile, Part, Section, Unreadable, Weight, compare, read};
+use crate::report::{self, Paint};
+use crate::store::Shelf;
+pub(super) use hold::{Holding, hold};
+pub(super) use written::write;
+
+pub(super) fn lock(global: &Global, request: &Lock) -> Result<Exit, Trouble> {
+    let paint = Paint::chosen(global.color.choice());
+    match request {
+        Lock::Show { file, json } => {
+            let file = open(file)?;
+            say(&if *json { report::lock::show_json(&file) } else { report::lock::show(&file, paint) });
+            Ok(Exit::Done)
+        }
+        Lock::Diff { a, b, settings, json } => {
+            let old = open(a)?;
+            let (found, sides, is_now) = match locked_at(b)? {
+                Some(_) if !settings.is_empty() => {
+                    let what = format!("{b} is a lock file, and has no parameters to give");
+                    return Err(Trouble::Usage(format!("{what}\n  hint: `{b}#MANIFEST KEY=VALUE` is one of its runs")));
+                }
+                Some(new) => (between(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false),
+                None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
+            };
+            say(&if *json { report::lock::differences_json(&found) } else { told(&found, sides, is_now, paint) });
+            Ok(if found.values().all(Vec::is_empty) { Exit::Done } else { Exit::Failed })
+        }
+    }
+}
+
+/// `is_now`: there is something that can be done about it.
+fn told(found: &BTreeMap<String, Vec<Difference>>, sides: [&str; 2], is_now: bool, paint: Paint) -> String {
+    let mut out = String::new();
+    for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
+        let _ = write!(out, "{run}\n{}", report::lock::differences(found, sides, paint));
+        if is_now {
+            out.push_str(&report::lock::advice(found, paint));
+        }
+    }
+    let same = found.values().filter(|found| found.is_empty()).count();
+    if same > 0 {
+        let _ = writeln!(out, "{same} run{} the same", if same == 1 { " is" } else { "s are" });
+    }
+    out
+}
+
+/// Run by run, by their names; with `chosen`, one of each side whatever their names are.
+fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<Difference>> {
+    let all = Extent { is_part: false, has_run: true };
+    if let (true, Some((a, before)), Some((b, after))) =
+        (chosen, old.runs.first_key_value(), new.runs.first_key_value())
+    {
+        let name = if a == b { a.clone() } else { format!("{a} | {b}") };
+        return BTreeMap::from([(name, compare(before, after, all))]);
+    }
+    let one = |name: &String| {
+        let found = match (old.runs.get(name), new.runs.get(name)) {
+            (Some(before), Some(after)) => compare(before, after, all),
+            (before, after) => vec![lone(before, after)],
+        };
+        (name.clone(), found)
+    };
+    old.runs.keys().chain(new.runs.keys()).map(one).collect()
+}
+
+fn lone(before: Option<&Section>, after: Option<&Section>) -> Difference {
+    let there = |section: Option<&Section>| section.map(|section| format!("{} tasks", section.stages.len()));
+    let (locked, now) = (there(before), there(after));
+    Difference { part: Part::Run, task: None, field: "run".to_owned(), locked, now, weight: Weight::Stops }
+}
+
+/// What a run would be now, held against what is locked of it.
+fn since(
+    global: &Global,
+    old: &LockFile,
+    file: &str,
+    manifest: &str,
+    settings: &[Setting],
+) -> Result<BTreeMap<String, Vec<Difference>>, Trouble> {
+    let project = Project::here(global)?;
+    let select = Select::default();
+    let compiler = project.compiler(manifest, settings, &select);
+    let plan = project.plan(manifest, settings, &compiler, false)?;
+    let options = options(&plan, &select, 1, gpus_here(), false)?;
+    let name = now::name(&project, &plan, settings);
+    let section = section_of(old, &name, file)?;
+    let keys = now::keys(&project, &plan, &options, &Shelf::open(&project.home)?);
+    let found = now::foreseen(section, &project, &plan, &options, &keys);
+    Ok(BTreeMap::from([(name, found)]))
+}
+
+/// One run of a lock file; else what there is.
+fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a Section, Trouble> {
+    file.runs.get(run).ok_or_else(|| {
+        let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };
+        Trouble::Differs(format!(
+            "error: {path} has no run `{run}`\n  {known}\n  hint: the same command without --locked writes it, once all has ended well\n"
+        ))
+    })
+}
+
+/// A lock file that must be there; with `#RUN`, that run alone.
+fn open(word: &str) -> Result<LockFile, Trouble> {
+    locked_at(word)?.ok_or_else(|| {
+        let path = word.split('#').next().unwrap_or(word);
+        let what = if Path::new(path).exists() { "is no lock file" } else { "is not there" };
+        Trouble::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
+    })
+}
+
+/// `None`: there is nothing there, or something else.
+fn locked_at(word: &str) -> Result<Option<LockFile>, Trouble> {
+    let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
+    let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+    let mut file = match read(&text) {
+        Ok(file) => file,
+        Err(Unreadable::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),
+        Err(why) => return Err(unreadable(path, &why)),
+    };
+    if let Some(run) = run {
+        let section = section_of(&file, run, path)?.clone();
+        file.runs = BTreeMap::from([(run.to_owned(), section)]);
+    }
+    Ok(Some(file))
+}
+
+fn unreadable(path: &str, why: &Unreadable) -> Trouble {
+    let hint = match why {
+        Unreadable::Newer(_) => "install a newer regatta",
+        Unreadable::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
+        Unreadable::Text(_) => {
+            "take it from version control, or remove it; a run that ends well writes its own part anew"
+        }
+    };
+    Trouble::Usage(format!("{path} cannot be read: {why}\n  hint: {hint}"))
+}

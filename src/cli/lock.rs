@@ -1,0 +1,128 @@
+//! The lock file: what is typed of it, for a run and by itself, and what that means.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use super::args::HOW;
+use super::help;
+use super::parse::{Mistake, each_once};
+use super::setting::Setting;
+
+/// Where it is when nobody says.
+pub const LOCK_FILE: &str = "regatta.lock";
+
+/// Of `run`.
+#[derive(Debug, Args)]
+pub(super) struct LockingArgs {
+    /// Hold to the lock file: what differs is told before anything starts, and branches, tags and revisions are what they were then.
+    /// `exact` also holds to the bytes of builds and to Regatta's version; `warn` tells all of it and goes on.
+    #[arg(help_heading = HOW, long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "inputs")]
+    pub locked: Option<LockedWord>,
+    /// The lock file: written when all has ended well, or with --locked held to [default: regatta.lock].
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_lock")]
+    pub lock: Option<PathBuf>,
+    /// Write no lock file.
+    #[arg(help_heading = HOW, long, conflicts_with = "locked")]
+    pub no_lock: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum LockedWord {
+    Inputs,
+    Exact,
+    Warn,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct LockArgs {
+    #[command(subcommand)]
+    pub command: LockCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LockCommand {
+    /// Print what is in a lock file.
+    #[command(after_long_help = help::LOCK)]
+    Show(LockShowArgs),
+    /// Put two lock files beside each other, or one and what a run would be now: exit code 1 when they differ.
+    #[command(after_long_help = help::LOCK_DIFF)]
+    Diff(LockDiffArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LockShowArgs {
+    /// The file; `FILE#RUN` is one of its runs.
+    #[arg(value_name = "FILE", default_value = LOCK_FILE, value_hint = ValueHint::FilePath)]
+    pub file: String,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LockDiffArgs {
+    /// A lock file; `FILE#RUN` is one of its runs.
+    #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
+    pub a: String,
+    /// Another, or a manifest: then what a run of it would be now.
+    #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
+    pub b: String,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Print JSON.
+    #[arg(help_heading = HOW, long)]
+    pub json: bool,
+}
+
+/// What a run does with the lock file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// Nothing.
+    Leave,
+    /// Written when all has ended well.
+    Write(PathBuf),
+    /// Held to.
+    Hold(PathBuf, Held),
+}
+
+/// How strictly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    Warn,
+    Inputs,
+    Exact,
+}
+
+/// What to do with lock files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// `file` may name one run behind a `#`.
+    Show { file: String, json: bool },
+    /// `b`: a lock file, or a manifest with `settings`.
+    Diff { a: String, b: String, settings: Vec<Setting>, json: bool },
+}
+
+pub(super) fn locking(args: LockingArgs) -> Locking {
+    let file = args.lock.unwrap_or_else(|| LOCK_FILE.into());
+    match args.locked {
+        _ if args.no_lock => Locking::Leave,
+        None => Locking::Write(file),
+        Some(LockedWord::Inputs) => Locking::Hold(file, Held::Inputs),
+        Some(LockedWord::Exact) => Locking::Hold(file, Held::Exact),
+        Some(LockedWord::Warn) => Locking::Hold(file, Held::Warn),
+    }
+}
+
+pub(super) fn meaning(args: LockArgs) -> Result<Lock, Mistake> {
+    Ok(match args.command {
+        LockCommand::Show(LockShowArgs { file, json }) => Lock::Show { file, json },
+        LockCommand::Diff(LockDiffArgs { a, b, settings, json }) => {
+            each_once(&settings)?;
+            Lock::Diff { a, b, settings, json }
+        }
+    })
+}

@@ -1,0 +1,24 @@
+//! `regatta.lock`: what the last good runs were asked for, and what became of it, as a file that people commit and read; and how
+//! two such differ.
+//!
+//! ```text
+//!  Plan, keys ─→ asked  ┐
+//!                       ├─→ Entry, Entry, … ─→ Section ─→ LockFile ─write→ text ─read→ LockFile
+//!  outputs    ─→ became ┘                         └─compare→ Difference, …
+//! ```
+//!
+//! `asked` is known before anything runs, `became` only afterwards. There are no times, no folders of the machine and no secrets in
+//! it, and measurements are left out: who runs the same once more writes the same bytes. Pure: whoever calls it reads
+//! and writes the file, and starts what is asked for.
+
+mod differ;
+mod entry;
+mod pins;
+mod private;
+mod text;
+
+pub use differ::{Difference, Extent, Part, Strictness, Weight, compare, outcome};
+pub use entry::{Entry, LockFile, Section, measured};
+pub use pins::pin;
+pub use private::Private;
+pub use text::{Unreadable, read, write};

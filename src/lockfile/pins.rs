@@ -1,0 +1,98 @@
+//! A branch, a tag of an image, a revision of weights mean something else tomorrow: a locked run asks for what they meant.
+
+use serde_json::Value;
+
+use super::Entry;
+use crate::plan::{ActionKind, Task};
+
+/// Writes into a task's action what its name meant when it was locked. What was done, in words; `None`: nothing, because it
+/// names one thing for good already, or the lock does not say.
+pub fn pin(task: &mut Task, entry: &Entry) -> Option<String> {
+    let mut action: Value = serde_json::from_str(&task.action).ok()?;
+    let (field, word) = match task.kind {
+        ActionKind::Git => ("/git/rev", "rev"),
+        ActionKind::Weights => ("/weights/revision", "revision"),
+        ActionKind::Image => ("/image/pull", "pull"),
+        _ => return None,
+    };
+    let asked = action.pointer_mut(field)?;
+    let name = asked.as_str()?.to_owned();
+    let meant = match task.kind {
+        ActionKind::Image => digest_of(&name, entry)?,
+        _ => entry.became.get("commit")?.as_str()?.to_owned(),
+    };
+    if meant == name || name.contains("@sha256:") {
+        return None;
+    }
+    *asked = Value::from(meant.as_str());
+    task.action = action.to_string();
+    Some(format!("`{word}: {name}` was {meant} when it was locked; that is used, whatever the name means now"))
+}
+
+/// `registry/name@sha256:…` of the same registry and name.
+fn digest_of(name: &str, entry: &Entry) -> Option<String> {
+    let last = name.rfind('/').map_or(0, |slash| slash + 1);
+    let repository = name[last..].split_once(':').map_or(name, |(before, _)| &name[..last + before.len()]);
+    let digests = entry.became.get("digests")?.as_array()?;
+    let known = digests.iter().filter_map(Value::as_str);
+    known
+        .filter(|digest| {
+            let of = digest.split_once('@').map_or(*digest, |(of, _)| of);
+            of == repository || of.ends_with(&format!("/{repository}"))
+        })
+        .map(str::to_owned)
+        .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use serde_json::json;
+
+    fn pinned(kind: ActionKind, action: &Value, became: &Value) -> (Option<String>, Value) {
+        let mut task = crate::plan::Task {
+            action: action.to_string(),
+            ..crate::plan::Task::bare(crate::event::TaskId::new("t"), "t".to_owned(), kind)
+        };
+        let became = became.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let entry = Entry { kind, asked: BTreeMap::new(), became };
+        let said = pin(&mut task, &entry);
+        (said, serde_json::from_str(&task.action).unwrap())
+    }
+
+    #[test]
+    fn a_branch_is_what_it_was() {
+        let action = |rev: &str| json!({"git": {"rev": rev, "url": "u"}});
+        let (said, now) = pinned(ActionKind::Git, &action("main"), &json!({"commit": "abc"}));
+        assert_eq!(now, action("abc"));
+        assert_eq!(
+            said.as_deref(),
+            Some("`rev: main` was abc when it was locked; that is used, whatever the name means now")
+        );
+        assert_eq!(pinned(ActionKind::Git, &action("abc"), &json!({"commit": "abc"})).0, None);
+        assert_eq!(pinned(ActionKind::Git, &action("main"), &json!({})).0, None);
+        let weights = json!({"weights": {"hf": "a/b", "revision": "main"}});
+        assert_eq!(
+            pinned(ActionKind::Weights, &weights, &json!({"commit": "c"})).1.pointer("/weights/revision"),
+            Some(&json!("c"))
+        );
+        assert_eq!(pinned(ActionKind::Shell, &json!({"shell": "x"}), &json!({"commit": "c"})).0, None);
+    }
+
+    #[test]
+    fn an_image_is_fetched_by_the_digest_of_its_own_registry() {
+        let action = |name: &str| json!({"image": {"pull": name}});
+        let became = json!({"digests": ["other/x@sha256:1", "r.io:5000/nvidia/x@sha256:2", "docker.example/library/y@sha256:3"]});
+        for (name, meant) in [
+            ("r.io:5000/nvidia/x:24.12", "r.io:5000/nvidia/x@sha256:2"),
+            ("r.io:5000/nvidia/x", "r.io:5000/nvidia/x@sha256:2"),
+            ("y:1", "docker.example/library/y@sha256:3"),
+        ] {
+            assert_eq!(pinned(ActionKind::Image, &action(name), &became).1, action(meant));
+        }
+        assert_eq!(pinned(ActionKind::Image, &action("z:1"), &became).0, None);
+        assert_eq!(pinned(ActionKind::Image, &action("y@sha256:9"), &became).0, None);
+    }
+}

@@ -1,0 +1,106 @@
+//! What must not get into a file that people commit: secrets, and where things lie on one machine.
+
+use serde_json::Value;
+
+/// A shorter one would hide words that only look like it.
+const SHORTEST: usize = 4;
+
+/// Knows what is nobody else's business.
+#[derive(Clone, Debug, Default)]
+pub struct Private {
+    secrets: Vec<String>,
+    /// Folder → what stands for it.
+    folders: Vec<(String, &'static str)>,
+}
+
+impl Private {
+    /// `secrets`: values; `folders`: absolute paths and what stands for each, the most special one first.
+    pub fn new(secrets: impl IntoIterator<Item = String>, folders: Vec<(String, &'static str)>) -> Self {
+        let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
+        Self { secrets, folders: folders.into_iter().filter(|(folder, _)| folder.len() > 1).collect() }
+    }
+
+    /// A text without them: a value that is an absolute path is told by its last name.
+    pub fn text(&self, text: &str) -> String {
+        let mut text = self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"));
+        if text.contains("://") {
+            text = without_credentials(&text);
+        }
+        for (folder, instead) in &self.folders {
+            if text == *folder {
+                return (*instead).to_owned();
+            }
+            text = text.replace(&format!("{folder}/"), &format!("{instead}/"));
+        }
+        let is_path = text.starts_with('/') && !text.contains(char::is_whitespace);
+        match text.trim_end_matches('/').rsplit_once('/') {
+            Some((above, name)) if is_path && !above.is_empty() => format!("…/{name}"),
+            _ => text,
+        }
+    }
+
+    /// The same for every text in a value; fields sorted by name.
+    pub fn value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                let mut fields: Vec<(String, Value)> =
+                    fields.into_iter().map(|(name, value)| (name, self.value(value))).collect();
+                fields.sort_by(|a, b| a.0.cmp(&b.0));
+                Value::Object(fields.into_iter().collect())
+            }
+            other => other,
+        }
+    }
+}
+
+/// `https://me:token@host/x` → `https://host/x`, wherever it stands; `ssh://git@host` needs its user.
+fn without_credentials(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_http = out.ends_with("http") || out.ends_with("https");
+        let end = part.find(|c: char| c == '/' || c == '"' || c == '\'' || c.is_whitespace()).unwrap_or(part.len());
+        let (authority, rest) = part.split_at(end);
+        let shown = match authority.rsplit_once('@') {
+            Some((_, host)) if is_http => host.to_owned(),
+            Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
+            None => authority.to_owned(),
+        };
+        out.push_str("://");
+        out.push_str(&shown);
+        out.push_str(rest);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_of_the_machine_and_nothing_secret_is_told() {
+        let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
+        let private = Private::new(["s3cret-value".to_owned(), "1".to_owned()], folders);
+        for (text, told) in [
+            ("plain 1", "plain 1"),
+            ("/home/me/bench/models/x", "./models/x"),
+            ("/home/me/bench", "."),
+            ("sh /home/me/bench/x.sh && ls /home/me/data", "sh ./x.sh && ls ~/data"),
+            ("/data/checkpoints/llama2-70b/", "…/llama2-70b"),
+            ("/tmp", "/tmp"),
+            ("/opt/x/run --fast", "/opt/x/run --fast"),
+            ("--token=s3cret-value", "--token=***"),
+            ("https://me:tok@host/x@y", "https://host/x@y"),
+            ("a https://tok@h b http://u:p@h/", "a https://h b http://h/"),
+            ("ssh://git:pw@host/x", "ssh://git@host/x"),
+            ("⟦out:clone⟧/examples", "⟦out:clone⟧/examples"),
+        ] {
+            assert_eq!(private.text(text), told);
+        }
+        let value = json!({"b": ["/a/b/c", 1], "a": {"y": null, "x": "s3cret-value"}});
+        assert_eq!(private.value(value).to_string(), r#"{"a":{"x":"***","y":null},"b":["…/c",1]}"#);
+    }
+}

@@ -1,0 +1,32 @@
+//! Somebody beside the stage who may refuse an output, made or cached, before anything is built on it.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::event::{Digest, Failure};
+use crate::plan::Task;
+
+type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync;
+
+/// Asked once for each output. Without anybody all are good.
+#[derive(Clone, Default)]
+pub struct Gate(Option<Arc<Ask>>);
+
+impl Gate {
+    /// `ask` gets the task, its output folder and the digest of that, and says what a person should know of it, or why the
+    /// run must not go on with it. The output stays accepted: it is what was asked for, only not what was expected.
+    pub fn new(ask: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+
+    pub(super) fn ask(&self, task: &Task, folder: &Path, output: &Digest) -> Result<Vec<String>, Failure> {
+        self.0.as_ref().map_or(Ok(Vec::new()), |ask| ask(task, folder, output))
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Gate(asks)" } else { "Gate(open)" })
+    }
+}

@@ -1,0 +1,70 @@
+//! The end of a run: what became of each task, and what has to stay as it is for the next run to be a no-op.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Keyed, Made, Part, Runner, Summary};
+use crate::event::{Event, Failure};
+use crate::plan::ActionKind;
+use crate::runner::options::Settled;
+use crate::runner::schedule::Ix;
+use crate::runner::work::Work;
+use crate::store::{Record, Stamp};
+
+impl<W: Work> Runner<W> {
+    pub(super) fn finish(mut self) -> Summary {
+        if self.summary.failures.is_empty() && !self.summary.interrupted {
+            self.summary.rest = self.look_at();
+        }
+        self.summary.settled = self.settled();
+        self.summary
+    }
+
+    /// Whether the run may go on with an output; what is to be known of it is told.
+    pub(super) fn passes(&self, ix: Ix, record: &Record) -> Result<(), Failure> {
+        let task = self.task(ix);
+        for text in self.options.gate.ask(task, &self.shelf.folder(record), &record.digest)? {
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+        }
+        Ok(())
+    }
+
+    fn settled(&self) -> Vec<Settled> {
+        let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
+            let key = keyed.as_ref()?.key.clone();
+            let output = match &self.made[ix] {
+                Some(Made::Output(record)) => Some((record.digest, self.shelf.folder(record))),
+                _ => None,
+            };
+            Some(Settled { task: ix, key, output })
+        };
+        self.keyed.iter().enumerate().filter_map(one).collect()
+    }
+
+    /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
+    fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
+        let mut look_at = Vec::new();
+        for (ix, task) in self.plan.tasks.iter().enumerate() {
+            if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
+                continue;
+            }
+            // Whether an image is still there, no file says.
+            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
+            if !task.cache || self.options.forced[ix] || !by_files {
+                return None;
+            }
+            if let Some(keyed) = &self.keyed[ix] {
+                let seen = keyed.inputs.values().flat_map(|state| &state.seen);
+                if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
+                    return None;
+                }
+                look_at.extend(seen.cloned());
+            }
+            if let Some(Made::Output(record)) = &self.made[ix] {
+                look_at.extend(self.shelf.stamps(record).ok()?);
+                look_at.push(self.shelf.latest_stamp(&task.id).ok()?);
+            }
+        }
+        Some(look_at)
+    }
+}

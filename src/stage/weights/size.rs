@@ -1,0 +1,25 @@
+//! How much a checkpoint takes, before any of it is fetched.
+
+use std::time::Duration;
+
+use super::hub::Hub;
+use super::{chosen, refused, token};
+use crate::event::Failure;
+use crate::manifest::model::Weights;
+
+/// Bytes of the files that are wanted of a repository, as its hub's index says; `None` for a folder that is there already, of which
+/// the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.
+///
+/// # Errors
+/// The hub does not answer, or not as it should: what it says, and what to do about it.
+pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, Failure> {
+    let Some(name) = &weights.hf else { return Ok(None) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| refused(format!("the hub cannot be asked: {error}")))?;
+    runtime.block_on(async {
+        let hub = Hub::new(name, token::find(&weights.token_env))?;
+        let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
+        let index = index.map_err(|_| refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
+        Ok(Some(chosen(&index, weights)?.iter().map(|file| file.size).sum()))
+    })
+}
