@@ -9,6 +9,7 @@
 //!                             (key, look on the shelf, take it or make it)
 //!  regatta bench TARGET: writes a manifest, and then the same line; regatta bulk FILE: the same line, one run after another
 //!  host: slurm: a job starts this program on a node, which does the one stage and tells its events to the run
+//!  host: ssh:   a connection to each host starts this program there, which does the one stage and ends with the connection
 //!  resume:   the store's records ─→ what is already done ─→ the same run()
 //! ```
 //!
@@ -26,8 +27,9 @@
 //! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
 //! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
+//! | `share` | what machines share: takes from a folder or bucket what another machine has made, and puts there what was made here | plan, runner, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match`; here, or in a job of Slurm's | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match`; here, in a job of Slurm's, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |
@@ -64,6 +66,7 @@ pub mod plan;
 pub mod process;
 pub mod report;
 pub mod runner;
+pub mod share;
 pub mod sim;
 pub mod stage;
 pub mod store;

@@ -150,7 +150,7 @@ fn slurm(flags: &[Setting]) -> Result<Slurm, Trouble> {
             continue;
         }
         let typed = match key.as_str() {
-            "nodes" | "tasks_per_node" | "cpus_per_task" | "gpus_per_node" | "resubmit" => {
+            "nodes" | "tasks_per_node" | "cpus_per_task" | "gpus_per_node" | "resubmit" | "at_once" => {
                 let number: u32 = value.parse().map_err(|_| wrong(format!("`{key}={value}`: not a number")))?;
                 serde_json::json!(number)
             }

@@ -3,10 +3,12 @@
 mod allocation;
 mod bench;
 mod bulk;
+mod cache;
 mod cleaning;
 mod comparing;
 mod doctor;
 mod exchange;
+mod guarding;
 mod history;
 mod locking;
 mod manifests;
@@ -18,6 +20,7 @@ mod repository;
 mod results;
 mod run;
 mod selftest;
+mod sharing;
 mod simulate;
 mod translate;
 mod triton;
@@ -86,6 +89,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Explain(request) => comparing::explain(&global, &request),
         Job::Clean { yes } => cleaning::clean(&global, yes),
         Job::Gc(request) => cleaning::gc(&global, request),
+        Job::Cache(request) => cache::cache(&global, &request),
         Job::Repository(request) => repository::perform(&global, &request),
         Job::Simulate(request) => simulate::serve(&request),
         Job::Mlperf(request) => mlperf::perform(&global, request),
@@ -101,6 +105,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
             Ok(Exit::Done)
         }
         Job::OnNode { folder } => node::work_in(folder),
+        Job::OnHost { awake } => guarding::on_host(awake),
         Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn work_in(folder: PathBuf) -> Result<Exit, Trouble> {
         }
         Err(broken) => return Err(anyhow::Error::from(broken).into()),
     };
+    claim.keep_alive(&folder);
     if claim.words().is_some() {
         return allocation::inside(&folder, &claim);
     }

@@ -160,7 +160,7 @@ pub(super) fn options(
         Force::All => parts.iter().map(|part| *part == Part::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
-    Ok(Options { jobs, gpus, keep_going, parts, forced, gate: Gate::default() })
+    Ok(Options { jobs, gpus, keep_going, parts, forced, shared: None, gate: Gate::default() })
 }
 
 /// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.

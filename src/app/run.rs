@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::project::{Project, gpus_here, options, repeated};
-use super::{Trouble, allocation, history, locking};
+use super::{Trouble, allocation, history, locking, sharing};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
 use crate::event::{Event, Outliving, RunId, Stop, Tally, TaskId};
 use crate::plan::Plan;
 use crate::process::{self, Warden};
 use crate::report::{Chapter, Live, Look, Paint, Places, State, Story};
 use crate::runner::{self, Emit, Options, Summary};
+use crate::share::Address;
 use crate::stage::{Stages, end_abandoned};
 use crate::store::{
     Compiler, Digests, Home, Journal, Lock, Rest, Shelf, Stamp, Taken, abandoned, discard, ended_well, last_run,
@@ -90,6 +91,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
+    let store = sharing::address(request.store.as_deref())?;
     let holding = locking::hold(&project, request, &mut plan, &mut options, Paint::chosen(look.color))?;
     let errand = Errand {
         project,
@@ -101,6 +103,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         look,
         begun,
         in_place: request.on == On::InPlace,
+        store,
         locking: request.locking.clone(),
         holding,
     };
@@ -135,6 +138,8 @@ struct Errand {
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
+    /// What machines share.
+    store: Option<Address>,
     locking: Locking,
     holding: locking::Holding,
 }
@@ -195,7 +200,10 @@ impl Errand {
         let plan = Arc::new(self.plan);
         let stages = Arc::new(Stages::new(home.state(), id.clone()).in_place(self.in_place));
         let abandoned = abandoned(&home);
+        let mut options = self.options;
         let summary = runtime.block_on(async {
+            let share = self.store.and_then(|store| sharing::open(&store, &plan, &shelf, &emit));
+            options.shared = share.clone().map(|share| Arc::new(share) as _);
             if !abandoned.is_empty() {
                 let emit = Arc::clone(&emit);
                 // A controller that does not answer must not hold the run up.
@@ -210,7 +218,7 @@ impl Errand {
                 stages,
                 Arc::clone(&shelf),
                 Arc::clone(&digests),
-                self.options,
+                options,
                 id.clone(),
                 stop.clone(),
                 Arc::clone(&emit),
@@ -219,6 +227,9 @@ impl Errand {
             for leftover in process::sweep(Duration::from_secs(1)).await {
                 let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
                 emit(Event::Notice { task: None, text });
+            }
+            if let Some(share) = share {
+                sharing::finish(&share, &stop, &self.manifest, &emit).await;
             }
             summary
         })?;
@@ -353,6 +364,7 @@ fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: Summary, man
             task: task.clone(),
             done: done.clone(),
             out: Some(out.clone()),
+            from: None,
         }));
     } else {
         told.push(Event::AllCached { tasks: cached });

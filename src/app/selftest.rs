@@ -226,8 +226,13 @@ impl Race {
 
     fn spec(self, server: &Proof, duration: Duration) -> Spec {
         let Self { scenario, tokens, clients } = self;
-        let endpoint =
-            Endpoint { host: "127.0.0.1".to_owned(), grpc: server.address.port(), http: None, metrics: None };
+        let endpoint = Endpoint {
+            host: "127.0.0.1".to_owned(),
+            grpc: server.address.port(),
+            http: None,
+            metrics: None,
+            name: None,
+        };
         Spec {
             endpoints: vec![endpoint],
             protocol: harness::Protocol::Kserve,

@@ -8,10 +8,11 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
+use super::cache::{CacheArgs, StoreArgs};
 use super::help;
 use super::lock::{LockArgs, LockingArgs};
 use super::mlperf::MlperfArgs;
-use super::on_args::{OnArgs, OnNodeArgs};
+use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::setting::Setting;
 use super::triton::TritonArgs;
@@ -103,6 +104,9 @@ pub(super) enum Command {
     /// Remove old outputs and runs (says what would go; --yes does it).
     #[command(after_long_help = help::GC)]
     Gc(GcArgs),
+    /// Outputs that machines share: what is in the store, put there, brought here, cleared away.
+    #[command(after_long_help = help::CACHE)]
+    Cache(CacheArgs),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(after_long_help = help::SIM)]
     Sim(SimArgs),
@@ -145,6 +149,9 @@ pub(super) enum Command {
     /// The work of a job on a node of a cluster.
     #[command(name = "__job", hide = true)]
     OnNode(OnNodeArgs),
+    /// The servers of a run's on one of its hosts.
+    #[command(name = "__host", hide = true)]
+    OnHost(OnHostArgs),
     /// One LoadGen test, in a process of its own.
     #[command(name = "__loadgen-test", hide = true)]
     LoadgenTest(LoadgenTestArgs),
@@ -204,6 +211,8 @@ pub(super) struct RunArgs {
     pub locking: LockingArgs,
     #[command(flatten)]
     pub on: OnArgs,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

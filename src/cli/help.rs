@@ -53,6 +53,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
     "regatta run quickstart --repeat 2                  measure once more, beside the first",
     "regatta run quickstart --events jsonl | jq -r .event",
+    "regatta run quickstart --store s3://team/regatta   what somebody has made is not made again",
     "regatta run quickstart --locked                    only what regatta.lock says, or nothing",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);
@@ -143,6 +144,23 @@ pub(super) const GC: &str = with_codes!(examples![
     "regatta gc                what would go",
     "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
 ]);
+
+pub(super) const CACHE: &str = concat!(
+    examples![
+        "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
+        "regatta run quickstart                               what somebody has made is not made again",
+        "regatta cache status quickstart                      here, there, or to be made",
+        "regatta cache pull quickstart                        bring it, run nothing",
+        "regatta cache push quickstart --verify               mend what is damaged there",
+        "regatta cache gc --older-than 30d --keep 500GiB      what would go; `--yes` lets it go",
+    ],
+    "\n",
+    "Exit codes:\n",
+    "  0    done\n",
+    "  1    the store cannot be used, or something in it is damaged\n",
+    "  2    the manifest or the command line is wrong\n",
+    "  130  interrupted\n",
+);
 
 pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",

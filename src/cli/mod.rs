@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod bench_args;
 mod bulk;
+mod cache;
 mod exit;
 mod help;
 mod lock;
@@ -21,6 +22,7 @@ mod setting;
 mod triton;
 
 pub use bench::{Bench, Load, Tokens};
+pub use cache::{Cache, CacheAct, CacheGc};
 pub use exit::Exit;
 pub use lock::{Held, LOCK_FILE, Lock, Locking};
 pub use mlperf::Mlperf;

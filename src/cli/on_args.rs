@@ -29,3 +29,11 @@ pub(super) struct OnNodeArgs {
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
 }
+
+/// Of the hidden command that guards a run's servers on one of its hosts.
+#[derive(Debug, Args)]
+pub(super) struct OnHostArgs {
+    /// It has its environment.
+    #[arg(long)]
+    pub awake: bool,
+}

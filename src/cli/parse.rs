@@ -14,6 +14,7 @@ use super::args::{
 };
 use super::bench;
 use super::bulk;
+use super::cache;
 use super::exit::Exit;
 use super::lock;
 use super::mlperf;
@@ -149,6 +150,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
                     None => On::Here,
                     Some(OnWord::Slurm) => On::Slurm(args.on.slurm),
                 },
+                store: args.store.store,
                 env: BTreeMap::new(),
             })
         }
@@ -191,6 +193,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Logs(args) => Job::Logs(Logs { stage: args.stage, follow: args.follow }),
         Command::Clean(args) => Job::Clean { yes: args.yes },
         Command::Gc(args) => Job::Gc(Gc { keep: args.keep, yes: args.yes }),
+        Command::Cache(args) => Job::Cache(cache::meaning(args)?),
         Command::Sim(args) => match args.command {
             SimCommand::Serve(serve) => Job::Simulate(Simulate {
                 repository: serve.repository,
@@ -227,6 +230,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
         Command::Warden(args) => Job::Warden { run: args.run },
         Command::NullServer(args) => Job::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         Command::OnNode(args) => Job::OnNode { folder: args.folder },
+        Command::OnHost(args) => Job::OnHost { awake: args.awake },
         Command::LoadgenTest(args) => Job::LoadgenTest { job: args.job },
     })
 }
@@ -365,7 +369,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 pub use clap_complete::Shell;
 
 use super::bench::Bench;
+use super::cache::Cache;
 use super::lock::{Lock, Locking};
 use super::mlperf::Mlperf;
 use super::setting::Setting;
@@ -74,6 +75,7 @@ pub enum Job {
         yes: bool,
     },
     Gc(Gc),
+    Cache(Cache),
     Simulate(Simulate),
     Triton(Triton),
     Mlperf(Mlperf),
@@ -98,6 +100,10 @@ pub enum Job {
     OnNode {
         folder: PathBuf,
     },
+    /// The hidden guard of a run's servers on one of its hosts; whether it has its environment.
+    OnHost {
+        awake: bool,
+    },
     /// The hidden child process of one LoadGen test; its job file.
     LoadgenTest {
         job: PathBuf,
@@ -116,6 +122,8 @@ pub struct Run {
     /// `None`: all the machine has.
     pub gpus: Option<Gpus>,
     pub on: On,
+    /// The store that machines share, as typed. `None`: what `REGATTA_STORE` says.
+    pub store: Option<String>,
     pub locking: Locking,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,

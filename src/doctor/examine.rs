@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::needs::Needs;
-use super::{containers, gpus, limits, secrets, tools, weights};
+use super::{containers, gpus, hosts, limits, secrets, tools, weights};
 use crate::report::doctor::{Finding, Standing};
 
 /// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
@@ -27,6 +27,7 @@ pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Findi
             },
         ));
         all.extend(slurm(needs));
+        all.extend(hosts::examine(needs, project));
         all.extend(needs.files.iter().filter_map(|(path, by)| file(path, by, project)));
     } else {
         all.extend(tools::USUAL.iter().map(|tool| tools::find(tool, &[], &os)));

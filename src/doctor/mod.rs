@@ -12,6 +12,7 @@
 mod containers;
 mod examine;
 mod gpus;
+mod hosts;
 mod limits;
 mod needs;
 mod secrets;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use super::shell;
 use super::tools;
-use crate::manifest::model::{Action, Engine, EngineBackend, Mlperf, Script, Serve, Weights};
+use crate::manifest::model::{
+    Action, Engine, EngineBackend, HostOn, Mlperf, Script, Serve, SshHost, SshMachine, Weights,
+};
 use crate::plan::{Plan, Reference, Task};
 use crate::stage::{Launch, image_program, place_of, previews};
 
@@ -37,6 +39,8 @@ pub struct Needs {
     /// Several GPUs outside of a container: pinned memory.
     pub pinned: By,
     pub slurm: By,
+    /// Machines that servers run on, by name. What these need there is not looked for here.
+    pub hosts: BTreeMap<String, (SshMachine, By)>,
     pub benchmarks: By,
 }
 
@@ -57,6 +61,10 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
     let mut needs = Needs::default();
     let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
     for task in tasks {
+        if let Some(machines) = hosts(task) {
+            needs.on(task, &machines);
+            continue;
+        }
         needs.common(task);
         if let Ok(action) = serde_json::from_str::<Action>(&task.action) {
             needs.action(task, &action);
@@ -65,6 +73,10 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
     let chosen = vec![true; plan.tasks.len()];
     for preview in previews(plan, &chosen, project) {
         let Launch::Start(launch) = preview.launch else { continue };
+        let is_elsewhere = |task: &Task| task.id.to_string() == preview.task && hosts(task).is_some();
+        if plan.tasks.iter().any(is_elsewhere) {
+            continue;
+        }
         for server in launch.servers {
             let argv = server.argv();
             if server.command.len() > 1 && argv.first().is_some_and(|program| program.ends_with("srun")) {
@@ -79,7 +91,26 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
     needs
 }
 
+/// The hosts that a task runs on, if it does.
+fn hosts(task: &Task) -> Option<Vec<SshHost>> {
+    match serde_json::from_str(task.host.as_deref()?) {
+        Ok(HostOn::Ssh(hosts)) => Some(hosts),
+        _ => None,
+    }
+}
+
 impl Needs {
+    /// Of a task on other machines: these, and the secrets that go there.
+    fn on(&mut self, task: &Task, hosts: &[SshHost]) {
+        let id = task.id.to_string();
+        for name in &task.secrets {
+            self.secrets.entry(name.clone()).or_default().push(id.clone());
+        }
+        for machine in hosts.iter().map(SshHost::machine) {
+            self.hosts.entry(machine.name.clone()).or_insert((machine, By::new())).1.push(id.clone());
+        }
+    }
+
     fn program(&mut self, program: &str, task: &str) {
         if program.contains('⟦') || program.is_empty() {
             return;

@@ -14,6 +14,9 @@ pub struct Endpoint {
     pub http: Option<u16>,
     #[serde(default)]
     pub metrics: Option<u16>,
+    /// What its machine is called, where a manifest names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl Endpoint {
@@ -25,7 +28,13 @@ impl Endpoint {
             let piece = piece.trim();
             let (host, ports) = host_and_rest(piece, text)?;
             for port in ports.split(',') {
-                let one = Self { host: host.to_owned(), grpc: port_of(port.trim(), piece)?, http: None, metrics: None };
+                let one = Self {
+                    host: host.to_owned(),
+                    grpc: port_of(port.trim(), piece)?,
+                    http: None,
+                    metrics: None,
+                    name: None,
+                };
                 if all.iter().any(|other| other.host == one.host && other.grpc == one.grpc) {
                     return Err(format!("{one} is there twice"));
                 }
@@ -94,7 +103,7 @@ impl FromStr for Endpoint {
     /// Reads `host:port` (a gRPC port).
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let (host, port) = host_and_rest(s, s)?;
-        Ok(Self { host: host.to_owned(), grpc: port_of(port, s)?, http: None, metrics: None })
+        Ok(Self { host: host.to_owned(), grpc: port_of(port, s)?, http: None, metrics: None, name: None })
     }
 }
 

@@ -30,6 +30,16 @@ pub enum Event {
         task: TaskId,
         done: Done,
         out: Option<PathBuf>,
+        /// The shared store that it has just come from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
+    },
+    /// Its output is on its way from a store that machines share.
+    TaskFetching {
+        task: TaskId,
+        from: String,
+        /// Those that are not here already.
+        bytes: u64,
     },
     /// Many cached tasks at once, when nothing at all had to run.
     AllCached {
@@ -126,6 +136,7 @@ impl Event {
     pub const fn task(&self) -> Option<&TaskId> {
         match self {
             Self::TaskCached { task, .. }
+            | Self::TaskFetching { task, .. }
             | Self::TaskSkipped { task, .. }
             | Self::TaskStarted { task, .. }
             | Self::ProcessStarted { task, .. }

@@ -12,6 +12,9 @@ pub struct Done {
     /// One line for the ending table, e.g. `VALID  1,204 tok/s  TTFT p99 212 ms (from schedule)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<String>,
+    /// Lines below it, each with a name: what each host did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
 }
 
 /// Whether a measurement may be believed (load-tools §5g).

@@ -331,7 +331,10 @@ mod tests {
 
     fn spec(scenario: Scenario, requests: Option<u64>, seconds: Option<u64>) -> Spec {
         Spec {
-            endpoints: vec![Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None }; 2],
+            endpoints: vec![
+                Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None, name: None };
+                2
+            ],
             protocol: Protocol::Kserve,
             model: "ensemble".to_owned(),
             scenario,
@@ -363,7 +366,7 @@ mod tests {
         assert_eq!(trial.planned_tokens_per_s, Some(5_000.0));
         // 100 tokens within half a second.
         assert_eq!(trial.gap_ms, (2.5, 7.5));
-        let own = Endpoint { host: "127.0.0.1".to_owned(), grpc: 9, http: None, metrics: None };
+        let own = Endpoint { host: "127.0.0.1".to_owned(), grpc: 9, http: None, metrics: None, name: None };
         let tried = trial.at(own.clone());
         assert_eq!((&tried.endpoints, tried.connections()), (&vec![own], spec.connections()));
         assert_eq!(tried.scenario, spec.scenario);

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, Length, Load, Loadgen, Metric, Pause, Protocol, Record, Request,
-    Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
+    Request, Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -128,6 +128,9 @@ pub struct RunResult {
     /// Whether this machine could make the load, tried before; absent where it was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
+    /// What each host did, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostShare>,
 }
 
 /// One finding of the verdict.

@@ -14,7 +14,7 @@ use super::result::{
 use super::worker::Share;
 use super::{
     Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, StreamMode,
-    arrival, beside, judge, pacer, payload, retokenize,
+    arrival, beside, by_host, judge, pacer, payload, retokenize,
 };
 use crate::event::Verdict;
 
@@ -93,7 +93,9 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         server_metrics: None,
         gpu: None,
         preflight: None,
+        hosts: Vec::new(),
     };
+    result.hosts = by_host::by_host(spec, &result, &all.records);
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);

@@ -295,6 +295,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
         timeout: typed.timeout.and_then(|text| duration(&text).ok()),
         retry: typed.retry.map(retry),
         cache: typed.cache,
+        share: typed.share,
         // A search that is cut off goes on with the probes that it has, a download with the bytes. Elsewhere an attempt that was
         // cut off may still write, so that each has a folder of its own.
         resume: host.is_none()

@@ -52,6 +52,8 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
+    /// false: kept from stores that machines share. No part of the key.
+    pub share: bool,
     pub resume: bool,
 }
 
@@ -78,6 +80,7 @@ impl Task {
             timeout: None,
             retry: None,
             cache: true,
+            share: true,
             resume: false,
         }
     }
@@ -85,7 +88,10 @@ impl Task {
     /// How often it is submitted again when it has lost its machine.
     pub fn resubmit(&self) -> u32 {
         let host = self.host.as_deref().and_then(|host| serde_json::from_str::<HostOn>(host).ok());
-        host.map_or(0, |HostOn::Slurm(slurm)| slurm.resubmit)
+        match host {
+            Some(HostOn::Slurm(slurm)) => slurm.resubmit,
+            Some(HostOn::Ssh(_)) | None => 0,
+        }
     }
 
     /// Whether its key says all there is to say of its output, so that of two tasks with equal keys one is enough. Not so for

@@ -22,6 +22,8 @@ pub struct Command {
     pub log: PathBuf,
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
+    /// Its standard input and output are a conversation with us ([`super::Running::talk`]); only its standard error is logged.
+    pub talks: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
     /// From TERM to KILL.
@@ -40,6 +42,7 @@ impl Command {
             dir: dir.into(),
             log: log.into(),
             answer: None,
+            talks: false,
             secrets: Vec::new(),
             grace: GRACE,
         }
@@ -60,6 +63,12 @@ impl Command {
     #[must_use]
     pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
         self.answer = Some(answer.into());
+        self
+    }
+
+    #[must_use]
+    pub fn talking(mut self) -> Self {
+        self.talks = true;
         self
     }
 

@@ -7,10 +7,12 @@
 mod command;
 mod diagnose;
 mod family;
+mod go_on;
 mod kin;
 mod listener;
 mod log;
 mod orphans;
+
 mod outliving;
 mod probe;
 mod procfs;
@@ -18,10 +20,13 @@ mod ranks;
 mod redact;
 mod running;
 pub mod slurm;
+mod ssh;
+mod talk;
 mod warden;
 
 pub use command::{Command, Exit, How, Leftover, SpawnError, shown};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
+pub use go_on::{first_line, go_on_as};
 pub use kin::{Kin, below, children};
 pub use listener::{Owner, listener};
 pub use log::tail;
@@ -30,4 +35,6 @@ pub use outliving::{orders, remove, remove_shared_memory};
 pub use probe::{Answer, Probed, probe};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use running::{Running, run};
+pub use ssh::{NO_FOLDER, NO_PROGRAM, Ssh, complaint, host_name, remote};
+pub use talk::{Hear, Say};
 pub use warden::{HOME, RUN, TASK, Warden, reap, warden};

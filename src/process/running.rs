@@ -21,6 +21,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::command::{Command, Exit, How, SpawnError};
 use super::family::Family;
 use super::redact::Redactor;
+use super::talk::{Hear, Say};
 use super::{log, orphans};
 use crate::event::Stop;
 
@@ -59,6 +60,7 @@ pub struct Running {
     family: Family,
     started: Instant,
     pump: Option<Pump>,
+    talk: Option<(Say, Hear)>,
     log: PathBuf,
     ended: Option<How>,
 }
@@ -81,15 +83,17 @@ impl Running {
             Some(path) => Some(File::create(path).map_err(|source| SpawnError::Log { log: path.clone(), source })?),
             None => None,
         };
+        let (ends, talk) = if command.talks { talking().map_err(other)? } else { (None, None) };
         let mark = orphans::fresh_mark();
         let env = command.env;
         let own_mark = mark.clone();
         let expression = duct::cmd(&program, &command.argv[1..]).dir(&command.dir);
-        let expression = match answer {
-            Some(answer) => expression.stderr_file(output).stdout_file(answer),
-            None => expression.stderr_to_stdout().stdout_file(output),
+        let expression = match (ends, answer) {
+            (Some((stdin, stdout)), _) => expression.stderr_file(output).stdout_file(stdout).stdin_file(stdin),
+            (None, Some(answer)) => expression.stderr_file(output).stdout_file(answer).stdin_null(),
+            (None, None) => expression.stderr_to_stdout().stdout_file(output).stdin_null(),
         };
-        let expression = expression.stdin_null().unchecked().before_spawn(move |child| {
+        let expression = expression.unchecked().before_spawn(move |child| {
             for (name, value) in &env {
                 match value {
                     Some(value) => child.env(name, value),
@@ -113,7 +117,7 @@ impl Running {
         match watched {
             Ok((group, pidfd)) => {
                 let family = Family { group, mark };
-                Ok(Self { handle, pidfd, family, started, pump, log: command.log, ended: None })
+                Ok(Self { handle, pidfd, family, started, pump, talk, log: command.log, ended: None })
             }
             Err(source) => {
                 let _ = handle.kill();
@@ -127,6 +131,11 @@ impl Running {
     /// The process group, which is also the process id of its first process.
     pub fn pgid(&self) -> i32 {
         Pid::as_raw(Some(self.family.group))
+    }
+
+    /// Both ends of the conversation, once, with a command that [`Command::talks`].
+    pub fn talk(&mut self) -> Option<(Say, Hear)> {
+        self.talk.take()
     }
 
     pub fn seconds(&self) -> f64 {
@@ -234,6 +243,15 @@ impl Drop for Running {
         }
         self.last_words();
     }
+}
+
+/// The command's standard input and output, and our ends of them.
+type Talking = (Option<(File, File)>, Option<(Say, Hear)>);
+
+fn talking() -> io::Result<Talking> {
+    let (stdin, say) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (hear, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((Some((File::from(stdin), File::from(stdout))), Some((Say::new(say)?, Hear::new(hear)?))))
 }
 
 #[expect(deprecated, reason = "its successor is an unsafe function; an `OwnedFd` keeps the promise that it wants")]

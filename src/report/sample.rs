@@ -48,7 +48,7 @@ fn started(id: &str, service: bool, why: &str) -> Event {
 fn finished(id: &str, seconds: f64, headline: Option<&str>) -> Event {
     Event::TaskFinished {
         task: TaskId::new(id),
-        done: Done { headline: headline.map(ToOwned::to_owned) },
+        done: Done { headline: headline.map(ToOwned::to_owned), ..Done::default() },
         out: Some(PathBuf::from(format!("latest/{id}"))),
         digest: Some(Digest::of(id.as_bytes())),
         unchanged: false,
@@ -71,7 +71,7 @@ fn began() -> Event {
 fn served() -> Vec<Event> {
     vec![
         began(),
-        Event::TaskCached { task: TaskId::new("engine"), done: Done::default(), out: None },
+        Event::TaskCached { task: TaskId::new("engine"), done: Done::default(), out: None, from: None },
         Event::TaskSkipped { task: TaskId::new("smoke"), why: "`when` is false".to_owned() },
         started("repository/server", false, "action.servers: 1 → 2"),
         finished("repository/server", 0.0123, None),

@@ -41,11 +41,16 @@ pub struct Chapter {
     pub state: State,
     pub service: bool,
     pub attempts: u32,
+    /// The shared store that a cached one came from, in this run.
+    pub from: Option<String>,
     /// Why it was not cached.
     pub reasons: Vec<String>,
     /// Why it was skipped or cancelled.
     pub why: Option<String>,
     pub headline: Option<String>,
+    /// Lines below it, each with a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
     pub failure: Option<Box<Failure>>,
     /// What went wrong in attempts that were tried again.
     pub retried: Vec<String>,
@@ -128,9 +133,11 @@ impl Chapter {
             state,
             service: false,
             attempts: 0,
+            from: None,
             reasons: Vec::new(),
             why: None,
             headline: None,
+            below: Vec::new(),
             failure: None,
             retried: Vec::new(),
             log: None,
@@ -225,10 +232,15 @@ impl Story {
                 self.waiting_for = None;
             }
             Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
-            Event::TaskCached { task, done, out } => {
+            Event::TaskCached { task, done, out, from } => {
                 let chapter = self.set(task, State::Cached, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
+                chapter.from.clone_from(from);
+            }
+            Event::TaskFetching { task, .. } => {
+                self.set(task, State::Running, at).started = at;
             }
             Event::AllCached { tasks } => {
                 self.cached_at_once += tasks;
@@ -266,6 +278,7 @@ impl Story {
             Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
                 let chapter = self.set(task, State::Ran, at);
                 chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
                 chapter.out.clone_from(out);
                 chapter.digest = *digest;
                 chapter.unchanged = *unchanged;

@@ -72,8 +72,15 @@ fn what_ran(story: &Story, paint: Paint, out: &mut String) {
 }
 
 fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
-    if story.tally.cached > 0 && story.done() > story.tally.cached {
-        let text = format!("{} as before", counted(story.tally.cached, "task"));
+    if story.tally.cached > 0
+        && (story.done() > story.tally.cached || story.of(State::Cached).any(|(_, chapter)| chapter.from.is_some()))
+    {
+        let fetched = story.of(State::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
+        let text = match (story.tally.cached - fetched, fetched) {
+            (before, 0) => format!("{} as before", counted(before, "task")),
+            (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
+            (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
+        };
         let _ = writeln!(out, "{}\n  {text}", paint.tone(Tone::Strong, "Cached"));
     }
     for (state, title) in [(State::Skipped, "Skipped"), (State::Cancelled, "Not started")] {
@@ -113,12 +120,16 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
                 row.push((Tone::Plain, numbers.trim().to_owned()));
             }
             let empty = (Tone::Plain, String::new());
+            let below = chapter.below.iter().map(|(name, text)| {
+                vec![(Tone::Plain, String::new()), (Tone::Name, clean(name)), (Tone::Plain, clean(text))]
+            });
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
             if how.is_empty() {
                 row.extend(aside.first().map(|text| (Tone::Quiet, (*text).to_owned())));
-                return Some(vec![row]);
+                return Some(std::iter::once(row).chain(below).collect());
             }
-            Some(vec![row, vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))]])
+            let aside = vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))];
+            Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
         })
         .flatten()
         .collect();

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::keying::{Keyed, Made, own_patterns, resolve};
 use super::options::Emit;
 use super::origins::{Origins, origins};
+use super::together::Seat;
 use super::work::{Assignment, Lease, Work};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
@@ -22,6 +23,7 @@ pub(super) struct Try {
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
     pub gpus: Vec<u32>,
+    pub seat: Option<Seat>,
     /// For each need, by its place in `task.needs`.
     pub made: Vec<Made>,
     pub run: RunId,
@@ -72,6 +74,7 @@ impl Try {
             project: self.shelf.home().project().to_owned(),
             gpus: std::mem::take(&mut self.gpus),
             lowered: self.keyed.lowered.clone(),
+            seat: self.seat.take(),
             stop: stop.clone(),
             ready: self.ready.take(),
             emit: Arc::clone(&self.emit),
@@ -236,8 +239,10 @@ pub(super) fn accept(
     sealed: Sealed,
     done: Done,
     seconds: f64,
+    from: Option<String>,
 ) -> Result<(Arc<Record>, bool), Failure> {
-    let accepted = shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds).map_err(|e| system(&e))?;
+    let accepted =
+        shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds, from).map_err(|e| system(&e))?;
     shelf.clear_failed(&task.id);
     Ok(accepted)
 }

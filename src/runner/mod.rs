@@ -20,6 +20,9 @@ mod origins;
 mod predict;
 mod run;
 mod schedule;
+mod shared;
+mod standing;
+mod together;
 mod work;
 
 pub use foresee::foresee;
@@ -28,4 +31,7 @@ pub use options::{Emit, Options, Part, Settled, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};
 pub use run::run;
+pub use shared::{Fetched, Fetching, Shared, Wanted};
+pub use standing::{Standing, standings};
+pub use together::Seat;
 pub use work::{Assignment, Lease, Work};

@@ -8,6 +8,8 @@ use crate::event::{Digest, Done, Event, Failure, Tally, TaskId};
 use crate::plan::{Lifetime, Plan};
 use crate::store::{Key, Stamp};
 
+use super::shared::Shared;
+
 /// Where events go: the journal first, then everybody else.
 pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -33,6 +35,8 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
+    /// What other machines have made, and may have of this one.
+    pub shared: Option<Arc<dyn Shared>>,
     /// Who may refuse an output.
     pub gate: Gate,
 }

@@ -2,6 +2,8 @@
 
 mod again;
 mod finish;
+mod items;
+mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -13,14 +15,19 @@ use tokio::sync::{mpsc, oneshot};
 use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Item, Ix, Over, Schedule, State};
+use super::schedule::{Item, Ix, Over, Schedule, Start, State};
+use super::shared::Fetched;
+use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
 use crate::store::{Digests, Look, Shelf};
+use items::items;
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
+    /// What the shared store has for a key.
+    Asked(Ix, Option<Box<Fetched>>),
     Ready(Ix, Vec<Endpoint>),
     Tried(Ix, Tried),
     /// The pause before the next try is over.
@@ -62,6 +69,8 @@ struct Runner<W> {
     to_repeat: BTreeSet<Ix>,
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<Ix, u32>,
+    /// Groups of tasks that were started together.
+    parties: u32,
     summary: Summary,
     send: mpsc::UnboundedSender<Msg>,
 }
@@ -78,12 +87,11 @@ pub async fn run<W: Work>(
     stop: Stop,
     emit: Emit,
 ) -> Summary {
-    let items = plan.tasks.iter().enumerate().map(|(ix, task)| item(task, options.parts[ix])).collect();
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
-        schedule: Schedule::new(items, options.jobs, options.gpus.iter().copied()),
+        schedule: Schedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
         plan,
         work,
         shelf,
@@ -101,24 +109,12 @@ pub async fn run<W: Work>(
         blame: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
+        parties: 0,
         summary: Summary::default(),
         send,
     };
     runner.go(receive).await;
     runner.finish()
-}
-
-fn item(task: &Task, part: Part) -> Item {
-    let skipped = task.skipped.is_some() || part == Part::Out;
-    Item {
-        // What does not run waits for nobody and keeps no server up.
-        needs: if skipped { Vec::new() } else { task.needs.iter().map(|need| need.task).collect() },
-        service: task.lifetime == Lifetime::Service,
-        cpus: task.cpus,
-        gpus: if task.host.is_some() { 0 } else { task.gpus },
-        elsewhere: task.host.is_some(),
-        skipped,
-    }
 }
 
 impl<W: Work> Runner<W> {
@@ -169,13 +165,9 @@ impl<W: Work> Runner<W> {
                     None => self.schedule.over(ix, Over::Done),
                 }
             }
-            let mut started = false;
-            while let Some(start) = self.schedule.next_to_start() {
-                started = true;
-                let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
-                self.start(start.task, attempt, start.gpus);
-            }
-            if started {
+            let starts: Vec<Start> = std::iter::from_fn(|| self.schedule.next_to_start()).collect();
+            if !starts.is_empty() {
+                self.start_all(starts);
                 continue;
             }
             if let Some(ix) = self.schedule.stuck() {
@@ -249,35 +241,16 @@ impl<W: Work> Runner<W> {
             return self.schedule.missed(ix);
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
-            Look::Hit(record) => {
-                let folder = self.shelf.folder(&record);
-                if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
-                    return self.fail(ix, 1, system(&e), 0.0);
-                }
-                if let Err(failure) = self.passes(ix, &record) {
-                    return self.fail(ix, 1, failure, 0.0);
-                }
-                (self.emit)(Event::TaskCached {
-                    task: task.id.clone(),
-                    done: record.done.clone(),
-                    out: Some(folder.clone()),
-                });
-                self.summary.tally.cached += 1;
-                self.summary.done.push((task.id.clone(), record.done.clone(), folder));
-                self.made[ix as usize] = Some(Made::Output(record));
-                self.schedule.over(ix, Over::Cached);
-            }
-            _ if self.options.parts[ix as usize] == Part::Restore => {
-                let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
-                    .hint("run without --only, or with --until, to make it first");
-                self.fail(ix, 1, failure, 0.0);
-            }
+            Look::Hit(record) => self.take_hit(ix, record, None),
+            _ if self.options.parts[ix as usize] == Part::Restore && self.options.shared.is_none() => self.missed(ix),
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
                 if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }
-                self.schedule.missed(ix);
+                if !self.ask(ix, &keyed) {
+                    self.missed(ix);
+                }
             }
         }
     }
@@ -290,7 +263,17 @@ impl<W: Work> Runner<W> {
         self.keyed[ix as usize] = Some(keyed);
     }
 
-    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>) {
+    /// Everything that may start in this moment: those that could be one job array are told of each other.
+    fn start_all(&mut self, starts: Vec<Start>) {
+        let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
+        let seats = Parties::new(&self.run, &mut self.parties).seats(&tasks);
+        for (start, seat) in starts.into_iter().zip(seats) {
+            let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
+            self.start(start.task, attempt, start.gpus, seat);
+        }
+    }
+
+    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>, seat: Option<Seat>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
@@ -328,6 +311,7 @@ impl<W: Work> Runner<W> {
             keyed,
             attempt,
             gpus: gpus.clone(),
+            seat,
             made,
             run: self.run.clone(),
             shelf: Arc::clone(&self.shelf),
@@ -347,6 +331,7 @@ impl<W: Work> Runner<W> {
     fn take(&mut self, msg: Msg) {
         match msg {
             Msg::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
+            Msg::Asked(ix, fetched) => self.take_fetched(ix, fetched.map(|fetched| *fetched)),
             Msg::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
             Msg::Tried(ix, tried) => self.take_tried(ix, tried),
             Msg::Again(ix) => {
@@ -355,7 +340,7 @@ impl<W: Work> Runner<W> {
                     let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next try");
                     return self.fail(ix, running.attempt, failure, 0.0);
                 }
-                self.start(ix, running.attempt + 1, running.gpus);
+                self.start(ix, running.attempt + 1, running.gpus, None);
             }
             Msg::Anew(ix) => self.anew(ix),
         }
@@ -385,7 +370,7 @@ impl<W: Work> Runner<W> {
             let folder = folder.as_deref().unwrap_or_else(|| self.shelf.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
-                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds).map_err(Box::new)?;
+                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds, None).map_err(Box::new)?;
             self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
@@ -401,6 +386,7 @@ impl<W: Work> Runner<W> {
                     unchanged,
                     seconds,
                 });
+                self.offer(&record);
                 self.summary.tally.ran += 1;
                 self.summary.done.push((task.id.clone(), record.done.clone(), folder));
                 self.made[ix as usize] = Some(Made::Output(record));

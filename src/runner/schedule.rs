@@ -5,7 +5,7 @@
 //! run, and ends when its last dependent is over. `Known` is enough for dependents to be looked up in the store, so a
 //! service whose dependents are all cached is never started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Index of a task in the plan.
 pub type Ix = u32;
@@ -52,6 +52,8 @@ pub struct Item {
     pub gpus: u32,
     /// It runs on another machine: nothing of this one is leased to it.
     pub elsewhere: bool,
+    /// Those of a group are started in one moment as far as may be: nobody of it is, while another one is looked up.
+    pub group: Option<u32>,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
 }
@@ -88,6 +90,8 @@ pub struct Schedule {
     wanting: BTreeSet<Ix>,
     /// How many of them need nothing of this machine.
     wanting_elsewhere: u32,
+    /// For each group, how many of it are being looked up.
+    keying: BTreeMap<u32, u32>,
     to_stop: Vec<Ix>,
     cancelled: Vec<(Ix, Ix)>,
     slots: u32,
@@ -131,6 +135,7 @@ impl Schedule {
             to_key: BTreeSet::new(),
             wanting: BTreeSet::new(),
             wanting_elsewhere: 0,
+            keying: BTreeMap::new(),
             to_stop: Vec::new(),
             cancelled: Vec::new(),
             slots,
@@ -258,6 +263,9 @@ impl Schedule {
             let node = &self.nodes[ix as usize];
             let elsewhere = node.item.elsewhere;
             if full && !elsewhere {
+                continue;
+            }
+            if node.item.group.is_some_and(|group| self.keying.get(&group).is_some_and(|n| *n > 0)) {
                 continue;
             }
             if !elsewhere && node.item.cpus.is_none() && std::mem::replace(&mut alone_before, true) && self.moving > 0 {
@@ -423,6 +431,11 @@ impl Schedule {
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
         self.moving += u32::from(moves(state));
         self.moving -= u32::from(moves(was));
+        if let Some(group) = self.nodes[ix as usize].item.group {
+            let keying = self.keying.entry(group).or_default();
+            *keying += u32::from(state == State::Keying);
+            *keying -= u32::from(was == State::Keying);
+        }
     }
 
     fn release(&mut self, ix: Ix) {

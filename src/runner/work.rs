@@ -12,6 +12,7 @@ use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
 use crate::plan::Task;
 
 use super::origins::Origins;
+use super::together::Seat;
 
 /// What performs tasks. One implementation in the product (`stage::Stages`), fakes in tests.
 pub trait Work: Send + Sync + 'static {
@@ -51,6 +52,8 @@ pub struct Lease {
     pub gpus: Vec<u32>,
     /// The number that its retry rule has lowered.
     pub lowered: Option<Lowered>,
+    /// Its place among the tasks of its stage that were started in the same moment, if there are any.
+    pub seat: Option<Seat>,
     pub stop: Stop,
     /// Services report their endpoints here, once, when they are ready.
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,

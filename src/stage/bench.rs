@@ -49,7 +49,7 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
 /// What a result means for its task.
 pub fn judged(result: &RunResult) -> Result<Done, Failure> {
     if result.verdict.is_valid() {
-        return Ok(Done { headline: Some(result.headline()) });
+        return Ok(Done { headline: Some(result.headline()), below: result.hosts_in_short() });
     }
     let reasons: Vec<String> =
         result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
@@ -141,7 +141,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, na
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
     if let Some(scraper) = scraper {
-        scrape::finish(scraper, &mut measured).await;
+        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(errand, &mut measured).await;

@@ -43,7 +43,7 @@ pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failur
         let path = errand.lease.out.join(name);
         fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
     }
-    Ok(Done { headline: ratios.headline() })
+    Ok(Done { headline: ratios.headline(), ..Done::default() })
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {

@@ -40,7 +40,8 @@ pub struct Silent {
 
 impl std::fmt::Display for Silent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} has not answered for {:.1} s: {}", self.endpoint, self.for_s, self.last)
+        let name = self.endpoint.name.as_ref().map(|name| format!("host {name}: ")).unwrap_or_default();
+        write!(f, "{name}{} has not answered for {:.1} s: {}", self.endpoint, self.for_s, self.last)
     }
 }
 

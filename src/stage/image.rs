@@ -59,7 +59,7 @@ pub async fn perform(errand: &Errand, image: &Image) -> Result<Done, Failure> {
             errand.run(errand.command(argv.into_iter().map(OsString::from).collect())).await?;
             write(errand, TOLD, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
             write(errand, IMAGE, &format!("./{file}\n"))?;
-            Ok(Done { headline: Some(file.to_owned()) })
+            Ok(Done { headline: Some(file.to_owned()), ..Done::default() })
         }
         _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an image"))
             .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
@@ -160,7 +160,7 @@ fn remember(errand: &Errand, program: &str, image: &str, name: Option<&str>) -> 
     let told = json!({ "name": name, "id": id, "digests": digests });
     write(errand, TOLD, &format!("{told:#}\n"))?;
     write(errand, IMAGE, &format!("{id}\n"))?;
-    Ok(Done { headline: Some(short(&id).to_owned()) })
+    Ok(Done { headline: Some(short(&id).to_owned()), ..Done::default() })
 }
 
 /// `sha256:0123456789ab`

@@ -76,7 +76,7 @@ pub async fn once(
     let zero = zero.and_then(Moment::instant).unwrap_or_else(Instant::now);
     let mut measured = Measured::elsewhere(result, zero);
     if let Some(scraper) = scraper {
-        scrape::finish(scraper, &mut measured).await;
+        scrape::finish(scraper, &spec.endpoints, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(errand, &mut measured).await;

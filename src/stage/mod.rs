@@ -12,6 +12,7 @@ mod engine;
 mod errand;
 mod git;
 mod health;
+mod hosts;
 mod image;
 mod load;
 mod loadgen;
@@ -37,13 +38,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
-use crate::manifest::model::Action;
+use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, Work};
 pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
 use errand::Errand;
+pub use hosts::{Guarded, Orders, Said, ask_host, guard};
 pub use image::image_program;
 pub use serve::{Launch, Preview, previews};
 use slurm::Cluster;
@@ -125,9 +127,12 @@ impl Work for Stages {
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
-        match lease.assignment.host.clone().filter(|_| !self.in_place) {
-            Some(host) => Box::pin(slurm::perform(lease, &host, &self.home, &self.cluster)).await,
-            None => self.here(lease).await,
+        match hosts::elsewhere(lease.assignment.host.as_deref())? {
+            Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
+            Some(HostOn::Slurm(slurm)) if !self.in_place => {
+                Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await
+            }
+            Some(HostOn::Slurm(_)) | None => self.here(lease).await,
         }
     }
 }
@@ -135,6 +140,11 @@ impl Work for Stages {
 impl Stages {
     /// Does a task on this machine, wherever its stage says that it runs: on a node of a cluster that is so already.
     async fn here(&self, lease: Lease) -> Result<Done, Failure> {
+        if let Some(HostOn::Slurm(slurm)) = hosts::elsewhere(lease.assignment.host.as_deref())?
+            && slurm.each_node
+        {
+            return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
+        }
         let action: Action = serde_json::from_str(&lease.assignment.action).map_err(|error| {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")

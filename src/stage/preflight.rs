@@ -108,7 +108,7 @@ async fn endpoint(errand: &Errand, server: &mut Beside) -> Result<Endpoint, Stri
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
             if let Some(grpc) = port {
-                return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None };
+                return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None, name: None };
             }
             sleep(LOOK).await;
         }

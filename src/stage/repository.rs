@@ -45,5 +45,8 @@ pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure
         }
     }
     let count = written.repositories.len();
-    Ok(Done { headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })) })
+    Ok(Done {
+        headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })),
+        ..Done::default()
+    })
 }

@@ -1,10 +1,11 @@
 //! The servers' own `/metrics`, polled beside a measurement.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::event::{Endpoint, Failure, FailureKind};
-use crate::harness::Measured;
-use crate::triton::{HttpAddress, Scraper, summarise};
+use crate::harness::{Measured, host_of};
+use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarise};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
@@ -24,9 +25,20 @@ pub fn start(endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
 }
 
 /// Ends it; all that was told goes beside the measurement, and its sum into the result.
-pub async fn finish(scraper: Scraper, measured: &mut Measured) {
+pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Measured) {
     let scrape = scraper.finish().await;
     let window = Duration::try_from_secs_f64(measured.result.rates.window_s).unwrap_or_default();
+    for share in &mut measured.result.hosts {
+        // Which of those that were asked are this host's.
+        let own = |server: &HttpAddress| {
+            endpoints
+                .iter()
+                .any(|one| host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port))
+        };
+        let part = scrape.part(own);
+        share.server_metrics = (!part.servers.is_empty())
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise(&part, measured.zero, window) });
+    }
     measured.result.server_metrics = Some(summarise(&scrape, measured.zero, window));
     measured.scrape = Some(scrape);
 }

@@ -82,7 +82,7 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds, watched: Telem
             }
         }
     }
-    Ok(Done { headline: Some(headline(&found, &spec, tried.len())) })
+    Ok(Done { headline: Some(headline(&found, &spec, tried.len())), ..Done::default() })
 }
 
 /// What it will cost, before it costs it.

@@ -49,7 +49,7 @@ pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
     if written == 0 {
         return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
     }
-    Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })) })
+    Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })), ..Done::default() })
 }
 
 /// A text file keeps its last line break.

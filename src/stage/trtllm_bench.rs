@@ -48,7 +48,7 @@ pub async fn perform(errand: &Errand, bench: &TrtllmBench) -> Result<Done, Failu
     for doubt in doubts(&bench, &imported.told.result) {
         errand.lease.notice(doubt);
     }
-    Ok(Done { headline: Some(headline(&imported.told.result)) })
+    Ok(Done { headline: Some(headline(&imported.told.result)), ..Done::default() })
 }
 
 /// The command. `options` is the file of `--extra_llm_api_options`, `report` where its numbers go.

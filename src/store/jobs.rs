@@ -3,11 +3,12 @@
 //! ```text
 //! jobs/<output folder>/
 //!   job.json     what is to be done; there before it is submitted
-//!   script       what the batch system runs
+//!   script       what the batch system runs; an array has one script for all, elsewhere (`arrays`)
 //!   number       the batch system's number for it, once that is known
 //!   claim        made by the job that works on it: a second one with the same task ends at once
 //!   events       what happens, one JSON line each
 //!   beat         counts up while somebody waits for the job
+//!   alive        counts up while the job's own program runs
 //!   cancel       it is to end
 //!   ended.json   how it ended, published whole
 //!   output       what the batch system and the job itself print
@@ -24,8 +25,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Home;
 use super::durable::{At as _, PathError, create_folder, discard, replace};
+use super::{ArrayFiles, Home};
 use crate::event::{Digest, TaskId};
 
 /// One attempt's folder. Making this touches nothing on disk.
@@ -68,10 +69,18 @@ impl JobFolder {
         self.path.join("output")
     }
 
-    /// What is to be done: the script first, so that who finds `job.json` finds all.
-    pub fn write(&self, job: &impl Serialize, script: &str) -> Result<(), PathError> {
+    /// Where the arrays of the same project have their files.
+    pub fn arrays(&self) -> ArrayFiles {
+        let state = self.path.parent().and_then(Path::parent).unwrap_or(&self.path);
+        ArrayFiles::of(state)
+    }
+
+    /// What is to be done: the script first, so that who finds `job.json` finds all. An element of an array has none of its own.
+    pub fn write(&self, job: &impl Serialize, script: Option<&str>) -> Result<(), PathError> {
         create_folder(&self.path)?;
-        replace(&self.script(), script.as_bytes())?;
+        if let Some(script) = script {
+            replace(&self.script(), script.as_bytes())?;
+        }
         self.put("job.json", job)
     }
 
@@ -153,6 +162,16 @@ impl JobFolder {
     pub fn beats(&self) -> Option<String> {
         self.look();
         fs::read_to_string(self.path.join("beat")).ok()
+    }
+
+    /// The job's own sign of life.
+    pub fn live(&self, count: u64) -> Result<(), PathError> {
+        let path = self.path.join("alive");
+        fs::write(&path, count.to_string()).at("write", &path)
+    }
+
+    pub fn life(&self) -> Option<String> {
+        fs::read_to_string(self.path.join("alive")).ok().filter(|count| !count.is_empty())
     }
 
     /// Asks the job to end; also whoever finds the folder later.
@@ -239,7 +258,7 @@ mod tests {
         let it = TaskId::new("it");
         let folder = JobFolder::of(home.state(), &out);
         assert_eq!(left_running(&home, &it, &key), None);
-        folder.write(&job("it", "Step"), "#!/bin/sh\n").unwrap();
+        folder.write(&job("it", "Step"), Some("#!/bin/sh\n")).unwrap();
         assert_eq!(left_running(&home, &it, &key), Some(out));
         assert_eq!(left_running(&home, &TaskId::new("other"), &key), None, "two tasks may have one key");
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);

@@ -9,6 +9,7 @@
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      talk with a job on another machine, until its end was seen (`jobs`)
+//!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
@@ -34,33 +35,39 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
+mod arrays;
 mod digests;
 mod durable;
 mod explain;
 mod gc;
 mod home;
+mod incoming;
 mod jobs;
 mod journal;
 mod key;
 mod lock;
 mod lowered;
 mod outputs;
+mod parcel;
 mod plans;
 mod record;
 mod shelf;
 mod stamp;
 
+pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{PathError, discard, point, replace};
 pub use explain::explain;
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::Home;
+pub use incoming::{Incoming, Parts, free_bytes};
 pub use jobs::{JobFolder, abandoned, left_running, superseded};
 pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
 pub use lock::{Held, Lock, Taken};
 pub use outputs::{Listed, Sealed, list_folder};
+pub use parcel::{Item, digest_of, leads_out, unfit};
 pub use plans::{Compiler, Origins, Rest};
 pub use record::Record;
 pub use shelf::{Look, Shelf};
-pub use stamp::Stamp;
+pub use stamp::{Kind, Stamp};

@@ -24,7 +24,7 @@ pub struct Entry {
 }
 
 /// A path as a text, whatever its bytes: `\\` for a backslash, `\xff` for a byte that is no part of a character.
-mod any_bytes {
+pub(super) mod any_bytes {
     use std::ffi::OsString;
     use std::fmt::Write as _;
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -32,7 +32,7 @@ mod any_bytes {
 
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::store) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) if !text.contains('\\') => to.serialize_str(text),
             _ => to.serialize_str(&escaped(path)),
@@ -50,7 +50,7 @@ mod any_bytes {
         text
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    pub(in crate::store) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         let text = String::deserialize(from)?;
         if !text.contains('\\') {
             return Ok(text.into());

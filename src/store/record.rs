@@ -25,6 +25,9 @@ pub struct Record {
     pub seconds: f64,
     /// The run that made it.
     pub run: String,
+    /// The shared store that it came from; `None`: it was made here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The boot of the machine that wrote it: see "What survives what".
     pub boot: Digest,
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.

@@ -153,7 +153,8 @@ impl Shelf {
     }
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
-    /// goes away, so that paths that others wrote down stay true; then the second value is true.
+    /// goes away, so that paths that others wrote down stay true; then the second value is true. `from`: the shared store that
+    /// it came from, if it was not made here.
     #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
     pub fn accept(
         &self,
@@ -164,6 +165,7 @@ impl Shelf {
         sealed: Sealed,
         done: Done,
         seconds: f64,
+        from: Option<String>,
     ) -> Result<(Arc<Record>, bool), PathError> {
         let digest = key.digest();
         let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
@@ -188,6 +190,7 @@ impl Shelf {
             done,
             seconds,
             run: run.to_string(),
+            from,
             boot: record::boot(),
             entries,
             fields,

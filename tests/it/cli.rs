@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 42] = [
+const COMMANDS: [&str; 46] = [
     "",
     "run",
     "bulk",
@@ -28,6 +28,10 @@ const COMMANDS: [&str; 42] = [
     "import",
     "explain",
     "gc",
+    "cache status",
+    "cache push",
+    "cache pull",
+    "cache gc",
     "clean",
     "sim serve",
     "triton status",

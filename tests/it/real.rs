@@ -74,7 +74,8 @@ impl RealTriton {
             .process_group(0)
             .spawn()
             .expect("tritonserver");
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc, http: Some(http), metrics: Some(metrics) };
+        let endpoint =
+            Endpoint { host: "127.0.0.1".to_owned(), grpc, http: Some(http), metrics: Some(metrics), name: None };
         Self { child, endpoint, log, mark }
     }
 

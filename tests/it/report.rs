@@ -22,7 +22,7 @@ fn events() -> Vec<Event> {
         let task = TaskId::new(format!("t/{n}"));
         if n % 3 == 0 {
             tally.cached += 1;
-            events.push(Event::TaskCached { task, done: Done::default(), out: None });
+            events.push(Event::TaskCached { task, done: Done::default(), out: None, from: None });
             continue;
         }
         tally.ran += 1;

@@ -303,7 +303,7 @@ impl Work for FoundDead {
         let Some(ready) = lease.ready.take() else {
             return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
         };
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None };
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
         ready.send(vec![endpoint]).expect("somebody waits for it");
         lease.stop.asked().await;
         Err(Failure::new(FailureKind::Service, "the server had ended"))
@@ -334,6 +334,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         keep_going: false,
         parts: vec![Part::Run; 2],
         forced: vec![false; 2],
+        shared: None,
         gate: regatta::runner::Gate::default(),
     };
     let summary = run(

@@ -1,17 +1,17 @@
 //! Stages as jobs of a real Slurm: a controller and four virtual nodes on this machine, one cluster for each test.
 //! `tests/parts/slurm.sh` brings them up, and installs Slurm where it is missing.
 
-mod cluster;
+mod arrays;
+mod cases;
+pub mod cluster;
+mod endings;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use regatta::harness::read_result;
-
-use crate::services::{ENGINE, REPOSITORY};
-use crate::world::{Ended, World, alive_with, signal, signal_pid};
+use crate::services::ENGINE;
+use crate::world::{Ended, World, signal};
 use cluster::Cluster;
 
 /// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
@@ -80,29 +80,6 @@ stages:
 }
 
 #[test]
-fn forty_stages_are_forty_jobs_and_one_question_at_a_time() {
-    let cluster = Cluster::up();
-    let world = cluster.world(
-        r#"
-stages:
-  many:
-    foreach: { n: "{{ range(40) }}" }
-    host: { slurm: { time: 5m, poll: 2s } }
-    shell: 'echo {{ n }} > out; echo {{ n }} >> "$W/ran"'
-"#,
-    );
-    let begun = Instant::now();
-    let ended = world.good(&["run", "m", "-j", "1"]);
-    let seconds = begun.elapsed().as_secs_f64();
-    assert_eq!(ended.ran().len(), 40, "one slot here is no limit there");
-    assert_eq!(world.count("ran"), 40, "each ran once");
-    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (40, 40));
-    let questions = cluster.calls("squeue");
-    // Whatever the number of jobs: one every two seconds, one to begin with, and one that was under way.
-    assert!((questions as f64) < seconds / 2.0 + 3.0, "{questions} questions in {seconds:.1} s");
-}
-
-#[test]
 fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
     let cluster = Cluster::up();
     let world = cluster.world(
@@ -136,21 +113,7 @@ stages:
 
 #[test]
 fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
-    let cluster = Cluster::up();
-    let world = cluster.world(GATED);
-    let mut run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
-    let again = world.start(&["run", "m"]);
-    patiently("the second run to find the job", || newest_journal(&world).contains("goes on with job"));
-    world.file("gate", "");
-    let ended = end(again);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("goes on with job");
-    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
-    assert_eq!(world.count("nodes"), 1, "it ran once");
-    assert_eq!((cluster.jobs().len(), cluster.calls("sbatch")), (1, 1));
+    cases::submitter_killed();
 }
 
 #[test]
@@ -195,92 +158,22 @@ fn ctrl_c_cancels_the_job() {
 
 #[test]
 fn a_node_is_killed_and_the_stage_is_submitted_again() {
-    let cluster = Cluster::up();
-    let world = cluster.world(GATED);
-    let run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    let node = cluster.node(&world, "nodes");
-    cluster.kill(&node);
-    patiently("the second attempt", || world.count("nodes") == 2);
-    world.file("gate", "");
-    let ended = end(run);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node").says("it is submitted again");
-    assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
-    let states: Vec<String> = cluster.jobs();
-    assert_eq!(states.len(), 2, "{states:?}");
-    assert!(states[0].starts_with("NODE_FAIL"), "{states:?}");
+    cases::node_killed();
 }
 
 #[test]
 fn a_link_is_cut_and_what_the_old_attempt_still_writes_counts_for_nothing() {
-    let cluster = Cluster::with_links();
-    // The first attempt would overwrite everything if it could: it writes when it is asked to end, and after that.
-    let world = cluster.world(
-        r#"
-stages:
-  it:
-    host: { slurm: { time: 10m, poll: 1s } }
-    shell: |
-      echo $SLURMD_NODENAME >> "$W/nodes"
-      me=$(wc -l < "$W/nodes")
-      echo attempt $me > out
-      trap 'echo late >> out; echo late > more; echo $me >> "$W/late"; exit 0' TERM
-      while [ ! -e "$W/gate$me" ]; do sleep 0.1; done
-      echo attempt $me has ended >> out
-"#,
-    );
-    let run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    let node = cluster.node(&world, "nodes");
-    // Nobody is told: packets to and from the node are lost, and what runs there runs on.
-    Cluster::link("cut", &node);
-    patiently("the second attempt", || world.count("nodes") == 2);
-    patiently("the old attempt to have written", || world.path("late").exists());
-    world.file("gate2", "");
-    let ended = end(run);
-    Cluster::link("heal", &node);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended.says("lost its node").says("it is submitted again");
-    assert_eq!(world.read("latest/it/out"), "attempt 2\nattempt 2 has ended\n");
-    assert!(!world.path("latest/it/more").exists());
-    assert_eq!(world.read("late"), "1\n");
-    assert!(world.good(&["run", "m"]).ran().is_empty(), "and the output stays what it was");
-    let jobs = cluster.jobs();
-    assert!(jobs.len() == 2 && jobs[0].starts_with("NODE_FAIL"), "{jobs:?}");
+    cases::link_cut();
 }
 
 #[test]
 fn the_controller_stops_while_a_job_is_submitted_and_there_is_one_job() {
-    let cluster = Cluster::up();
-    let world = cluster.world(GATED);
-    let controller = cluster.pid("slurmctld");
-    signal_pid(controller, "STOP");
-    let run = world.start(&["run", "m"]);
-    patiently("the run to hear that it is not answered", || {
-        newest_journal(&world).contains("has not taken its job yet")
-    });
-    signal_pid(controller, "CONT");
-    patiently("the job", || world.path("nodes").exists());
-    world.file("gate", "");
-    let ended = end(run);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(world.count("nodes"), 1);
-    let jobs = cluster.jobs();
-    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    cases::controller_stopped();
 }
 
 #[test]
 fn a_job_that_runs_into_its_time_limit_is_warned_of_and_told() {
-    let cluster = Cluster::up();
-    let world = cluster.world(
-        "stages:\n  it:\n    host: { slurm: { time: 1m, warn: 30s, poll: 1s } }\n    shell: 'echo begun; sleep 1000'\n",
-    );
-    let ended = world.regatta(&["run", "m"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    ended.says("less than 30 s left until its time limit").says("ran into its time limit of 1m").says("begun");
-    let jobs = cluster.jobs();
-    assert!(jobs.len() == 1 && jobs[0].starts_with("TIMEOUT"), "{jobs:?}");
+    cases::time_limit();
 }
 
 #[test]
@@ -384,42 +277,7 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
 
 #[test]
 fn a_server_over_two_nodes_is_measured_over_the_network() {
-    let cluster = Cluster::with_links();
-    let program = env!("CARGO_BIN_EXE_regatta");
-    // Rank 0 answers, on the first node; the other one waits, as TensorRT-LLM's do in leader mode.
-    let script = format!(
-        r#"echo $SLURMD_NODENAME >> "$W/ranks"; if [ $SLURM_PROCID = 0 ]; then exec {program} sim serve --repository "$2" --grpc-port "$1" --grpc-address 0.0.0.0; fi; exec sleep 1000"#
-    );
-    let script = serde_json::Value::String(script);
-    let world = cluster.world(&format!(
-        r#"{ENGINE}
-  server:
-    host: {{ slurm: {{ time: 10m, nodes: 2, tasks_per_node: 1, poll: 1s }} }}
-    serve:
-      command:
-        words: [srun, --kill-on-bad-exit=1, sh, -c, {script}, server, "{{port}}", "{REPOSITORY}"]
-  measure:
-    bench: {{ target: "{{{{ stages.server }}}}", scenario: offline, stop: {{ requests: 12 }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000 }}
-"#
-    ));
-    let ended = world.regatta(&["run", "m"]);
-    // A busy machine may make the measurement invalid; that is another matter.
-    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
-    ended.says("▲ server").says("▼ server");
-    let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
-    let result = read_result(&world.path(folder).join("result.json")).unwrap();
-    assert_eq!((result.counts.scheduled, result.counts.ok), (12, 12));
-    let endpoint = &result.asked.endpoints[0];
-    assert!(
-        endpoint.starts_with("10."),
-        "{endpoint}: over the bridge, at the address that the controller has for the node"
-    );
-    let ranks = world.read("ranks");
-    let ranks: BTreeSet<&str> = ranks.lines().collect();
-    assert_eq!(ranks.len(), 2, "{ranks:?}");
-    let jobs = cluster.jobs();
-    assert!(jobs.len() == 1 && !jobs[0].starts_with("RUNNING"), "{jobs:?}");
-    patiently("all ranks to be gone", || alive_with(world.path("")).is_empty());
+    cases::server_over_two_nodes();
 }
 
 #[test]

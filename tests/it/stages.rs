@@ -46,6 +46,7 @@ impl Bench {
             project: self.dir.path().to_owned(),
             gpus: Vec::new(),
             lowered: None,
+            seat: None,
             stop: self.stop.clone(),
             ready: None,
             emit: Arc::new(move |event| events.lock().unwrap().push(event)),

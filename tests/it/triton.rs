@@ -397,7 +397,7 @@ async fn a_real_server_over_http() {
 async fn what_listens_on_a_port_is_told() {
     let folder = repository(&["echo"]);
     let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
-    let Endpoint { host, grpc, http, metrics } = server.endpoint.clone();
+    let Endpoint { host, grpc, http, metrics, .. } = server.endpoint.clone();
     assert_eq!(probe(&host, grpc).await, Listens::Grpc);
     assert_eq!(probe(&host, http.unwrap()).await, Listens::Http);
     assert_eq!(probe(&host, metrics.unwrap()).await, Listens::Metrics);

@@ -9,8 +9,9 @@
 #
 # With NET (10.88.1, say) each node has a network of its own, NET.1, NET.2, …, on a bridge to the controller; root only.
 # Each node PREFIX1, PREFIX2, … is a slurmd of its own with 4 CPUs and 2 GPUs (device files without a driver). Partitions:
-# `gpu` (default; up to an hour) and `short` (up to two minutes). Slurm's programs for it are in DIR/bin; srun has a stand-in for pyxis (pyxis.c, which needs cc). Nothing is read from or
-# written to /etc. Several clusters can be up side by side. As root the packages are installed when they are missing.
+# `gpu` (default; up to an hour), `short` (up to two minutes), and `spare` and `sparer`, whose jobs those of `urgent` put back into
+# the queue, or end. Slurm's programs for it are in DIR/bin; srun has a stand-in for pyxis (pyxis.c, which needs cc). Nothing is read from or
+# written to /etc. CONFIGURATION holds further lines for slurm.conf. Several clusters can be up side by side. As root the packages are installed when they are missing.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 die() { echo "slurm.sh: $*" >&2; exit 1; }
@@ -92,9 +93,15 @@ JobCompType=jobcomp/filetxt
 JobCompLoc=$dir/log/jobs
 AccountingStorageType=accounting_storage/none
 NodeName=$list NodeHostname=$(hostname -s) $where CPUs=4 RealMemory=4096 Gres=gpu:h100:2 State=UNKNOWN
-PartitionName=gpu Default=YES Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 State=UP
-PartitionName=short Nodes=ALL DefaultTime=00:01:00 MaxTime=00:02:00 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=gpu Default=YES Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 PriorityTier=2 PreemptMode=OFF State=UP
+PartitionName=short Nodes=ALL DefaultTime=00:01:00 MaxTime=00:02:00 PriorityTier=2 PreemptMode=OFF State=UP
+PartitionName=spare Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 PriorityTier=1 PreemptMode=REQUEUE State=UP
+PartitionName=sparer Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 PriorityTier=1 PreemptMode=CANCEL State=UP
+PartitionName=urgent Nodes=ALL DefaultTime=00:10:00 MaxTime=01:00:00 PriorityTier=9 PreemptMode=OFF State=UP
 PlugStackConfig=$dir/etc/plugstack.conf
+${CONFIGURATION:-}
 CONF
   local a b c version; version=$(slurmd -V | awk '{print $2}'); IFS=. read -r a b c <<<"$version"
   cc -shared -fPIC -O1 -DSLURM_VER="$(printf '0x%02x%02x%02x' "$((10#$a))" "$((10#$b))" "$((10#${c%%[!0-9]*}))")" \

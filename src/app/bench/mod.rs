@@ -48,6 +48,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
         events: cli::EventsAs::Terminal,
         gpus: None,
         on: cli::On::Here,
+        store: None,
         // A question to one server is nothing to come back to.
         locking: cli::Locking::Leave,
         env: std::collections::BTreeMap::new(),

@@ -154,6 +154,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
         events: EventsAs::Terminal,
         gpus: request.gpus.clone(),
         on: cli::On::Here,
+        store: None,
         locking: cli::Locking::Write(cli::LOCK_FILE.into()),
         env: item.env.clone(),
     }

@@ -50,6 +50,7 @@ pub(super) fn search(
             events,
             gpus: None,
             on: crate::cli::On::Here,
+            store: None,
             locking: crate::cli::Locking::Leave,
             env: std::collections::BTreeMap::new(),
         },

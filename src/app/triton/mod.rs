@@ -74,7 +74,7 @@ struct To {
 impl To {
     async fn grpc(&self) -> Result<TritonClient, Trouble> {
         let host = self.url.host.clone();
-        let endpoint = Endpoint { host, grpc: self.url.port, http: None, metrics: None };
+        let endpoint = Endpoint { host, grpc: self.url.port, http: None, metrics: None, name: None };
         let client = match TritonClient::connect(&endpoint).await {
             Ok(client) => client.deadline(self.deadline),
             Err(error) => return Err(self.failed(error).await),

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), or `{ slurm: { … } }`. No part of the key.
+use super::ssh::SshHost;
+
+/// Where a stage runs: `local`, `slurm` (with what the cluster and `SBATCH_*` say), `{ slurm: { … } }`, or for `serve`
+/// `{ ssh: [HOST, …] }`. No part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Host {
@@ -26,6 +29,9 @@ pub enum HostWord {
 pub enum HostOn {
     /// A job of its own. The project folder must be at the same place on its nodes.
     Slurm(Box<Slurm>),
+    /// For `serve`: each of these machines starts what one would start, and requests are spread over all. The project folder must be
+    /// at the same place on them.
+    Ssh(Vec<SshHost>),
 }
 
 impl Host {
@@ -80,6 +86,9 @@ pub struct Slurm {
     pub nodelist: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
+    /// For `serve`: every node of the job starts what one would start, and requests are spread over all.
+    #[serde(skip_serializing_if = "is_false")]
+    pub each_node: bool,
     /// Nobody else on its nodes.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive: bool,
@@ -99,6 +108,12 @@ pub struct Slurm {
     /// Give up a job that has waited so long for its start. [default: wait]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<String>,
+    /// At most so many of a `foreach` run at the same time. [default: as many as the cluster lets]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub at_once: Option<u32>,
+    /// Say it when a job that has begun has given no sign of life for so long.
+    pub silence: String,
     /// Say that the time limit is near so long before.
     pub warn: String,
     /// How often the queue is asked, once for all jobs of the run.
@@ -124,12 +139,15 @@ impl Default for Slurm {
             constraint: None,
             nodelist: None,
             exclude: None,
+            each_node: false,
             exclusive: false,
             args: Vec::new(),
             container: None,
             export: None,
             program: None,
             queue_timeout: None,
+            at_once: None,
+            silence: "60s".to_owned(),
             warn: "60s".to_owned(),
             poll: "10s".to_owned(),
             resubmit: 2,
@@ -166,7 +184,7 @@ impl Slurm {
         ("chdir", "Regatta"),
         ("parsable", "Regatta"),
         ("wait", "Regatta"),
-        ("array", "`foreach`"),
+        ("array", "`foreach` and `at_once`"),
         ("wrap", "the stage"),
         ("export", "`export`"),
         ("export-file", "`export`"),

@@ -56,6 +56,9 @@ pub struct Stage {
     /// false: run it every time.
     #[serde(default = "yes")]
     pub cache: bool,
+    /// false: what it makes is of use on this machine only; no shared store (`--store`) sees it.
+    #[serde(default = "yes")]
+    pub share: bool,
     /// Keep unfinished work, so that the next try continues in the same folder.
     #[serde(default)]
     pub resume: bool,

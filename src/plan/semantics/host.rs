@@ -1,7 +1,7 @@
 //! What the types cannot say about `host:`.
 
 use super::Look;
-use crate::manifest::model::{HostOn, Serve, Slurm, Stage};
+use crate::manifest::model::{HostOn, Launcher, Serve, Slurm, SshHost, Stage};
 
 impl Look<'_> {
     /// A stage that runs on another machine.
@@ -21,6 +21,75 @@ impl Look<'_> {
                     self.say(&["container"], "is there twice", "`host.slurm` has one, too", hint);
                 }
                 self.slurm(slurm);
+                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, &stage.serve)
+                    && server.launcher == Some(Launcher::Srun)
+                {
+                    let label = "each node starts its own ranks";
+                    let hint = Some("`launcher: mpi` starts them there; or take `each_node` away".to_owned());
+                    self.say(&["serve", "triton", "launcher"], "cannot be `srun` beside `each_node`", label, hint);
+                }
+                if slurm.each_node {
+                    self.many(stage, &["host", "slurm", "each_node"]);
+                    if slurm.container.is_some() {
+                        let label = "its commands start on one node only";
+                        let hint = Some("`container` beside `host` starts them on each".to_owned());
+                        self.say(&["host", "slurm", "container"], "cannot be beside `each_node`", label, hint);
+                    }
+                }
+            }
+            HostOn::Ssh(hosts) => {
+                self.many(stage, &["host", "ssh"]);
+                self.ssh(hosts);
+            }
+        }
+    }
+
+    /// A stage that runs on several machines at once.
+    fn many(&mut self, stage: &Stage, at: &[&str]) {
+        match &stage.serve {
+            None => {
+                let hint = Some("take it away, or put the stage into a Slurm job: `host: slurm`".to_owned());
+                self.say(at, "is for `serve`", "this stage would do the same work several times", hint);
+            }
+            Some(Serve::Triton(server)) => {
+                if server.host.is_some() {
+                    let hint = Some("`address` of each host says where requests reach it".to_owned());
+                    self.say(&["serve", "triton", "host"], "cannot be the same for several hosts", "here", hint);
+                }
+                if !server.mpi.hosts.is_empty() {
+                    let label = "each host starts a whole server of its own";
+                    let hint = Some("take one of them away".to_owned());
+                    self.say(&["serve", "triton", "mpi", "hosts"], "cannot be beside several hosts", label, hint);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn ssh(&mut self, hosts: &[SshHost]) {
+        let mut names = std::collections::BTreeSet::new();
+        if hosts.is_empty() {
+            let hint = Some("name the machines: `ssh: [node-a, node-b]`".to_owned());
+            self.say(&["host", "ssh"], "is empty", "nobody would start anything", hint);
+        }
+        for (index, host) in hosts.iter().enumerate() {
+            let machine = host.machine();
+            let index = index.to_string();
+            let at = match host {
+                SshHost::Name(_) => vec!["host", "ssh", &index],
+                SshHost::Machine(_) => vec!["host", "ssh", &index, "name"],
+            };
+            let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
+            if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
+                let label = "letters, digits, `.`, `_`, `-`, and no `-` in front";
+                self.say(&at, "is no name of a host", label, Some("`ssh` takes what ssh is to be told".to_owned()));
+            }
+            if machine.destination().starts_with('-') {
+                self.say(&at, "is no host", "ssh would take it for an option", None);
+            }
+            if !names.insert(machine.name.clone()) {
+                let label = format!("another host is called `{}`, too", machine.name);
+                self.say(&at, "is there twice", &label, Some("give one of them another `name`".to_owned()));
             }
         }
     }
@@ -34,6 +103,7 @@ impl Look<'_> {
         }
         self.duration(&at("warn"), &slurm.warn);
         self.duration(&at("poll"), &slurm.poll);
+        self.duration(&at("silence"), &slurm.silence);
         if let Some(text) = &slurm.queue_timeout {
             self.duration(&at("queue_timeout"), text);
         }

@@ -14,8 +14,10 @@ pub enum Cancel<'a> {
     Name(&'a str),
     /// The same, with KILL at once.
     Now(&'a str),
-    /// One job: a second one of the same name.
-    Number(&'a str),
+    /// These jobs, or elements of arrays: where a name means more than what is to end.
+    Numbers(&'a [String]),
+    /// The same, with KILL at once.
+    NumbersNow(&'a [String]),
 }
 
 /// Asks for it. `Ok` when the controller has heard it, also if there was nothing to end. The error says why it has not.
@@ -24,7 +26,10 @@ pub async fn cancel(what: Cancel<'_>, env: &Environment) -> Result<(), String> {
     let words: Vec<String> = match what {
         Cancel::Name(name) => vec![user, format!("--name={name}")],
         Cancel::Now(name) => vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()],
-        Cancel::Number(number) => vec![number.to_owned()],
+        Cancel::Numbers(numbers) => numbers.to_vec(),
+        Cancel::NumbersNow(numbers) => {
+            ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()
+        }
     };
     let words = words.into_iter().map(OsString::from).collect();
     match ask("scancel", words, env.clone(), PATIENCE).await {

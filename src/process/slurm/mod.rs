@@ -7,6 +7,8 @@
 mod ask;
 mod cancel;
 mod environment;
+mod job;
+mod limits;
 mod node;
 mod queue;
 mod state;
@@ -15,6 +17,8 @@ mod submit;
 pub use ask::Environment;
 pub use cancel::{Cancel, cancel};
 pub use environment::environment;
+pub use job::{Job, PREFIX, ranges};
+pub use limits::max_array_size;
 pub use node::addresses;
 pub use queue::{Entry, Queue, View};
 pub use state::{Pending, State};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 use super::ask::{Asked, Environment, ask};
+use super::job::{Job, PREFIX, elements};
 use super::state::State;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
@@ -19,6 +20,7 @@ const SPACING: Duration = Duration::from_secs(1);
 /// A job in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// `123`; `123_7` is element 7 of an array, also while it waits.
     pub number: String,
     pub state: State,
     /// Why it waits, in Slurm's words.
@@ -34,11 +36,18 @@ pub struct View {
     pub seen: u64,
     /// When it was last asked successfully; the question was put no earlier than this.
     pub at: Option<Instant>,
-    /// Name → jobs of that name; more than one when a submission was repeated.
-    pub jobs: Arc<BTreeMap<String, Vec<Entry>>>,
+    /// Ours; several under one name when a submission was repeated.
+    pub jobs: Arc<BTreeMap<Job, Vec<Entry>>>,
     /// Questions in a row that got no answer, and the last complaint.
     pub silent: u32,
     pub complaint: String,
+}
+
+impl View {
+    /// What it shows of a job.
+    pub fn of(&self, job: &Job) -> &[Entry] {
+        self.jobs.get(job).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Asks the queue for everybody. Clones share one.
@@ -90,6 +99,9 @@ impl Shared {
     async fn ask(self: Arc<Self>, env: Environment) {
         // Numbers of users are understood like names, and need no look-up.
         let user = rustix::process::getuid().as_raw().to_string();
+        let mut env = env;
+        // Else the list of an array's elements is cut off after 64 characters.
+        env.insert("SLURM_BITSTR_LEN".into(), "0".into());
         loop {
             let at = Instant::now();
             let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
@@ -123,9 +135,9 @@ impl Shared {
     }
 }
 
-/// Lines of `number|state|reason|nodes|name`. What is not such a line is some plug-in's talk.
-fn read(text: &str) -> BTreeMap<String, Vec<Entry>> {
-    let mut jobs: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+/// Lines of `number|state|reason|nodes|name`, of our jobs. What is not such a line is some plug-in's talk.
+fn read(text: &str) -> BTreeMap<Job, Vec<Entry>> {
+    let mut jobs: BTreeMap<Job, Vec<Entry>> = BTreeMap::new();
     for line in text.lines() {
         let mut fields = line.splitn(5, '|');
         let mut next = || fields.next().map(str::trim);
@@ -134,12 +146,21 @@ fn read(text: &str) -> BTreeMap<String, Vec<Entry>> {
         else {
             continue;
         };
-        jobs.entry(name.to_owned()).or_default().push(Entry {
-            number: number.to_owned(),
-            state: State::read(state),
-            reason: reason.to_owned(),
-            nodes: nodes.to_owned(),
-        });
+        if !name.starts_with(PREFIX) {
+            continue;
+        }
+        let mut add = |number: String, element: Option<u32>| {
+            jobs.entry(Job { name: name.to_owned(), element }).or_default().push(Entry {
+                number,
+                state: State::read(state),
+                reason: reason.to_owned(),
+                nodes: nodes.to_owned(),
+            });
+        };
+        match elements(number) {
+            (number, of) if of.is_empty() => add(number.to_owned(), None),
+            (parent, of) => of.into_iter().for_each(|element| add(format!("{parent}_{element}"), Some(element))),
+        }
     }
     jobs
 }
@@ -149,13 +170,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_is_read_by_name() {
-        let text = "12|PENDING|Resources||regatta-a-1\n13|RUNNING|None|n[1-2]|regatta-b-2\nnonsense\n14|CANCELLED by 0|None|n1|regatta-a-1\n15_[4-7%3]|PENDING|Priority||x|y\n";
-        let jobs = read(text);
-        let numbers = |name: &str| jobs[name].iter().map(|job| job.number.as_str()).collect::<Vec<_>>();
-        assert_eq!(numbers("regatta-a-1"), ["12", "14"]);
-        assert_eq!(jobs["regatta-b-2"][0].nodes, "n[1-2]");
-        assert_eq!(numbers("x|y"), ["15_[4-7%3]"]);
-        assert_eq!(jobs.len(), 3);
+    fn the_queue_is_read_by_name_and_element() {
+        let text = "12|PENDING|Resources||regatta-a-1
+13|RUNNING|None|n[1-2]|regatta-b-2
+nonsense
+14|CANCELLED by 0|None|n1|regatta-a-1
+15_[4-5,7%3]|PENDING|JobArrayTaskLimit||regatta-c|d
+15_3|RUNNING|None|n1|regatta-c|d
+16_[0-1000000]|PENDING|Priority||somebody-elses
+";
+        let view = View { jobs: Arc::new(read(text)), ..View::default() };
+        let numbers = |name: &str, element: Option<u32>| {
+            let job = Job { name: name.to_owned(), element };
+            view.of(&job).iter().map(|job| job.number.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers("regatta-a-1", None), ["12", "14"]);
+        assert_eq!(numbers("regatta-b-2", None), ["13"]);
+        assert_eq!(numbers("regatta-c|d", Some(7)), ["15_7"]);
+        assert_eq!(numbers("regatta-c|d", Some(3)), ["15_3"]);
+        assert_eq!(numbers("regatta-c|d", None), [""; 0]);
+        assert_eq!(view.jobs.len(), 6);
     }
 }

@@ -17,8 +17,10 @@ pub struct Submission {
     /// Where it starts; must be on a filesystem that its nodes share.
     pub folder: PathBuf,
     pub script: PathBuf,
-    /// What the batch system and the script print.
+    /// What the batch system and the script print. `%a` in it is an element's index.
     pub output: PathBuf,
+    /// It is an array: of which elements, as `0-3,7`, and how many of them may run at the same time.
+    pub array: Option<(String, Option<u32>)>,
     /// Seconds before the time limit at which the script gets USR2.
     pub warn_s: u64,
     /// The person's own: account, partition, nodes and so on.
@@ -37,6 +39,8 @@ pub enum Submitted {
     Unknown(String),
     /// It is not there, and may be taken later: why.
     Later(String),
+    /// The same, because somebody may not have so many jobs at once: fewer of an array may be taken.
+    TooMany(String),
     /// There is no `sbatch`.
     Absent(String),
 }
@@ -56,6 +60,10 @@ impl Submission {
         );
         words.push(format!("--signal=B:USR2@{}", self.warn_s).into());
         words.push(format!("--job-name={}", self.name).into());
+        if let Some((elements, at_once)) = &self.array {
+            let at_once = at_once.map(|at_once| format!("%{at_once}")).unwrap_or_default();
+            words.push(format!("--array={elements}{at_once}").into());
+        }
         words.push(with("--chdir=", &self.folder));
         words.push(with("--output=", &self.output));
         words.push(self.script.clone().into());
@@ -84,6 +92,8 @@ fn judge(asked: &Asked) -> Submitted {
             let says = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
             if says(&UNKNOWN) {
                 Submitted::Unknown(complaint)
+            } else if says(&TOO_MANY) {
+                Submitted::TooMany(complaint)
             } else if says(&LATER) {
                 Submitted::Later(complaint)
             } else {
@@ -107,7 +117,7 @@ const UNKNOWN: [&str; 6] = [
     "Insane message length",
 ];
 /// Its words for what may be different in a while.
-const LATER: [&str; 12] = [
+const LATER: [&str; 9] = [
     "Unable to contact slurm controller",
     "Connection refused",
     "Connection timed out",
@@ -116,11 +126,11 @@ const LATER: [&str; 12] = [
     "temporarily unable to accept job",
     "Slurm temporarily",
     "System call interrupted",
-    "Job submit limit",
-    "submit limit",
-    "max jobs",
     "Unable to resolve",
 ];
+
+/// The same for a limit of how many jobs somebody may have.
+const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "MaxJobCount"];
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +157,7 @@ mod tests {
         let down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)";
         assert!(matches!(said(1, "", down), Submitted::Later(_)));
         let full = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
-        assert!(matches!(said(1, "", full), Submitted::Later(_)));
+        assert!(matches!(said(1, "", full), Submitted::TooMany(_)));
         let wrong = "sbatch: error: invalid partition specified: gpuu\nsbatch: error: Batch job submission failed: Invalid partition name specified";
         assert_eq!(
             said(1, "", wrong),
@@ -167,6 +177,7 @@ mod tests {
             folder: "/p/.regatta/jobs/k-0".into(),
             script: "/p/.regatta/jobs/k-0/script".into(),
             output: "/p/.regatta/jobs/k-0/output".into(),
+            array: None,
             warn_s: 60,
             flags: vec!["--partition=gpu".to_owned(), "--requeue".to_owned()],
             env: Environment::new(),
@@ -186,5 +197,8 @@ mod tests {
         --output=/p/.regatta/jobs/k-0/output
         /p/.regatta/jobs/k-0/script
         ");
+        let array = |at_once| Submission { array: Some(("0-3,7".to_owned(), at_once)), ..submission.clone() }.words();
+        assert!(array(None).contains(&"--array=0-3,7".into()));
+        assert!(array(Some(8)).contains(&"--array=0-3,7%8".into()));
     }
 }

@@ -5,6 +5,7 @@ mod bench;
 mod block;
 mod frame;
 mod gpu;
+mod hosts;
 mod network;
 mod overlay;
 mod page;

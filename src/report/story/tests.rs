@@ -24,7 +24,7 @@ fn an_event() -> impl Strategy<Value = Event> {
             done: done.into(),
             total: None
         }),
-        a_task().prop_map(|task| Event::TaskCached { task, done: Done::default(), out: None }),
+        a_task().prop_map(|task| Event::TaskCached { task, done: Done::default(), out: None, from: None }),
         a_task().prop_map(|task| Event::TaskSkipped { task, why: "`when` is false".to_owned() }),
         a_task().prop_map(|task| Event::TaskCancelled { task, why: "`a` failed".to_owned() }),
         (a_task(), 1..99i32).prop_map(|(task, pgid)| Event::ProcessStarted { task, pgid }),
@@ -33,7 +33,7 @@ fn an_event() -> impl Strategy<Value = Event> {
         (a_task(), 0..9u8).prop_map(|(task, s)| Event::ServiceReady { task, endpoints: vec![], seconds: s.into() }),
         (a_task(), any::<bool>(), 0..9u8).prop_map(|(task, unchanged, s)| Event::TaskFinished {
             task,
-            done: Done { headline: Some("VALID  9 tok/s".to_owned()) },
+            done: Done { headline: Some("VALID  9 tok/s".to_owned()), ..Done::default() },
             out: None,
             digest: None,
             unchanged,

@@ -58,6 +58,12 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
             let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
             put(out, paint, (Tone::Quiet, "→"), task, &again, &why(reasons));
         }
+        Event::TaskFetching { task, from, bytes } if !ear.bars => {
+            put(out, paint, (Tone::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
+        }
+        Event::TaskCached { task, from: Some(from), .. } => {
+            put(out, paint, (Tone::Good, "↓"), task, "from another machine", &clean(from));
+        }
         Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Tone::Quiet, "="), task, "cached", ""),
         Event::TaskSkipped { task, why } if ear.verbose => {
             put(out, paint, (Tone::Quiet, "-"), task, "skipped", &clean(why));
@@ -103,6 +109,18 @@ fn put(out: &mut String, paint: Paint, sign: (Tone, &str), task: &TaskId, told: 
         let _ = write!(out, "  {}", paint.tone(Tone::Quiet, aside));
     }
     out.push('\n');
+}
+
+/// `1.5 GiB`
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
 }
 
 /// The first reason, and how many more there are.

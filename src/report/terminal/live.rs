@@ -283,7 +283,8 @@ mod tests {
     #[test]
     fn ten_thousand_cached_tasks_are_one_number() {
         let task = |n: usize| crate::event::TaskId::new(format!("t/{n}"));
-        let cached = |n| Event::TaskCached { task: task(n), done: crate::event::Done::default(), out: None };
+        let cached =
+            |n| Event::TaskCached { task: task(n), done: crate::event::Done::default(), out: None, from: None };
         let mut events: Vec<Event> = (0..10_000).map(cached).collect();
         let tally = crate::event::Tally { cached: 10_000, ..Default::default() };
         events.push(Event::RunFinished { tally, exit: 0, seconds: 0.2 });

@@ -5,7 +5,15 @@ use proptest::prelude::*;
 use super::*;
 
 fn step(needs: &[Ix]) -> Item {
-    Item { needs: needs.to_vec(), service: false, cpus: Some(1), gpus: 0, elsewhere: false, skipped: false }
+    Item {
+        needs: needs.to_vec(),
+        service: false,
+        cpus: Some(1),
+        gpus: 0,
+        elsewhere: false,
+        group: None,
+        skipped: false,
+    }
 }
 
 fn service(needs: &[Ix]) -> Item {
@@ -111,6 +119,19 @@ fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
 }
 
 #[test]
+fn a_group_is_started_in_one_moment() {
+    let many = Item { elsewhere: true, group: Some(7), ..step(&[]) };
+    let mut s = Schedule::new(vec![many.clone(), many.clone(), many], 1, []);
+    assert_eq!((s.next_to_key(), s.next_to_key(), s.next_to_key()), (Some(0), Some(1), Some(2)));
+    s.missed(1);
+    s.over(0, Over::Cached);
+    assert_eq!(s.next_to_start(), None, "the last one is still looked up");
+    s.missed(2);
+    let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
+    assert_eq!(started, [1, 2]);
+}
+
+#[test]
 fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     let mut s = Schedule::new(vec![Item { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
     while let Some(ix) = s.next_to_key() {
@@ -189,7 +210,7 @@ proptest! {
             needs.sort_unstable();
             needs.dedup();
             let elsewhere = *cpus == 2 && *gpus == 0;
-            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, skipped: false }
+            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false }
         }).collect();
         let mut s = Schedule::new(items.clone(), 2, 0..4);
         let mut busy: Vec<Ix> = Vec::new();

@@ -55,7 +55,7 @@ pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
     let head = ask.ask(&["rev-parse", "HEAD"]).await?;
     write(&errand.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
     write(&errand.lease.out, REVISION, &format!("{head}\n"))?;
-    Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()) })
+    Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
 }
 
 /// Takes credentials out of what is published: submodules with relative URLs got them from their parent.

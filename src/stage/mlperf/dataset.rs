@@ -47,5 +47,5 @@ pub fn perform(errand: &Errand, step: &MlperfDataset) -> Result<Done, Failure> {
         "{} {kind}, {:.0} input tokens on average, {} to {}",
         told.samples, tokens.mean, tokens.min, tokens.max
     );
-    Ok(Done { headline: Some(headline) })
+    Ok(Done { headline: Some(headline), ..Done::default() })
 }

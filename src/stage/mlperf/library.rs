@@ -87,7 +87,7 @@ pub async fn perform(errand: &Errand, step: &LoadgenLibrary, program: Option<&Pa
     };
     let text = serde_json::to_vec_pretty(&told).unwrap_or_default();
     fs::write(out.join(TOLD), text).map_err(|error| system(&out.join(TOLD), &error))?;
-    Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)) })
+    Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)), ..Done::default() })
 }
 
 fn system(path: &Path, error: &std::io::Error) -> Failure {

@@ -241,5 +241,5 @@ fn judged(
     } else {
         format!("{results} results in {kept}, the gate passes it{checker}")
     };
-    Ok(Done { headline: Some(headline) })
+    Ok(Done { headline: Some(headline), ..Done::default() })
 }

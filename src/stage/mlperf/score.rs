@@ -39,7 +39,7 @@ pub fn perform(errand: &Errand, step: &MlperfScore) -> Result<Done, Failure> {
     write(&out.join(ACCURACY_TEXT), &scored.text)?;
     let json = serde_json::to_string_pretty(&scored.told).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
-    Ok(Done { headline: Some(scored.told.headline()) })
+    Ok(Done { headline: Some(scored.told.headline()), ..Done::default() })
 }
 
 fn dataset_told(file: &Path) -> Result<DatasetTold, Failure> {

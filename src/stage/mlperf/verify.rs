@@ -40,7 +40,7 @@ pub fn perform(errand: &Errand, step: &MlperfVerify) -> Result<Done, Failure> {
         Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
     })?;
     match verified.wrong.first() {
-        None => Ok(Done { headline: Some(verified.headline) }),
+        None => Ok(Done { headline: Some(verified.headline), ..Done::default() }),
         Some(first) => {
             let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidServer), verified.headline);
             Err(failure.cause(first.clone()).tail(verified.wrong))

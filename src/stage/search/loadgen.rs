@@ -107,7 +107,7 @@ pub async fn perform(
         found.at_least,
         probes.len() - whole
     );
-    Ok(Done { headline: Some(headline) })
+    Ok(Done { headline: Some(headline), ..Done::default() })
 }
 
 /// Runs one test, or reads what an earlier try of this stage found.

@@ -201,6 +201,7 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
             grpc,
             http: known(server.ports.http),
             metrics: known(server.ports.metrics),
+            name: None,
         }),
         // What sees the GPUs is in `env`: inside a container they are counted anew.
         gpus: Vec::new(),
@@ -351,6 +352,7 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
             grpc: port,
             http: (by == By::Health).then_some(port),
             metrics: None,
+            name: None,
         }),
         gpus: Vec::new(),
         env: Vec::new(),

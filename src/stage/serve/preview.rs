@@ -8,8 +8,9 @@ use super::facts::{self, groups_of, repositories};
 use super::launch::{self, Place};
 use super::trtllm;
 use crate::event::Endpoint;
-use crate::manifest::model::{Action, CommandServer, Repository, Serve, SimServer, TritonServer, TrtllmServe};
+use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
 use crate::plan::{ActionKind, Plan, Reference, Task};
+use crate::stage::hosts;
 use crate::triton::launch::{
     LaunchPlan, Launcher, Mode, Model, Port, Ports, Rank, Server, ServerSpec, World, plan as launch_plan,
 };
@@ -53,9 +54,27 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
             // Everything else is only to be shown.
             let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
             let launch = look.serve(&serve, &repository).unwrap_or_else(Launch::Impossible);
+            let launch = on_hosts(task, launch);
             Some(Preview { task: task.id.to_string(), launch })
         })
         .collect()
+}
+
+/// Each of several machines starts the same.
+fn on_hosts(task: &Task, mut launch: Launch) -> Launch {
+    if let (Launch::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
+        match host {
+            HostOn::Ssh(machines) => {
+                plan.notes.push(format!("each of {} hosts starts this, with free ports of its own", machines.len()));
+                plan.notes.extend(hosts::typed(&machines));
+            }
+            HostOn::Slurm(slurm) if slurm.each_node => {
+                plan.notes.push("each node of its job starts this, with free ports of its own".to_owned());
+            }
+            HostOn::Slurm(_) => {}
+        }
+    }
+    launch
 }
 
 fn action<T: DeserializeOwned>(task: &Task) -> Option<T> {

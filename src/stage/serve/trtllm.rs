@@ -99,7 +99,7 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             argv,
             log: log_of(errand, index, count),
             // It has one port, for everything.
-            endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None }),
+            endpoint: Some(Endpoint { host: HOST.to_owned(), grpc: port, http: Some(port), metrics: None, name: None }),
             // Inside a container they are counted anew.
             gpus: if wrapped.is_some() { Vec::new() } else { gpus },
             env: Vec::new(),

@@ -40,10 +40,11 @@ pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done,
         project,
         gpus: Vec::new(),
         lowered: None,
+        seat: None,
         stop,
         ready: None,
         emit,
         origins: Arc::new(Origins::default),
     };
-    follow::through(&lease, slurm, Some(words), &folder, &Cluster::default(), None).await
+    follow::through(&lease, slurm, Some(words), &folder, &Cluster::default(), None, None).await
 }

@@ -14,7 +14,7 @@ pub fn around(lease: &Lease, argv: Vec<OsString>, env: &[String]) -> Vec<OsStrin
             Some(container) => inside(&container, &lease.project, &lease.out, argv, env),
             None => argv,
         },
-        None => argv,
+        Some(HostOn::Ssh(_)) | None => argv,
     }
 }
 

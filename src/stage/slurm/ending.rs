@@ -6,10 +6,11 @@ use tokio::time::sleep;
 
 use super::follow::{Attempt, LOOK, typed};
 use super::judge::{Judge, pick};
+use super::leave;
 use super::spec::{Ended, Extent};
 use crate::event::{Done, Failure, FailureKind};
 use crate::process;
-use crate::process::slurm::{Cancel, State, cancel};
+use crate::process::slurm::State;
 
 /// How long the files of an output may need to reach us.
 const FILES: Duration = Duration::from_mins(2);
@@ -42,8 +43,7 @@ impl Attempt<'_> {
         let claimant = self.folder.claimant();
         let job = loop {
             let view = self.view.borrow_and_update().clone();
-            let entries = view.jobs.get(&self.spec.name).map_or(&[][..], Vec::as_slice);
-            let job = pick(entries, claimant.as_deref()).cloned();
+            let job = pick(view.of(&self.spec.job()), claimant.as_deref()).cloned();
             if Instant::now() > deadline || job.as_ref().is_some_and(|job| job.state.is_final()) {
                 break job;
             }
@@ -89,10 +89,10 @@ impl Attempt<'_> {
     /// The queue has decided. Whatever of the job is left is ended.
     pub async fn give_up(&self, mut failure: Failure) -> Failure {
         let _ = self.folder.cancel();
-        let _ = cancel(Cancel::Name(&self.spec.name), &self.env).await;
+        let _ = leave::ask_to_end(self, false).await;
         failure.tail = process::tail(&self.spec.log, TAIL);
         if failure.tail.is_empty() {
-            failure.tail = process::tail(&self.folder.output(), TAIL);
+            failure.tail = process::tail(&self.output(), TAIL);
         }
         failure.command = Some(typed(&self.order()));
         failure.log = Some(self.lease.log.clone());

@@ -1,6 +1,6 @@
 //! The run's side of a job: submitted or found, followed, and judged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,20 @@ use tokio::time::sleep;
 
 use super::judge::{Judge, Look, surplus};
 use super::order;
+use super::outliving::OnNode;
+use super::pulse::Pulse;
 use super::reach::reachable;
 use super::spec::{Ended, Line, Spec};
 use super::submitting::{Known, until_submitted};
-use super::{Cluster, leave};
+use super::writing::{place, write_down};
+use super::{Cluster, array, leave};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::Slurm;
-use crate::plan::{ActionKind, Lifetime};
+use crate::plan::Lifetime;
 use crate::process::shown;
 use crate::process::slurm::{Cancel, Environment, Submission, View, cancel, environment};
-use crate::runner::{Lease, Origins};
+use crate::runner::{Lease, Seat};
 use crate::store::{JobFolder, PathError, point, superseded};
 
 /// How often the folder is looked at.
@@ -35,17 +38,18 @@ pub struct Attempt<'a> {
     pub spec: Spec,
     pub env: Environment,
     pub view: watch::Receiver<View>,
+    on_node: OnNode,
     /// Its end has been seen, whatever it was: the folder has no use any more.
     settled: AtomicBool,
 }
 
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
-    let ready = lease.ready.take();
+    let (ready, seat) = (lease.ready.take(), lease.seat.take());
     let folder = JobFolder::of(home, &lease.out);
-    for text in leave::end_abandoned(superseded(&folder, &lease.task.id)).await {
+    for text in leave::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
         lease.notice(text);
     }
-    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready).await;
+    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready, seat).await;
     if settled {
         // What comes now from this attempt counts for nothing.
         let _ = folder.forget();
@@ -61,15 +65,18 @@ pub async fn through(
     folder: &JobFolder,
     cluster: &Cluster,
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+    seat: Option<Seat>,
 ) -> (Result<Done, Failure>, bool) {
     let found: Option<Spec> = folder.read();
     let adopted = found.is_some();
-    let spec = match found {
-        Some(spec) => spec,
-        None => match write_down(lease, slurm, words, folder) {
+    let spec = if let Some(spec) = found {
+        spec
+    } else {
+        let place = place(lease, seat.as_ref(), folder, cluster).await;
+        match write_down(lease, slurm, words, folder, place) {
             Ok(spec) => spec,
             Err(error) => return (Err(broken(&error)), false),
-        },
+        }
     };
     if let Err(error) = point(&lease.log, &spec.log) {
         return (Err(broken(&error)), false);
@@ -79,39 +86,22 @@ pub async fn through(
     let env = environment(std::env::vars_os(), only.as_deref());
     let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
     let view = cluster.queue.listen(&env, every);
-    let mut attempt =
-        Attempt { lease, cluster, folder: folder.clone(), spec, env, view, settled: AtomicBool::new(false) };
-    let result = attempt.go(adopted, ready).await;
-    (result, attempt.settled.into_inner())
-}
-
-/// Everything that the job needs to know.
-fn write_down(lease: &Lease, slurm: Slurm, words: Option<Vec<String>>, folder: &JobFolder) -> Result<Spec, PathError> {
-    let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
-    // Only a package tells what it was made from, and working that out reads many records.
-    let origins = if lease.task.kind == ActionKind::Mlperf { (lease.origins)() } else { Origins::default() };
-    let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let spec = Spec {
-        task: (*lease.task).clone(),
-        name: order::name(&lease.task, &salt),
-        attempt: lease.attempt,
-        assignment: lease.assignment.clone(),
-        lowered: lease.lowered.clone(),
-        out: lease.out.clone(),
-        log: lease.log.with_extension(format!("{own}.log")),
-        project: lease.project.clone(),
-        origins,
-        slurm,
-        words,
+    let mut attempt = Attempt {
+        lease,
+        cluster,
+        folder: folder.clone(),
+        spec,
+        env,
+        view,
+        on_node: OnNode::default(),
+        settled: AtomicBool::new(false),
     };
-    let program = order::program(&spec.slurm, &spec.project).map_err(|source| PathError {
-        doing: "find",
-        path: "this program".into(),
-        source,
-    })?;
-    let comment = format!("{} of {}", spec.task.id, spec.project.display());
-    folder.write(&spec, &order::script(&program, folder.path(), &comment))?;
-    Ok(spec)
+    let result = attempt.go(adopted, ready, seat).await;
+    let settled = attempt.settled.into_inner();
+    if let (true, Some(element)) = (settled, attempt.spec.element) {
+        folder.arrays().forget(&attempt.spec.name, element);
+    }
+    (result, settled)
 }
 
 impl Attempt<'_> {
@@ -119,18 +109,31 @@ impl Attempt<'_> {
         &mut self,
         adopted: bool,
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
+        seat: Option<Seat>,
     ) -> Result<Done, Failure> {
         // A person looks at the log of a stage that has not begun, too.
         let known = if adopted { Known::Perhaps } else { Known::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
         if begun {
+            drop(seat);
             let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
             self.lease.notice(format!("goes on with job {number}, which an earlier run submitted"));
-        } else if !until_submitted(self, &self.order(), known).await? {
-            return Err(self.left().await);
+        } else {
+            let submitted = if self.spec.element.is_some() {
+                array::until_submitted(self, seat, known).await?
+            } else {
+                drop(seat);
+                until_submitted(self, &self.order(), known).await?
+            };
+            if !submitted {
+                return Err(self.left().await);
+            }
         }
         let result = self.follow(since, ready).await;
+        for text in self.on_node.left() {
+            self.lease.notice(text);
+        }
         if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
             return result;
         }
@@ -149,10 +152,19 @@ impl Attempt<'_> {
             name: self.spec.name.clone(),
             folder: self.folder.path().to_owned(),
             script: self.folder.script(),
-            output: self.folder.output(),
+            output: self.output(),
+            array: self.spec.element.map(|element| (element.to_string(), None)),
             warn_s: duration(warn).map_or(60, |warn| warn.as_secs().clamp(1, 65_535)),
             flags: order::flags(&self.spec.slurm, self.spec.task.gpus),
             env: self.env.clone(),
+        }
+    }
+
+    /// What the batch system and the script print.
+    pub fn output(&self) -> PathBuf {
+        match self.spec.element {
+            Some(element) => self.folder.arrays().output(&self.spec.name, element),
+            None => self.folder.output(),
         }
     }
 
@@ -167,13 +179,18 @@ impl Attempt<'_> {
         let mut beats = 0;
         let mut beat = tokio::time::interval(BEAT);
         let service = self.spec.task.lifetime == Lifetime::Service;
-        let name = self.spec.name.clone();
+        let job = self.spec.job();
+        let mut pulse = Pulse::of(&self.spec.slurm);
         loop {
             let (lines, at) = self.folder.told(heard);
             heard = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
                 match line {
-                    Line::Began { number, node, .. } => self.lease.say(format!("job {number} on {node}"), 0, None),
+                    Line::Began { number, node, .. } => {
+                        self.on_node.at(&node);
+                        self.lease.say(format!("job {number} on {node}"), 0, None);
+                    }
+                    Line::Outliving { thing, there } => self.on_node.hear(thing, there),
                     Line::Told(event) => (self.lease.emit)(event),
                     Line::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
@@ -188,7 +205,10 @@ impl Attempt<'_> {
             let view = self.view.borrow_and_update().clone();
             let claimant = self.folder.claimant();
             self.end_surplus(&view, claimant.as_deref()).await;
-            match judge.look(&view, &name, claimant.as_deref(), Instant::now()) {
+            if let Some(text) = pulse.look(self.folder.life(), Instant::now()) {
+                self.lease.notice(text);
+            }
+            match judge.look(&view, &job, claimant.as_deref(), Instant::now()) {
                 Look::Wait(text) => self.lease.say(text, 0, None),
                 Look::Tell(text) => self.lease.notice(text),
                 Look::Over(failure) => return Err(self.give_up(*failure).await),
@@ -207,10 +227,10 @@ impl Attempt<'_> {
 
     /// A submission that was repeated although the first one had arrived.
     async fn end_surplus(&self, view: &View, claimant: Option<&str>) {
-        let Some(entries) = view.jobs.get(&self.spec.name) else { return };
-        for job in surplus(entries, claimant) {
-            // It would end by itself, having found the claim; in the queue it is only in the way.
-            let _ = cancel(Cancel::Number(&job.number), &self.env).await;
+        let numbers: Vec<String> = surplus(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
+        if !numbers.is_empty() {
+            // They would end by themselves, having found the claim; in the queue they are only in the way.
+            let _ = cancel(Cancel::Numbers(&numbers), &self.env).await;
         }
     }
 
@@ -237,8 +257,8 @@ impl Attempt<'_> {
             }
             Err(why) => {
                 self.lease.notice(format!(
-                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (`scancel --name={}`)",
-                    self.spec.name
+                    "its job could not be cancelled for certain ({why}); it ends itself when it sees that it should, and the next run looks after it (its name: {})",
+                    self.spec.job()
                 ));
                 Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
-use crate::process::slurm::{Entry, Pending, State, View};
+use crate::process::slurm::{Entry, Job, Pending, State, View};
 
 /// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
 const RECORD: Duration = Duration::from_mins(1);
@@ -31,6 +31,8 @@ pub struct Judge {
     /// When it was known to be submitted.
     since: Instant,
     queue_timeout: Option<Duration>,
+    /// From when on it has waited for others than those of its own array.
+    waits: Instant,
     /// For messages: `2h`.
     limit: Option<String>,
     missing: Option<Instant>,
@@ -50,6 +52,7 @@ impl Judge {
         Self {
             since,
             queue_timeout,
+            waits: since,
             limit,
             missing: None,
             ended: None,
@@ -62,7 +65,7 @@ impl Judge {
     }
 
     /// `claimant` is the number of the job that works on it. `now` must not go back.
-    pub fn look(&mut self, view: &View, name: &str, claimant: Option<&str>, now: Instant) -> Look {
+    pub fn look(&mut self, view: &View, of: &Job, claimant: Option<&str>, now: Instant) -> Look {
         if view.silent >= SILENT {
             let text = format!(
                 "Slurm's controller does not answer ({}); its jobs go on without it, and it is asked again",
@@ -71,7 +74,7 @@ impl Judge {
             return self.once("silent", text);
         }
         let fresh = std::mem::replace(&mut self.last_view, view.seen) != view.seen;
-        let entries = view.jobs.get(name).map_or(&[][..], Vec::as_slice);
+        let entries = view.of(of);
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
@@ -124,8 +127,12 @@ impl Judge {
 
     fn pending(&mut self, job: &Entry, fresh: bool, now: Instant) -> Look {
         let Entry { number, reason, .. } = job;
+        if reason == "JobArrayTaskLimit" {
+            // `at_once` of the same manifest holds it, and no cluster.
+            self.waits = now;
+        }
         if let Some(limit) = self.queue_timeout
-            && now - self.since > limit
+            && now.saturating_duration_since(self.waits) > limit
         {
             let what = format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, what);
@@ -220,7 +227,9 @@ mod tests {
 
     use super::*;
 
-    const NAME: &str = "regatta-it-1";
+    fn it() -> Job {
+        Job { name: "regatta-it-1".to_owned(), element: None }
+    }
 
     struct Queue {
         begun: Instant,
@@ -248,10 +257,10 @@ mod tests {
             let jobs = if jobs.is_empty() {
                 BTreeMap::new()
             } else {
-                BTreeMap::from([(NAME.to_owned(), jobs.iter().map(entry).collect())])
+                BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = View { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..View::default() };
-            self.judge.look(&view, NAME, claimant, now)
+            self.judge.look(&view, &it(), claimant, now)
         }
     }
 
@@ -320,6 +329,16 @@ mod tests {
     }
 
     #[test]
+    fn the_time_in_the_queue_does_not_count_while_its_own_array_holds_it() {
+        let mut queue = Queue::new(Some(100));
+        let held = [("7_3", "PENDING", "JobArrayTaskLimit", "")];
+        assert!(matches!(queue.shows(500, &held, None), Look::Wait(_)));
+        let waits = [("7_3", "PENDING", "Priority", "")];
+        assert!(matches!(queue.shows(590, &waits, None), Look::Wait(_)));
+        assert_eq!(over(queue.shows(601, &waits, None)).0, FailureKind::Timeout);
+    }
+
+    #[test]
     fn missing_is_neither_success_nor_failure_for_two_minutes() {
         let mut queue = Queue::new(None);
         assert!(matches!(queue.shows(1, &[], Some("7")), Look::Wait(_)));
@@ -345,8 +364,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = View { silent: 3, complaint: "no answer".to_owned(), ..View::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.judge.look(&silent, NAME, None, later), Look::Tell(_)));
-        assert!(matches!(queue.judge.look(&silent, NAME, None, later), Look::Wait(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Tell(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Wait(_)));
     }
 
     #[test]

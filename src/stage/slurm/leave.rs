@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use super::Cluster;
+use super::cancelling::living;
 use super::follow::Attempt;
 use super::spec::{Ended, Spec};
-use crate::process::slurm::{Cancel, View, cancel, environment};
+use crate::process::slurm::{Cancel, Environment, View, cancel, environment};
 use crate::store::JobFolder;
 
 /// How long a server may take to drain.
@@ -14,6 +16,8 @@ const DRAIN: Duration = Duration::from_mins(1);
 /// How long a cancelled job may take to be gone: Slurm's `KillWait` is 30 s unless a cluster says otherwise.
 const GONE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(200);
+/// How often the queue is asked for who only wants to look once.
+const LONGEST: Duration = Duration::from_mins(1);
 /// Between tries to reach the controller.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -30,22 +34,34 @@ pub async fn gently(attempt: &Attempt<'_>) -> Option<Ended> {
     None
 }
 
-/// Cancels by name, and waits until the queue shows nothing of that name that is not over. The error says why that is not certain.
+/// Asks for its end: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
+pub async fn ask_to_end(attempt: &Attempt<'_>, hard: bool) -> Result<Vec<String>, String> {
+    let name = &attempt.spec.name;
+    if attempt.spec.element.is_none() {
+        let what = if hard { Cancel::Now(name) } else { Cancel::Name(name) };
+        return cancel(what, &attempt.env).await.map(|()| Vec::new());
+    }
+    let numbers = living(attempt.view.borrow().of(&attempt.spec.job()));
+    attempt.cluster.cancelling.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
+}
+
+/// Cancels, and waits until the queue shows nothing of it that is not over. The error says why that is not certain.
 pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
-    let name = attempt.spec.name.clone();
+    let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;
     let mut why = String::new();
     let mut hard = false;
     loop {
-        let what = if hard { Cancel::Now(&name) } else { Cancel::Name(&name) };
         let asked = Instant::now();
-        match cancel(what, &attempt.env).await {
-            Ok(()) => {
+        match ask_to_end(attempt, hard).await {
+            Ok(numbers) => {
                 attempt.cluster.queue.hurry();
-                let gone = |view: &View| {
-                    view.at.is_some_and(|at| at >= asked)
-                        && view.jobs.get(&name).is_none_or(|jobs| jobs.iter().all(|job| job.state.is_final()))
+                // Elements that were not known yet have to be named first.
+                let news = |view: &View| {
+                    let left = living(view.of(&job));
+                    let by_number = job.element.is_some() && left.iter().any(|number| !numbers.contains(number));
+                    view.at.is_some_and(|at| at >= asked) && (left.is_empty() || by_number)
                 };
                 let left = deadline.saturating_duration_since(Instant::now());
                 let queue = attempt.cluster.queue.clone();
@@ -56,7 +72,11 @@ pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
                     }
                 };
                 tokio::select! {
-                    gone = attempt.view.wait_for(gone) => return gone.map(drop).map_err(|error| error.to_string()),
+                    seen = attempt.view.wait_for(news) => match seen {
+                        Ok(view) if living(view.of(&job)).is_empty() => return Ok(()),
+                        Ok(_) => continue,
+                        Err(error) => return Err(error.to_string()),
+                    },
                     () = sleep(left) => return Err("the queue still shows it".to_owned()),
                     () = stop.asked_now(), if !hard => { hard = true; continue }
                     () = hurry => {}
@@ -77,8 +97,14 @@ pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
 /// Ends jobs that earlier runs left and nobody can go on with. What cannot be ended stays for the next run. What was done, for
 /// people.
 pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
+    end_abandoned_by(folders, &Cluster::default()).await
+}
+
+/// The same by a run that asks the queue already.
+pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &Cluster) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
     let mut told = Vec::new();
+    let mut elements = Vec::new();
     for folder in folders {
         let Some(spec) = folder.read::<Spec>() else {
             // A run that died while it wrote it: nothing was submitted.
@@ -86,16 +112,42 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
             continue;
         };
         let _ = folder.cancel();
-        match cancel(Cancel::Name(&spec.name), &env).await {
-            Ok(()) => {
-                let _ = folder.forget();
-                told.push(format!(
-                    "cancelled the job {} of {}, which an earlier run left behind",
-                    spec.name, spec.task.id
-                ));
-            }
-            Err(why) => told.push(format!("the job {} of an earlier run could not be cancelled: {why}", spec.name)),
+        if spec.element.is_some() {
+            elements.push((folder, spec));
+            continue;
         }
+        let ended = cancel(Cancel::Name(&spec.name), &env).await;
+        told.push(tell(&folder, &spec, ended));
+    }
+    if !elements.is_empty() {
+        let ended = end_elements(&elements, cluster, &env).await;
+        told.extend(elements.iter().map(|(folder, spec)| tell(folder, spec, ended.clone())));
     }
     told
+}
+
+/// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too.
+async fn end_elements(elements: &[(JobFolder, Spec)], cluster: &Cluster, env: &Environment) -> Result<(), String> {
+    let asked = Instant::now();
+    let mut view = cluster.queue.listen(env, LONGEST);
+    cluster.queue.hurry();
+    let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= asked))).await;
+    let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
+        return Err("the queue could not be asked".to_owned());
+    };
+    let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| living(seen.of(&spec.job()))).collect();
+    cluster.cancelling.cancel(&numbers, false, env).await
+}
+
+fn tell(folder: &JobFolder, spec: &Spec, ended: Result<(), String>) -> String {
+    match ended {
+        Ok(()) => {
+            if let Some(element) = spec.element {
+                folder.arrays().forget(&spec.name, element);
+            }
+            let _ = folder.forget();
+            format!("cancelled the job {} of {}, which an earlier run left behind", spec.job(), spec.task.id)
+        }
+        Err(why) => format!("the job {} of an earlier run could not be cancelled: {why}", spec.job()),
+    }
 }

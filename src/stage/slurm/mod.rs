@@ -10,33 +10,41 @@
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
 //! - Each attempt has its own output folder, log and job name. What a cut-off attempt still writes, nobody reads.
 //! - The end is what the job wrote down. The queue's word counts only where there is no such record, and its silence never.
+//! - Tasks of a `foreach` that become ready together are one array ([`array`]); each element has its own folder, and with it its
+//!   own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
 mod allocation;
+mod array;
+mod cancelling;
 mod container;
 mod ending;
 mod follow;
 mod judge;
 mod leave;
 mod order;
+mod outliving;
+mod pulse;
 mod reach;
 mod spec;
 mod submitting;
 mod work;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
-use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::HostOn;
+use crate::event::{Done, Failure};
+use crate::manifest::model::Slurm;
 use crate::process::slurm::Queue;
 use crate::runner::Lease;
 pub use allocation::{Allocation, in_allocation};
 pub use container::around;
 pub use leave::end_abandoned;
-pub use work::{Claim, NotDone, work};
+pub use reach::reachable;
+pub use work::{Claim, NotDone, devices, work};
 
 /// How many submissions go on at once: a controller is busy enough.
 const AT_ONCE: usize = 4;
@@ -46,19 +54,25 @@ const AT_ONCE: usize = 4;
 pub struct Cluster {
     queue: Queue,
     submitting: Arc<Semaphore>,
+    gathering: array::Gathering,
+    cancelling: Arc<cancelling::Cancelling>,
+    /// The cluster's `MaxArraySize`, once somebody has asked.
+    max_array_size: Arc<OnceCell<u32>>,
 }
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { queue: Queue::default(), submitting: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            queue: Queue::default(),
+            submitting: Arc::new(Semaphore::new(AT_ONCE)),
+            gathering: array::Gathering::default(),
+            cancelling: Arc::default(),
+            max_array_size: Arc::default(),
+        }
     }
 }
 
 /// Does the stage in a job. `home` is the project's state folder.
-pub async fn perform(lease: Lease, host: &str, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
-    let HostOn::Slurm(slurm) = serde_json::from_str(host).map_err(|error| {
-        Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
-            .hint("this is a mistake in Regatta, not in the manifest")
-    })?;
-    follow::perform(lease, *slurm, home, cluster).await
+pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+    follow::perform(lease, slurm, home, cluster).await
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::Digest;
 use crate::manifest::model::Slurm;
-use crate::plan::Task;
+use crate::process::slurm::PREFIX;
 
 /// The person's flags. `gpus` is what the stage asks for altogether.
 pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
@@ -37,7 +37,21 @@ pub fn flags(slurm: &Slurm, gpus: u32) -> Vec<String> {
 /// What runs on the first node. Everything that it needs may be missing there, and then it says so: it is all that a person
 /// would have.
 pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
-    let [program, folder] = [program, folder].map(|path| quoted(&path.to_string_lossy()));
+    around(program, &format!("folder={}", quoted(&folder.to_string_lossy())), comment)
+}
+
+/// The same for an array: each element has a folder of its own.
+pub fn array_script(program: &Path, folders: &[(u32, &Path)], comment: &str) -> String {
+    let mut which = "case $SLURM_ARRAY_TASK_ID in\n".to_owned();
+    for (element, folder) in folders {
+        let _ = writeln!(which, "{element}) folder={};;", quoted(&folder.to_string_lossy()));
+    }
+    which.push_str("*) echo \"regatta: there is no element $SLURM_ARRAY_TASK_ID\" >&2; exit 125;;\nesac");
+    around(program, &which, comment)
+}
+
+fn around(program: &Path, folder: &str, comment: &str) -> String {
+    let program = quoted(&program.to_string_lossy());
     let mut text = "#!/bin/sh\n".to_owned();
     let _ = writeln!(text, "# {}", comment.replace('\n', " "));
     text.push_str(
@@ -46,11 +60,11 @@ pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
          # Defaults for sbatch, which what runs here must not inherit.\n\
          for name in $(env | sed -n 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n",
     );
-    let _ = writeln!(text, "program={program} folder={folder}");
+    let _ = writeln!(text, "program={program}\n{folder}");
     text.push_str(
         "if [ ! -d \"$folder\" ]; then echo \"regatta: $folder is not on $(hostname): the project folder must be shared\" >&2; exit 125; fi\n\
          if [ ! -x \"$program\" ]; then echo \"regatta: $program is not on $(hostname): host.slurm.program names another\" >&2; exit 127; fi\n\
-         exec \"$program\" __job \"$folder\"\n",
+         cd \"$folder\" && exec \"$program\" __job \"$folder\"\n",
     );
     text
 }
@@ -59,11 +73,11 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A name that nothing else has, and that tells a person what it is.
-pub fn name(task: &Task, salt: &str) -> String {
+/// A name that nothing else has, and that tells a person what it is: a task, or a stage.
+pub fn name(what: &str, salt: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let task: String = task.id.file_name().chars().map(plain).take(60).collect();
-    format!("regatta-{task}-{}", Digest::of(salt.as_bytes()).short())
+    let what: String = what.chars().map(plain).take(60).collect();
+    format!("{PREFIX}{what}-{}", Digest::of(salt.as_bytes()).short())
 }
 
 /// This program, as the nodes find it.
@@ -101,10 +115,21 @@ mod tests {
         trap '' USR2
         # Defaults for sbatch, which what runs here must not inherit.
         for name in $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
-        program='/opt/it'\''s/regatta' folder='/p/.regatta/jobs/k-0'
+        program='/opt/it'\''s/regatta'
+        folder='/p/.regatta/jobs/k-0'
         if [ ! -d "$folder" ]; then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi
         if [ ! -x "$program" ]; then echo "regatta: $program is not on $(hostname): host.slurm.program names another" >&2; exit 127; fi
-        exec "$program" __job "$folder"
+        cd "$folder" && exec "$program" __job "$folder"
+        "#);
+        let folders = [(0, Path::new("/p/.regatta/jobs/k-0")), (7, Path::new("/p/.regatta/jobs/l-0"))];
+        let text = array_script(Path::new("/opt/regatta"), &folders, "build of p");
+        let middle: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("case")).take(5).collect();
+        insta::assert_snapshot!(middle.join("\n"), @r#"
+        case $SLURM_ARRAY_TASK_ID in
+        0) folder='/p/.regatta/jobs/k-0';;
+        7) folder='/p/.regatta/jobs/l-0';;
+        *) echo "regatta: there is no element $SLURM_ARRAY_TASK_ID" >&2; exit 125;;
+        esac
         "#);
     }
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure, Lowered};
+use crate::event::{Done, Endpoint, Event, Failure, Lowered, Outliving};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
+use crate::process::slurm::Job;
 use crate::runner::{Assignment, Origins};
 
 /// `job.json`: everything that the job needs.
@@ -16,6 +17,9 @@ pub struct Spec {
     pub task: Task,
     /// The job's name: nothing else has it.
     pub name: String,
+    /// Its index, when it is an element of an array: then all elements have the name.
+    #[serde(default)]
+    pub element: Option<u32>,
     pub attempt: u32,
     pub assignment: Assignment,
     /// The number that its retry rule has lowered.
@@ -32,6 +36,12 @@ pub struct Spec {
     pub words: Option<Vec<String>>,
 }
 
+impl Spec {
+    pub fn job(&self) -> Job {
+        Job { name: self.name.clone(), element: self.element }
+    }
+}
+
 /// A line of `events`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,6 +53,11 @@ pub enum Line {
         host: String,
     },
     Told(Event),
+    /// Something on the node that outlives its processes is about to be there, or is gone.
+    Outliving {
+        thing: Outliving,
+        there: bool,
+    },
     /// A service listens. Names of this machine are those of the node.
     Ready(Vec<Endpoint>),
 }

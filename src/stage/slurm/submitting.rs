@@ -9,10 +9,10 @@ use crate::event::{Failure, FailureKind};
 use crate::process::slurm::{Submission, Submitted, View, submit};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
-const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+pub const PAUSE: Duration = Duration::from_secs(2);
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A submission whose answer was lost may still be on its way into the queue when it is looked for.
-const ON_ITS_WAY: Duration = Duration::from_secs(3);
+pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
 /// Whether there is a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,20 +67,14 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
                 tell(&why);
                 known = Known::Perhaps;
             }
-            Submitted::Later(why) => tell(&why),
+            Submitted::Later(why) | Submitted::TooMany(why) => tell(&why),
             Submitted::Refused(why) => {
                 attempt.settle();
-                let failure = Failure::new(FailureKind::Refused, format!("Slurm does not take its job: {why}"));
-                return Err(failure
-                    .command(typed(order))
-                    .hint("look at `host.slurm`, and at `SBATCH_*` in the environment"));
+                return Err(refused(&why, "job").command(typed(order)));
             }
             Submitted::Absent(why) => {
                 attempt.settle();
-                let failure = Failure::new(FailureKind::Spawn, why);
-                return Err(failure.hint(
-                    "`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit",
-                ));
+                return Err(absent(why));
             }
         }
         tokio::select! {
@@ -89,6 +83,18 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// It will never be taken like this. `what`: a job, or an array.
+pub fn refused(why: &str, what: &str) -> Failure {
+    Failure::new(FailureKind::Refused, format!("Slurm does not take its {what}: {why}"))
+        .hint("look at `host.slurm`, and at `SBATCH_*` in the environment")
+}
+
+/// There is no Slurm here.
+pub fn absent(why: String) -> Failure {
+    Failure::new(FailureKind::Spawn, why)
+        .hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit")
 }
 
 /// Nothing was submitted: nothing stays.
@@ -114,7 +120,7 @@ async fn is_there(attempt: &Attempt<'_>) -> bool {
             // Its sender lives as long as we.
             Err(_) => return false,
         };
-        if seen.jobs.contains_key(&attempt.spec.name) {
+        if !seen.of(&attempt.spec.job()).is_empty() {
             return true;
         }
         match first_miss {

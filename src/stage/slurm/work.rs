@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::super::Stages;
+use super::pulse;
 use super::spec::{Ended, Extent, Line, Spec};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::manifest::duration;
@@ -62,7 +63,7 @@ impl Claim {
         if folder.is_cancelled() {
             return Err(gone());
         }
-        let number = variable("SLURM_JOB_ID").unwrap_or_else(|| std::process::id().to_string());
+        let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
         if !folder.claim(&number)? {
             return Err(NotDone::Taken(folder.claimant().unwrap_or_default()));
         }
@@ -71,6 +72,20 @@ impl Claim {
         let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
         teller.tell(&Line::Began { number: number.clone(), node: node.clone(), host });
         Ok(Self { spec, number, node, teller })
+    }
+
+    /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
+    pub fn keep_alive(&self, folder: &JobFolder) {
+        let (folder, every) = (folder.clone(), pulse::every(&self.spec.slurm));
+        std::thread::spawn(move || {
+            let mut count = 0;
+            // A folder that is gone is nobody's to be told; it may also be a filesystem that comes back.
+            loop {
+                count += 1;
+                let _ = folder.live(count);
+                std::thread::sleep(every);
+            }
+        });
     }
 
     /// Of a whole run: its command line.
@@ -109,6 +124,7 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
         project: spec.project.clone(),
         gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref()),
         lowered: spec.lowered.clone(),
+        seat: None,
         stop: stop.clone(),
         ready: service.then_some(ready),
         emit: Arc::new(move |event| emit.event(event)),
@@ -143,6 +159,12 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
     how
 }
 
+/// The job's number as the queue shows it: an element's is that of its array, and its index.
+fn number(is_element: bool) -> Option<String> {
+    let array = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID")).filter(|_| is_element);
+    array.map(|(array, element)| format!("{array}_{element}")).or_else(|| variable("SLURM_JOB_ID"))
+}
+
 /// Names of this machine mean nothing elsewhere.
 fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
     let local =
@@ -151,7 +173,7 @@ fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
 }
 
 /// The GPUs that Slurm gave: as it numbers them, or the first ones where it does not say.
-fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
+pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<u32> {
     let given: Vec<u32> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
     if given.is_empty() { (0..wanted).collect() } else { given.into_iter().take(wanted as usize).collect() }
 }
@@ -228,8 +250,11 @@ impl Teller {
 
     /// What the run should hear: its processes are this node's business.
     fn event(&self, event: Event) {
-        if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
-            self.tell(&Line::Told(event));
+        match event {
+            Event::Notice { .. } | Event::Progress { .. } => self.tell(&Line::Told(event)),
+            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: true }),
+            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: false }),
+            _ => {}
         }
     }
 }
@@ -247,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_server_on_a_node_is_named_by_the_node() {
-        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None };
+        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
         assert_eq!(on_node(at("127.0.0.1"), "n1"), at("n1"));
         assert_eq!(on_node(at("10.0.0.7"), "n1"), at("10.0.0.7"));
     }

@@ -205,7 +205,7 @@ fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result
         if count == 1 { "" } else { "s" },
         size(bytes)
     );
-    Ok(Done { headline: Some(headline) })
+    Ok(Done { headline: Some(headline), ..Done::default() })
 }
 
 /// `39.8 GB`

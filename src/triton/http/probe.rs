@@ -38,7 +38,7 @@ pub async fn probe(host: &str, port: u16) -> Listens {
             _ => {}
         },
     }
-    let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None };
+    let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None, name: None };
     let Ok(client) = TritonClient::connect(&endpoint).await else { return Listens::Other };
     if client.deadline(PATIENCE).is_live().await.is_ok() { Listens::Grpc } else { Listens::Other }
 }

@@ -57,6 +57,25 @@ pub struct Tick {
     pub values: Result<Vec<(u32, f64)>, String>,
 }
 
+impl Scrape {
+    /// What some of the servers said.
+    #[must_use]
+    pub fn part(&self, is_its: impl Fn(&HttpAddress) -> bool) -> Self {
+        let own: Vec<usize> = (0..self.servers.len()).filter(|server| is_its(&self.servers[*server])).collect();
+        let tick = |tick: &Tick| {
+            let server = own.iter().position(|own| *own == tick.server)?;
+            Some(Tick { server, values: tick.values.clone(), ..*tick })
+        };
+        Self {
+            servers: own.iter().map(|server| self.servers[*server].clone()).collect(),
+            interval: self.interval,
+            series: self.series.clone(),
+            ticks: self.ticks.iter().filter_map(tick).collect(),
+            cpu: self.cpu,
+        }
+    }
+}
+
 impl Scraper {
     /// Asks at once, and then every `interval`.
     pub fn start(servers: Vec<HttpAddress>, interval: Duration) -> std::io::Result<Self> {

@@ -19,15 +19,20 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn up() -> Self {
-        Self::with(false)
+        Self::with(false, "")
+    }
+
+    /// With further lines in its configuration.
+    pub fn configured(lines: &str) -> Self {
+        Self::with(false, lines)
     }
 
     /// Each node has a network of its own, whose link can be cut.
     pub fn with_links() -> Self {
-        Self::with(true)
+        Self::with(true, "")
     }
 
-    fn with(links: bool) -> Self {
+    fn with(links: bool, lines: &str) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
@@ -41,6 +46,7 @@ impl Cluster {
             .arg(&folder)
             .args(["4", &port.to_string(), &prefix])
             .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
+            .env("CONFIGURATION", lines)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -64,13 +70,22 @@ impl Cluster {
         let mut world = World::with(manifest);
         let folder = world.path("");
         world.env("W", folder);
-        let path = format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap());
-        world.env("PATH", path);
+        world.env("PATH", self.path());
         world
     }
 
+    /// `PATH` with its programs in front.
+    pub fn path(&self) -> String {
+        format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap())
+    }
+
+    /// One of Slurm's programs, for this cluster.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
     /// What one of Slurm's programs prints; the calls of tests are not counted.
-    fn ask(&self, words: &[&str]) -> String {
+    pub fn ask(&self, words: &[&str]) -> String {
         let output = Command::new(format!("/usr/bin/{}", words[0]))
             .args(&words[1..])
             .env("SLURM_CONF", self.folder.join("etc/slurm.conf"))
@@ -81,7 +96,7 @@ impl Cluster {
 
     /// `state reason node` of every job that there ever was, oldest first.
     pub fn jobs(&self) -> Vec<String> {
-        self.ask(&["squeue", "-h", "-t", "all", "-S", "i", "-o", "%T %N"])
+        self.ask(&["squeue", "-h", "-r", "-t", "all", "-S", "i", "-o", "%T %N"])
             .lines()
             .map(|line| line.trim().to_owned())
             .collect()
@@ -89,8 +104,27 @@ impl Cluster {
 
     /// How many times the run asked one of Slurm's programs.
     pub fn calls(&self, program: &str) -> usize {
+        self.lines(program).len()
+    }
+
+    /// These calls: when, the program, its words.
+    pub fn lines(&self, program: &str) -> Vec<String> {
         let calls = fs::read_to_string(self.folder.join("log/calls")).unwrap_or_default();
-        calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).count()
+        calls.lines().filter(|line| line.split(' ').nth(1) == Some(program)).map(str::to_owned).collect()
+    }
+
+    /// A job for all nodes that nobody else may stay beside; its number.
+    pub fn urgent(&self) -> String {
+        let words = [
+            "sbatch",
+            "--parsable",
+            "--partition=urgent",
+            "--nodes=4",
+            "--exclusive",
+            "--chdir=/",
+            "--output=/dev/null",
+        ];
+        self.ask(&[&words[..], &["--wrap=sleep 1000"]].concat()).trim().to_owned()
     }
 
     /// `cut` or `heal`: a node's link.

@@ -1,0 +1,73 @@
+//! The store that machines share, for a run: where it is, what kind of machine this is, and what was not sent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Trouble;
+use crate::event::{Event, Stop};
+use crate::plan::Plan;
+use crate::process::{Answer, Probed, probe};
+use crate::runner::Emit;
+use crate::share::{Address, Gpus, Machine, Share, Unsent, why_not};
+use crate::store::Shelf;
+
+/// What was typed, else what the environment says. `off` and an empty variable are none.
+pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
+    let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
+    let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
+    if text.trim() == "off" {
+        return Ok(None);
+    }
+    Address::parse(&text).map(Some).map_err(|why| {
+        let source = if typed.is_some() { "--store" } else { "REGATTA_STORE" };
+        Trouble::Usage(format!("{source}: {why}"))
+    })
+}
+
+/// `None`: it cannot be used, which has been said. On a runtime.
+pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<Shelf>, emit: &Emit) -> Option<Share> {
+    let machine = Machine::new(gpus_for(plan));
+    match Share::new(address, plan, &machine, Arc::clone(shelf), Arc::clone(emit)) {
+        Ok(share) => Some(share),
+        Err(trouble) => {
+            let hint = trouble.hint();
+            let text =
+                format!("the shared store {address} cannot be used, and the run goes on without it: {trouble}; {hint}");
+            emit(Event::Notice { task: None, text });
+            None
+        }
+    }
+}
+
+/// Waits until what was made is there, too.
+pub(super) async fn finish(share: &Share, stop: &Stop, manifest: &str, emit: &Emit) {
+    let Unsent(left) = share.finish(stop).await;
+    if left > 0 {
+        let outputs =
+            if left == 1 { "1 output of this run is".to_owned() } else { format!("{left} outputs of this run are") };
+        let text = format!("{outputs} not in {}; `regatta cache push {manifest}` puts them there", share.address());
+        emit(Event::Notice { task: None, text });
+    }
+}
+
+/// The GPUs of this machine, asked for only if an output that may be shared is made with some.
+pub(super) fn gpus_for(plan: &Plan) -> Gpus {
+    const LIMIT: Duration = Duration::from_mins(1);
+    if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {
+        return Gpus::Known(BTreeSet::new());
+    }
+    match probe(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"], LIMIT) {
+        Probed::Missing => Gpus::Known(BTreeSet::new()),
+        Probed::Answered(Answer { code: 0, out, .. }) => {
+            let lines = out.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
+            Gpus::Known(lines.map(|line| line.trim().to_owned()).collect())
+        }
+        Probed::Answered(Answer { out, err, .. }) => {
+            let said = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
+            Gpus::Unknown(format!("nvidia-smi: {}", said.unwrap_or("no answer").trim()))
+        }
+        Probed::Late => Gpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
+        Probed::Failed(why) => Gpus::Unknown(format!("nvidia-smi: {why}")),
+    }
+}

@@ -1,0 +1,208 @@
+//! `regatta cache …` and `--store`: what was typed, and what it means.
+
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Subcommand, ValueHint};
+
+use super::args::{HOW, Subject};
+use super::help;
+use super::parse::{Mistake, each_once};
+use super::setting::Setting;
+
+/// One request to a store that machines share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// `None`: what `REGATTA_STORE` says.
+    pub store: Option<String>,
+    pub act: CacheAct,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheAct {
+    Status { of: Option<(String, Vec<Setting>)>, verify: bool, json: bool },
+    Push { manifest: String, settings: Vec<Setting>, only: Vec<String>, verify: bool },
+    Pull { manifest: String, settings: Vec<Setting>, until: Vec<String> },
+    Gc(CacheGc),
+}
+
+/// What stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheGc {
+    pub older_than: Option<Duration>,
+    /// Bytes.
+    pub keep: Option<u64>,
+    pub grace: Duration,
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreArgs {
+    /// Share outputs with other machines: a folder, file:///mnt/share, s3://bucket/prefix, gs://… or az://…; `off` is none
+    /// [env: REGATTA_STORE].
+    #[arg(help_heading = HOW, long, value_name = "URL")]
+    pub store: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(super) struct CacheArgs {
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// What is in the store; with a manifest, which of its outputs are here, there or nowhere.
+    #[command(after_long_help = help::CACHE)]
+    Status(StatusArgs),
+    /// Put finished outputs of a manifest there.
+    #[command(after_long_help = help::CACHE)]
+    Push(PushArgs),
+    /// Bring everything that a manifest needs and somebody has made; runs nothing.
+    #[command(after_long_help = help::CACHE)]
+    Pull(PullArgs),
+    /// Make room in the store (says what would go; --yes does it).
+    #[command(after_long_help = help::CACHE)]
+    Gc(CacheGcArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// A manifest's name or a path to its file [default: none, the store alone].
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<String>,
+    /// Parameters of the manifest.
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<Setting>,
+    /// Read every file of the manifest's outputs there, and hold it against its digest; exit code 1 if one is damaged.
+    #[arg(long, requires = "manifest")]
+    pub verify: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PushArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// This stage alone. Repeatable.
+    #[arg(long, value_name = "STAGE")]
+    pub only: Vec<String>,
+    /// Read what is there already, too, and mend what is damaged.
+    #[arg(long)]
+    pub verify: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PullArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// No further than this stage. Repeatable.
+    #[arg(long, value_name = "STAGE")]
+    pub until: Vec<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CacheGcArgs {
+    /// Outputs that were put there longer ago go: `30d`, `12h`.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub older_than: Option<Duration>,
+    /// Keep the youngest outputs whose files fit into so much: `500GiB`.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub keep: Option<u64>,
+    /// A file that no output names stays while it is younger: its output may be on its way.
+    #[arg(long, value_name = "AGE", value_parser = age, default_value = "1d")]
+    pub grace: Duration,
+    /// Do it.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+pub(super) fn meaning(args: CacheArgs) -> Result<Cache, Mistake> {
+    Ok(match args.command {
+        CacheCommand::Status(StatusArgs { manifest, settings, verify, json, store }) => {
+            each_once(&settings)?;
+            let of = manifest.map(|manifest| (manifest, settings));
+            Cache { store: store.store, act: CacheAct::Status { of, verify, json } }
+        }
+        CacheCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
+            each_once(&settings)?;
+            Cache { store: store.store, act: CacheAct::Push { manifest, settings, only, verify } }
+        }
+        CacheCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
+            each_once(&settings)?;
+            Cache { store: store.store, act: CacheAct::Pull { manifest, settings, until } }
+        }
+        CacheCommand::Gc(CacheGcArgs { older_than, keep, grace, yes, store }) => {
+            if yes && older_than.is_none() && keep.is_none() {
+                let text = "nothing was said about what may go\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
+                return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
+            }
+            Cache { store: store.store, act: CacheAct::Gc(CacheGc { older_than, keep, grace, yes }) }
+        }
+    })
+}
+
+/// `30d`, `12h`, `90m`, `45s`.
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no age; write 30d, 12h, 90m or 45s");
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].trim().parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// `500GiB`, `1.5TiB`, `2GB`, `4096`.
+fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 9] = [
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("TiB", 1_099_511_627_776.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+        ("B", 1.0),
+    ];
+    let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
+    let number = unit.map_or(text, |(name, _)| &text[..text.len() - name.len()]);
+    let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    let value = value.ok_or_else(|| format!("`{text}` is no size; write 500GiB, 2TB or a number of bytes"))?;
+    Ok((value * unit.map_or(1.0, |(_, size)| *size)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_sizes_are_read_with_their_units() {
+        assert_eq!(age("30d"), Ok(Duration::from_hours(720)));
+        assert_eq!(age("45s"), Ok(Duration::from_secs(45)));
+        for wrong in ["", "d", "3", "-1d", "1w", "99999999999999999999d", "999999999999999999d"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(bytes("1.5KiB"), Ok(1536));
+        assert_eq!(bytes("2GB"), Ok(2_000_000_000));
+        assert_eq!(bytes("17"), Ok(17));
+        for wrong in ["", "GiB", "-1GB", "inf", "1 apple"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

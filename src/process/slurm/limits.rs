@@ -1,0 +1,36 @@
+//! What the cluster's configuration allows.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::ask::{Asked, Environment, ask};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Slurm's own default.
+const USUAL: u32 = 1001;
+
+/// One more than the largest index of an array's element; 0 where there are no arrays.
+pub async fn max_array_size(env: &Environment) -> u32 {
+    let words = ["show", "config"].map(OsString::from).to_vec();
+    match ask("scontrol", words, env.clone(), PATIENCE).await {
+        Asked::Said { code: 0, stdout, .. } => told(&stdout).unwrap_or(USUAL),
+        // A controller that is silent now will be asked to take the array, too.
+        _ => USUAL,
+    }
+}
+
+fn told(text: &str) -> Option<u32> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("MaxArraySize"))?;
+    line.trim_start().strip_prefix('=')?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_read_from_the_configuration() {
+        assert_eq!(told("LogTimeFormat = iso\nMaxArraySize            = 1001\nMaxDBDMsgs = 20\n"), Some(1001));
+        assert_eq!(told("nothing of the kind"), None);
+    }
+}

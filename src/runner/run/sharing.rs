@@ -1,0 +1,83 @@
+//! What need not run: it is on the shelf, or comes from a store that machines share. What is made here is offered there.
+
+use std::sync::Arc;
+
+use super::{Keyed, Made, Msg, Over, Part, Runner, State, accept, system};
+use crate::event::{Event, Failure, FailureKind};
+use crate::runner::schedule::Ix;
+use crate::runner::shared::{Fetched, Wanted};
+use crate::runner::work::Work;
+use crate::store::Record;
+
+impl<W: Work> Runner<W> {
+    /// Asks for an output, if there is anybody to ask; the answer comes as a message.
+    pub(super) fn ask(&self, ix: Ix, keyed: &Keyed) -> bool {
+        let Some(shared) = self.options.shared.clone() else { return false };
+        let wanted = Wanted { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
+        let (send, stop) = (self.send.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            // What has come so far stays, and the next run goes on with it.
+            let fetched = tokio::select! {
+                fetched = shared.fetch(wanted) => fetched,
+                () = stop.asked() => None,
+            };
+            let _ = send.send(Msg::Asked(ix, fetched.map(Box::new)));
+        });
+        true
+    }
+
+    pub(super) fn take_fetched(&mut self, ix: Ix, fetched: Option<Fetched>) {
+        if self.schedule.state(ix) != State::Keying {
+            return;
+        }
+        let (Some(fetched), Some(keyed)) = (fetched, self.keyed[ix as usize].clone()) else {
+            return self.missed(ix);
+        };
+        let task = Arc::clone(self.task(ix));
+        let Fetched { folder, sealed, done, seconds, from } = fetched;
+        let from = Some(from);
+        match accept(&self.shelf, &self.run, &task, &keyed, &folder, sealed, done, seconds, from.clone()) {
+            Ok((record, _)) => self.take_hit(ix, record, from),
+            Err(failure) => {
+                let text = format!("what another machine made could not be kept: {}", failure.what);
+                (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                self.missed(ix);
+            }
+        }
+    }
+
+    /// Its output is there; `from` elsewhere, if it came just now.
+    pub(super) fn take_hit(&mut self, ix: Ix, record: Arc<Record>, from: Option<String>) {
+        let task = Arc::clone(self.task(ix));
+        let folder = self.shelf.folder(&record);
+        if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
+            return self.fail(ix, 1, system(&e), 0.0);
+        }
+        if let Err(failure) = self.passes(ix, &record) {
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        let done = record.done.clone();
+        (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
+        self.summary.tally.cached += 1;
+        self.summary.done.push((task.id.clone(), done, folder));
+        self.made[ix as usize] = Some(Made::Output(record));
+        self.schedule.over(ix, Over::Cached);
+    }
+
+    /// Nobody has its output.
+    pub(super) fn missed(&mut self, ix: Ix) {
+        if self.options.parts[ix as usize] == Part::Restore {
+            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
+                .hint("run without --only, or with --until, to make it first");
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        self.schedule.missed(ix);
+    }
+
+    /// Other machines may have it.
+    pub(super) fn offer(&self, record: &Arc<Record>) {
+        if let Some(shared) = &self.options.shared {
+            shared.offer(&record.task, Arc::clone(record));
+        }
+    }
+}

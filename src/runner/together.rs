@@ -1,0 +1,110 @@
+//! Tasks of one stage that are started in the same moment: each has a seat, and whoever would do them as one thing can wait
+//! until every other one has said whether it takes part. There is no clock in it: the run loop knows what is ready.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::event::RunId;
+use crate::plan::{Lifetime, Task};
+
+/// A place among tasks that are started together. Dropping it, wherever its task has got to, says that the task goes its own way.
+#[derive(Debug)]
+pub struct Seat {
+    party: Arc<str>,
+    ix: u32,
+    undecided: Arc<watch::Sender<u32>>,
+}
+
+impl Seat {
+    /// Seats for `n` tasks. `party`: no other group has that name, of this run or of another.
+    pub fn party(party: &str, n: u32) -> Vec<Self> {
+        let party: Arc<str> = party.into();
+        let undecided = Arc::new(watch::Sender::new(n));
+        (0..n).map(|ix| Self { party: Arc::clone(&party), ix, undecided: Arc::clone(&undecided) }).collect()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.party
+    }
+
+    /// Counted from 0.
+    pub const fn ix(&self) -> u32 {
+        self.ix
+    }
+
+    /// This one takes part. Resolves when all the others have decided, too.
+    pub async fn all_decided(self) {
+        let mut hears = self.undecided.subscribe();
+        drop(self);
+        // Its sender may be gone by now: then the last number is 0.
+        let _ = hears.wait_for(|undecided| *undecided == 0).await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.undecided.send_modify(|undecided| *undecided -= 1);
+    }
+}
+
+/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, in the same words.
+pub(super) struct Parties<'a> {
+    run: &'a RunId,
+    /// Parties of this run so far.
+    count: &'a mut u32,
+}
+
+impl<'a> Parties<'a> {
+    pub(super) const fn new(run: &'a RunId, count: &'a mut u32) -> Self {
+        Self { run, count }
+    }
+
+    /// A seat for each of these tasks that has company.
+    pub(super) fn seats(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<Seat>> {
+        let mut seats: Vec<Option<Seat>> = tasks.iter().map(|_| None).collect();
+        for (ix, task) in tasks.iter().enumerate() {
+            if seats[ix].is_some() || !is_company(task, task) {
+                continue;
+            }
+            let alike: Vec<usize> = (ix..tasks.len()).filter(|other| is_company(task, &tasks[*other])).collect();
+            if alike.len() < 2 {
+                continue;
+            }
+            *self.count += 1;
+            let name = format!("{}-{}", self.run, self.count);
+            for (place, seat) in alike.iter().zip(Seat::party(&name, alike.len() as u32)) {
+                seats[*place] = Some(seat);
+            }
+        }
+        seats
+    }
+}
+
+/// Whether two tasks ask another machine for the same. Services are one by one: each is waited for.
+fn is_company(one: &Task, other: &Task) -> bool {
+    one.host.is_some()
+        && one.lifetime == Lifetime::Step
+        && (&one.stage, &one.host, one.gpus, one.lifetime) == (&other.stage, &other.host, other.gpus, other.lifetime)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_takes_part_waits_until_everybody_has_decided() {
+        let mut seats = Seat::party("p", 3).into_iter();
+        let mut next = || seats.next().unwrap();
+        let (first, second, third) = (next(), next(), next());
+        assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));
+        let mut waiting = tokio::spawn(first.all_decided());
+        drop(second);
+        let early = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;
+        assert!(early.is_err(), "the third may still come");
+        third.all_decided().await;
+        waiting.await.unwrap();
+    }
+}

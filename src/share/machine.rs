@@ -1,0 +1,103 @@
+//! What ties an output to a kind of machine, beside its key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use crate::event::{Digest, Hasher};
+use crate::plan::{ActionKind, Task};
+
+/// The GPUs of a machine, as far as they decide what an engine is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// Names with compute capabilities, each once; empty: there are none.
+    Known(BTreeSet<String>),
+    /// There is a driver, and it did not say: in words.
+    Unknown(String),
+}
+
+/// This machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// `x86_64`, `aarch64`.
+    pub arch: String,
+    /// Distribution and its version: what a program that was compiled here runs on.
+    pub system: String,
+    pub gpus: Gpus,
+}
+
+impl Machine {
+    pub fn new(gpus: Gpus) -> Self {
+        let told = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        Self { arch: std::env::consts::ARCH.to_owned(), system: system(&told), gpus }
+    }
+
+    /// What a task's output is good for on machines like this one, as names and values; `Err`: why nobody can say.
+    pub fn facts_for(&self, task: &Task) -> Result<BTreeMap<String, String>, String> {
+        let mut facts = BTreeMap::new();
+        let runs_programs = matches!(task.kind, ActionKind::Shell | ActionKind::Engine);
+        if runs_programs {
+            facts.insert("arch".to_owned(), self.arch.clone());
+            // A container brings its own system, and its image is part of the key.
+            if task.container.is_none() {
+                facts.insert("system".to_owned(), self.system.clone());
+            }
+        }
+        if task.gpus > 0 {
+            match &self.gpus {
+                Gpus::Known(gpus) => {
+                    let list = gpus.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                    facts.insert("gpu".to_owned(), if list.is_empty() { "none".to_owned() } else { list });
+                }
+                Gpus::Unknown(why) => {
+                    return Err(format!("it is made with GPUs, and which these are is not known: {why}"));
+                }
+            }
+        }
+        Ok(facts)
+    }
+}
+
+/// What the record of an output is called in a store.
+pub(super) fn name(key: &Digest, facts: &BTreeMap<String, String>) -> Digest {
+    let mut h = Hasher::new();
+    h.field(b"regatta shared output 1").field(key.bytes());
+    for (name, value) in facts {
+        h.field(name.as_bytes()).field(value.as_bytes());
+    }
+    h.finish()
+}
+
+fn system(os_release: &str) -> String {
+    let field = |name: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.map(|value| value.trim_matches('"').to_owned()).unwrap_or_default()
+    };
+    format!("{} {}", field("ID"), field("VERSION_ID")).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_is_its_distribution_and_version() {
+        assert_eq!(system("NAME=\"Ubuntu\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nID_LIKE=debian\n"), "ubuntu 24.04");
+        assert_eq!(system("ID=arch\n"), "arch");
+    }
+
+    #[test]
+    fn names_differ_when_any_fact_does() {
+        let key = Digest::of(b"key");
+        let facts = |pairs: &[(&str, &str)]| {
+            name(&key, &pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        };
+        let all = [
+            facts(&[]),
+            facts(&[("arch", "x86_64")]),
+            facts(&[("arch", "aarch64")]),
+            facts(&[("arch", "x86_64"), ("gpu", "none")]),
+            facts(&[("arch", "x86_64"), ("gpu", "NVIDIA H200 9.0")]),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+}

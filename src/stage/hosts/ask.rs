@@ -1,0 +1,44 @@
+//! One host asked for nothing but whether it could be used: for who looks before a run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::link::Lost;
+use super::place;
+use super::spec::Problem;
+use super::tell;
+use crate::event::Failure;
+use crate::manifest::model::{SshHost, SshMachine};
+use crate::process::{Answer, How, Probed, probe};
+
+/// To log in and to load this program.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// What a host says of itself, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or has
+/// had its time.
+pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
+    let host = SshHost::Machine(machine.clone());
+    let places = place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
+    let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };
+    let (how, words) = match probe(place.words(&["--version"]), LIMIT) {
+        Probed::Answered(Answer { code: 0, out, .. }) => {
+            let version = out.lines().last().unwrap_or_default().trim().to_owned();
+            let own = concat!("regatta ", env!("CARGO_PKG_VERSION"));
+            if version == own {
+                return Ok(format!("answers, with {version} and the project folder"));
+            }
+            let hint =
+                "the run and its hosts must have the same version: `program` of the host names another".to_owned();
+            return Err((format!("it has {version}, and this is {own}"), Some(hint)));
+        }
+        Probed::Answered(Answer { code, err, .. }) => (Some(How::Code(code)), err),
+        Probed::Missing => {
+            return Err(("there is no `ssh` here".to_owned(), Some("install openssh-client".to_owned())));
+        }
+        Probed::Late => (None, String::new()),
+        Probed::Failed(why) => (None, why),
+    };
+    let lost = Lost::new(how, words.lines().map(str::to_owned).collect());
+    let Problem { what, hint } = tell::not_greeted(place, &lost);
+    Err((what, hint))
+}

@@ -1,0 +1,83 @@
+//! `host: { ssh: [a, b] }`, and `host: { slurm: { each_node: true } }` — the servers of one stage on several machines at once.
+//!
+//! Each machine starts what one machine would start: a connection (`ssh`, or `srun` inside an allocation) starts this same program
+//! there, the [`guard()`], which does the stage with the code that does it here. Ports, readiness, ranks, containers, what
+//! is removed afterwards, and what a failure means are thereby known where the servers are.
+//!
+//! ```text
+//!  here:  crew ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> guard ─ Stages ─ tritonserver …
+//!              └ link ─ ssh node-b <═ hello, told, ready, beat, …, ended ══ guard ─ Stages ─ tritonserver …
+//! ```
+//!
+//! # What holds, whatever happens
+//!
+//! - Nothing starts anywhere before every host has been greeted; everything that is wrong with any of them is said at once.
+//! - A guard that hears nothing for [`DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard that
+//!   is killed has a warden, as a run has.
+//! - A host that is not heard for [`SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are stopped.
+//! - Secrets go over the connection, never onto a command line.
+
+mod address;
+mod ask;
+mod crew;
+mod greet;
+mod guard;
+mod link;
+mod place;
+mod spec;
+mod tell;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::event::{Done, Failure, FailureKind, RunId};
+use crate::manifest::model::{HostOn, Slurm, SshHost};
+use crate::runner::Lease;
+pub use ask::ask_host;
+pub use guard::{Guarded, guard};
+pub use place::typed;
+pub use spec::{Orders, Said};
+
+/// How often each side says that it is there.
+const BEAT: Duration = Duration::from_secs(1);
+/// A host that has said nothing for so long is lost.
+const SILENT: Duration = Duration::from_secs(5);
+/// A guard that has heard nothing for so long has lost its run.
+const DESERTED: Duration = Duration::from_secs(8);
+
+/// Where a task runs when that is not here.
+pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
+    host.map(serde_json::from_str).transpose().map_err(|error| {
+        Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
+            .hint("this is a mistake in Regatta, not in the manifest")
+    })
+}
+
+/// On machines that are reached over ssh.
+pub async fn over_ssh(lease: Lease, hosts: &[SshHost], home: &Path, run: &RunId) -> Result<Done, Failure> {
+    let places = place::over_ssh(hosts, &lease.project)?;
+    let limit = lease.task.timeout;
+    let stop = lease.stop.clone();
+    let mut doing = Box::pin(crew::perform(lease, places, home, run));
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        done = &mut doing => return done,
+        () = late => stop.gently(),
+    }
+    let limit = limit.unwrap_or_default().as_secs_f64();
+    let mut failure = doing.await.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
+    failure.kind = FailureKind::Timeout;
+    failure.what = format!("it ran past its timeout of {limit} s");
+    Err(failure)
+}
+
+/// On every node of the allocation that this runs in.
+pub async fn on_each_node(lease: Lease, slurm: &Slurm, home: &Path, run: &RunId) -> Result<Done, Failure> {
+    let places = place::of_allocation(slurm, &lease.project).await?;
+    crew::perform(lease, places, home, run).await
+}

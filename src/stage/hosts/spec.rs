@@ -1,0 +1,62 @@
+//! What run and guard say to each other, a JSON line each.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Done, Endpoint, Event, Failure, Lowered};
+use crate::plan::Task;
+use crate::runner::Assignment;
+
+/// The second line that a guard hears: everything that it needs. The first is its environment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Orders {
+    /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
+    pub name: String,
+    pub task: Task,
+    pub attempt: u32,
+    pub assignment: Assignment,
+    /// The number that its retry rule has lowered.
+    pub lowered: Option<Lowered>,
+    /// Of this host alone; made by the run, so that to find it is to share the project folder.
+    pub out: PathBuf,
+    /// Of this host alone.
+    pub log: PathBuf,
+    pub project: PathBuf,
+    /// Programs that must be found there.
+    pub programs: Vec<String>,
+}
+
+/// A line of a guard's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It is there; what keeps it from starting anything.
+    Hello(Vec<Problem>),
+    /// It is still there.
+    Beat,
+    Told(Event),
+    /// Its servers are up. Names of its machine are those that it has for itself.
+    Ready(Vec<Endpoint>),
+    /// All is over there, and nothing runs any more.
+    Ended(Box<Result<Done, Failure>>),
+}
+
+/// Something wrong with a host, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub what: String,
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: Some(hint.into()) }
+    }
+}
+
+/// What the run says after the orders, each a line.
+pub const GO: &str = "go";
+pub const BEAT: &str = "beat";
+pub const STOP: &str = "stop";
+pub const KILL: &str = "kill";

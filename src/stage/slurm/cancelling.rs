@@ -1,0 +1,54 @@
+//! Cancelling elements of arrays: by number, since their name is that of all, and with one question for all who come together.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::process::slurm::{Cancel, Entry, Environment, cancel};
+
+/// Whose elements are to be cancelled. Who comes while a question is under way is in the next one.
+#[derive(Debug, Default)]
+pub struct Cancelling {
+    wanted: Mutex<Wanted>,
+    /// What became of the last question.
+    turn: tokio::sync::Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    numbers: BTreeSet<String>,
+    hard: bool,
+}
+
+impl Cancelling {
+    /// `Ok` when the controller has heard it. `hard`: KILL at once.
+    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), String> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut wanted = self.wanted();
+            wanted.numbers.extend(numbers.iter().cloned());
+            wanted.hard |= hard;
+        }
+        // Others see the same view of the queue in this moment.
+        tokio::task::yield_now().await;
+        let mut complaint = self.turn.lock().await;
+        let all = std::mem::take(&mut *self.wanted());
+        if !all.numbers.is_empty() {
+            let list: Vec<String> = all.numbers.into_iter().collect();
+            let what = if all.hard { Cancel::NumbersNow(&list) } else { Cancel::Numbers(&list) };
+            *complaint = cancel(what, env).await.err();
+        }
+        // Empty: somebody took ours along.
+        complaint.clone().map_or(Ok(()), Err)
+    }
+
+    fn wanted(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Numbers of what is not over.
+pub fn living(entries: &[Entry]) -> Vec<String> {
+    entries.iter().filter(|job| !job.state.is_final()).map(|job| job.number.clone()).collect()
+}

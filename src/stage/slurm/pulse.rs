@@ -1,0 +1,81 @@
+//! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but a person
+//! should know of it before the queue does.
+
+use std::time::{Duration, Instant};
+
+use crate::manifest::duration;
+use crate::manifest::model::Slurm;
+
+/// How often the job counts up at the most, and at the least.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How often a job says that it is alive, so that several signs fit into what would be silence.
+pub fn every(slurm: &Slurm) -> Duration {
+    silence(slurm).map_or(EVERY.1, |silence| (silence / 4).clamp(EVERY.0, EVERY.1))
+}
+
+fn silence(slurm: &Slurm) -> Option<Duration> {
+    duration(&slurm.silence).ok()
+}
+
+/// What the run hears of one job.
+#[derive(Debug)]
+pub struct Pulse {
+    silence: Duration,
+    /// What it counted up to last, and when that was seen first.
+    last: Option<(String, Instant)>,
+    is_silent: bool,
+}
+
+impl Pulse {
+    pub fn of(slurm: &Slurm) -> Self {
+        Self { silence: silence(slurm).unwrap_or(Duration::MAX), last: None, is_silent: false }
+    }
+
+    /// `life` is what the file says now; `None` before the job has begun, and of an older program on the node. What a person
+    /// should hear.
+    pub fn look(&mut self, life: Option<String>, now: Instant) -> Option<String> {
+        let life = life?;
+        match &self.last {
+            Some((last, since)) if *last == life => {
+                let quiet = now.saturating_duration_since(*since);
+                let is_news = quiet >= self.silence && !std::mem::replace(&mut self.is_silent, quiet >= self.silence);
+                is_news.then(|| {
+                    format!(
+                        "its job has given no sign of life for {} s: its node, or the filesystem between us, may be gone or hang; Slurm says whether it is lost",
+                        quiet.as_secs()
+                    )
+                })
+            }
+            last => {
+                let quiet = last.as_ref().map(|(_, since)| now.saturating_duration_since(*since));
+                self.last = Some((life, now));
+                let again = std::mem::take(&mut self.is_silent);
+                again.then(|| format!("its job is heard of again, after {} s", quiet.unwrap_or_default().as_secs()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_told_once_and_its_end_too() {
+        let slurm = Slurm { silence: "30s".to_owned(), ..Slurm::default() };
+        assert_eq!(every(&slurm), Duration::from_millis(7500));
+        let begun = Instant::now();
+        let mut pulse = Pulse::of(&slurm);
+        let mut look =
+            |at: u64, life: Option<&str>| pulse.look(life.map(str::to_owned), begun + Duration::from_secs(at));
+        assert_eq!(look(100, None), None, "a job that waits is not silent");
+        assert_eq!(look(101, Some("1")), None);
+        assert_eq!(look(130, Some("1")), None);
+        assert!(look(131, Some("1")).is_some_and(|text| text.contains("no sign of life for 30 s")));
+        assert_eq!(look(150, Some("1")), None, "once");
+        assert_eq!(look(151, Some("2")).as_deref(), Some("its job is heard of again, after 50 s"));
+        assert_eq!(look(180, Some("2")), None);
+        assert!(look(181, Some("2")).is_some());
+    }
+}

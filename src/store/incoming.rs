@@ -1,0 +1,208 @@
+//! An output that comes from elsewhere: a folder that is filled file by file, and goes on where it was cut off.
+//!
+//! Its name ends in `-resume`, so that clearing up after a crash leaves it. It is accepted like any other: when a record
+//! names it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use walkdir::WalkDir;
+
+use super::durable::{At as _, PathError, discard};
+use super::outputs::{Sealed, hash_file, list_folder};
+use super::parcel::Item;
+use super::stamp::{Kind, Stamp};
+use super::{Home, Shelf};
+use crate::event::Digest;
+
+/// What says which parts of a large file are there. Goes before the folder is sealed.
+const PARTS: &str = ".regatta-parts-";
+
+/// A folder under way.
+#[derive(Debug)]
+pub struct Incoming {
+    folder: PathBuf,
+}
+
+/// A large file that is written in parts, in any order.
+#[derive(Debug)]
+pub struct Parts {
+    file: File,
+    path: PathBuf,
+    /// One line for each part that is there: its offset.
+    list: Mutex<File>,
+    there: HashSet<u64>,
+}
+
+impl Shelf {
+    /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
+    pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
+        let (start, end) = (format!("{}-", key.short()), "-from-resume");
+        let named = self.named_folders();
+        let outputs = self.home().outputs();
+        let left = fs::read_dir(&outputs).at("list", &outputs)?.flatten().find_map(|item| {
+            let name = item.file_name().into_string().ok()?;
+            (name.starts_with(&start) && name.ends_with(end) && !named.contains(&name)).then(|| item.path())
+        });
+        if let Some(folder) = left {
+            return Ok(Incoming { folder });
+        }
+        for n in 0_u32.. {
+            let folder = self.home().output(&format!("{start}{n}{end}"));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(Incoming { folder }),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).at("create", &folder),
+            }
+        }
+        Err(io::Error::other("every name is taken")).at("create", &outputs)
+    }
+
+    /// Larger files of all outputs here, by their content: what need not come from elsewhere.
+    pub fn files_by_digest(&self) -> HashMap<Digest, PathBuf> {
+        /// Looking for smaller ones takes longer than fetching them.
+        const LEAST: u64 = 64 << 10;
+        let mut found = HashMap::new();
+        for record in self.records() {
+            let folder = self.folder(&record);
+            let Ok(entries) = record.entries(self.home()) else { continue };
+            for entry in entries.iter().filter(|entry| entry.stamp.is_file() && entry.stamp.size >= LEAST) {
+                if let Some(digest) = entry.digest {
+                    found.entry(digest).or_insert_with(|| folder.join(&entry.path));
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Incoming {
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes folders and links, takes away what is not on the list, and says which files are to come: indices into `items`.
+    /// Reads what an earlier try left. The list must be fit ([`super::unfit`]).
+    pub fn lay_out(&self, items: &[Item]) -> Result<Vec<usize>, PathError> {
+        let wanted: BTreeMap<&Path, &Item> = items.iter().map(|item| (item.path.as_path(), item)).collect();
+        let is_large = |name: &str| items.iter().any(|item| item.digest.is_some_and(|d| name == parts_name(&d)));
+        let left = WalkDir::new(&self.folder).min_depth(1).contents_first(true);
+        for item in left.into_iter().flatten() {
+            let relative = item.path().strip_prefix(&self.folder).unwrap_or(item.path());
+            let kind = Stamp::of(item.path()).at("look at", item.path())?.kind;
+            let keeps = wanted.get(relative).is_some_and(|wanted| wanted.kind == kind && kind != Kind::Link)
+                || relative.to_str().is_some_and(is_large);
+            if !keeps {
+                discard(item.path())?;
+            }
+        }
+        let mut missing = Vec::new();
+        for (at, item) in items.iter().enumerate().skip(1) {
+            let path = self.folder.join(&item.path);
+            match item.kind {
+                Kind::Folder => fs::create_dir_all(&path).at("create", &path)?,
+                Kind::Link => symlink(&item.target, &path).at("link", &path)?,
+                _ => {
+                    let begun = item.digest.is_some_and(|digest| self.folder.join(parts_name(&digest)).exists());
+                    let is_there =
+                        !begun && path.exists() && hash_file(&path)?.0 == item.digest.unwrap_or(Digest::of(b""));
+                    if !is_there {
+                        if !begun {
+                            discard(&path)?;
+                        }
+                        missing.push(at);
+                    }
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    /// A file with these bytes.
+    pub fn put(&self, item: &Item, bytes: &[u8]) -> Result<(), PathError> {
+        let path = self.folder.join(&item.path);
+        create(&path, item.kind)?.write_all(bytes).at("write", &path)
+    }
+
+    /// A file that another output has already. The copy shares its blocks where the filesystem can.
+    pub fn copy(&self, item: &Item, from: &Path) -> Result<(), PathError> {
+        let path = self.folder.join(&item.path);
+        let mut source = File::open(from).at("open", from)?;
+        let mut file = create(&path, item.kind)?;
+        io::copy(&mut source, &mut file).at("write", &path).map(drop)
+    }
+
+    /// A large file, as far as it is there.
+    pub fn parts(&self, item: &Item) -> Result<Parts, PathError> {
+        let path = self.folder.join(&item.path);
+        let list = self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b""))));
+        let told = if path.exists() { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
+        // A line without its end may be half a number.
+        let there = told.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse().ok()).collect();
+        let file = if path.exists() {
+            OpenOptions::new().write(true).open(&path).at("open", &path)?
+        } else {
+            create(&path, item.kind)?
+        };
+        file.set_len(item.size).at("write", &path)?;
+        let list_file = OpenOptions::new().create(true).append(true).open(&list).at("open", &list)?;
+        if told.is_empty() {
+            list_file.set_len(0).at("write", &list)?;
+        }
+        Ok(Parts { file, path, list: Mutex::new(list_file), there })
+    }
+
+    /// The list of parts of a file that is whole, or that has to come again from its beginning, goes.
+    pub fn forget_parts(&self, item: &Item) -> Result<(), PathError> {
+        discard(&self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b"")))))
+    }
+
+    /// Takes one file away again.
+    pub fn drop_file(&self, item: &Item) -> Result<(), PathError> {
+        self.forget_parts(item)?;
+        discard(&self.folder.join(&item.path))
+    }
+
+    /// Reads all of it, once every file is there.
+    pub fn seal(&self) -> Result<Sealed, PathError> {
+        list_folder(&self.folder)?.seal()
+    }
+
+    pub fn discard(&self) -> Result<(), PathError> {
+        discard(&self.folder)
+    }
+}
+
+impl Parts {
+    pub fn has(&self, offset: u64) -> bool {
+        self.there.contains(&offset)
+    }
+
+    /// Writes one part, and then that it is there. After a power cut the list may say too much: whoever seals the folder sees
+    /// it by the digest.
+    pub fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), PathError> {
+        self.file.write_all_at(bytes, offset).at("write", &self.path)?;
+        let mut list = self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        list.write_all(format!("{offset}\n").as_bytes()).at("write", &self.path)
+    }
+}
+
+fn parts_name(digest: &Digest) -> String {
+    format!("{PARTS}{}", digest.short())
+}
+
+fn create(path: &Path, kind: Kind) -> Result<File, PathError> {
+    discard(path)?;
+    let mode = if kind == Kind::Program { 0o777 } else { 0o666 };
+    OpenOptions::new().create_new(true).write(true).mode(mode).open(path).at("create", path)
+}
+
+/// Free bytes of the disk that outputs are on.
+pub fn free_bytes(home: &Home) -> Option<u64> {
+    let disk = rustix::fs::statvfs(home.state()).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}

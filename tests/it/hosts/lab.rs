@@ -1,0 +1,120 @@
+//! Real sshd on several hosts, each a network and a process space of its own, for one test.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::world::World;
+
+/// Hosts that are gone when this is dropped.
+pub struct Lab {
+    keeper: Child,
+    /// The keeper takes them down when this closes.
+    alive: Option<ChildStdin>,
+    folder: PathBuf,
+    prefix: String,
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/hosts.sh")
+}
+
+impl Lab {
+    pub fn up(hosts: u32) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let folder = std::env::temp_dir().join(format!("regatta-hosts-{id}-{n}"));
+        // The name of a network device has fifteen bytes.
+        let prefix = format!("h{id}x{n}n");
+        let mut keeper = Command::new(script())
+            .arg("keep")
+            .arg(&folder)
+            .args([&prefix, &hosts.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("hosts.sh");
+        let alive = keeper.stdin.take();
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        let mut lab = Self { keeper, alive, folder, prefix };
+        if said.trim() != "up" {
+            drop(lab.alive.take());
+            let mut why = String::new();
+            let _ = lab.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
+            panic!("no hosts: {said}{why}");
+        }
+        lab
+    }
+
+    /// The name of a host; the first is 1.
+    pub fn host(&self, number: u32) -> String {
+        format!("{}{number}", self.prefix)
+    }
+
+    pub fn address(&self, number: u32) -> String {
+        format!("{}.{number}", fs::read_to_string(self.folder.join("net")).expect("the network").trim())
+    }
+
+    /// A project whose `ssh` finds the hosts. `{h1}`, `{h2}`, … in the manifest are their names.
+    pub fn world(&self, manifest: &str) -> World {
+        let mut world = World::with(&self.named(manifest));
+        let folder = world.path("");
+        world.env("W", folder);
+        world.env("PATH", format!("{}:{}", self.folder.join("bin").display(), std::env::var("PATH").unwrap()));
+        world
+    }
+
+    pub fn named(&self, manifest: &str) -> String {
+        (1..=9).fold(manifest.to_owned(), |text, n| text.replace(&format!("{{h{n}}}"), &self.host(n)))
+    }
+
+    /// The one process of a host whose command holds this.
+    #[track_caller]
+    pub fn the_one(&self, number: u32, command: &str) -> i32 {
+        let running = self.running(number);
+        let found: Vec<&String> = running.iter().filter(|line| line.contains(command)).collect();
+        assert_eq!(found.len(), 1, "{command}: {running:?}");
+        found[0].split(' ').next().and_then(|pid| pid.parse().ok()).expect("a process id")
+    }
+
+    /// `cut`, `heal`, `crash`, `boot`.
+    pub fn does(&self, what: &str, number: u32) -> &Self {
+        let done =
+            Command::new(script()).arg(what).arg(&self.folder).arg(self.host(number)).status().expect("hosts.sh");
+        assert!(done.success(), "{what} {number}");
+        self
+    }
+
+    /// An empty folder lies over this one on a host.
+    pub fn hide(&self, number: u32, folder: &Path) {
+        let mut command = Command::new(script());
+        let done = command.arg("hide").arg(&self.folder).arg(self.host(number)).arg(folder).status().expect("hosts.sh");
+        assert!(done.success());
+    }
+
+    /// Commands of the processes of a host that are this program's, or its servers'.
+    pub fn running(&self, number: u32) -> Vec<String> {
+        let output =
+            Command::new(script()).arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter(|line| line.contains("/regatta ")).map(str::to_owned).collect()
+    }
+
+    /// Every call of ssh: its words.
+    pub fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.folder.join("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.keeper.wait();
+    }
+}

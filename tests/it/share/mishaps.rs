@@ -1,0 +1,251 @@
+//! What can happen to a store and to the way there.
+
+use std::fs;
+use std::process::Stdio;
+
+use pretty_assertions::assert_eq;
+
+use super::line::Line;
+use super::s3::{S3, SECRET, credentials};
+use super::{MANIFEST, machine, objects, ran, run, store, tree};
+use crate::world::{Ended, World, signal, until};
+
+/// The object that holds a text of so many bytes or more.
+fn largest(root: &std::path::Path, part: &str) -> std::path::PathBuf {
+    objects(root, part).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).expect("an object")
+}
+
+fn flip(path: &std::path::Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+fn on(line: std::net::SocketAddr) -> World {
+    let mut world = machine(MANIFEST);
+    credentials(&mut world, line);
+    world
+}
+
+#[test]
+fn a_flipped_bit_is_seen_named_made_good_and_put_back() {
+    let s3 = S3::start();
+    let [one, two, three] = [(); 3].map(|()| on(s3.address));
+    run(&one, "s3://bucket");
+    let blob = largest(&s3.bucket(), "/blobs/");
+    let name = blob.file_name().unwrap().to_string_lossy().into_owned();
+    let whole = fs::read(&blob).unwrap();
+    flip(&blob);
+    let status = two.regatta(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
+    assert_eq!(status.code, 1);
+    status.says("damaged  large").says(&name);
+    let second = run(&two, "s3://bucket");
+    second.says("does not hold what its name says (large in the output of large)").says(&name);
+    assert_eq!(ran(&two), ["large"], "the rest was whole");
+    assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")));
+    assert!(fs::read(&blob).unwrap() == whole, "who made it again has mended it");
+    run(&three, "s3://bucket");
+    assert!(ran(&three).is_empty());
+}
+
+#[test]
+fn damage_is_mended_by_hand_too() {
+    let (folder, url) = store();
+    let one = machine(MANIFEST);
+    run(&one, &url);
+    flip(&largest(folder.path(), "/blobs/"));
+    flip(&largest(folder.path(), "/records/"));
+    assert_eq!(one.regatta(&["cache", "status", "m", "--verify", "--store", &url]).code, 1);
+    one.good(&["cache", "push", "m", "--verify", "--store", &url]);
+    one.good(&["cache", "status", "m", "--verify", "--store", &url]).says("both     large").says("both     source");
+}
+
+#[test]
+fn a_damaged_record_and_a_lost_file_are_replaced() {
+    let (folder, url) = store();
+    let [one, two, three] = [(); 3].map(|()| machine(MANIFEST));
+    run(&one, &url);
+    fs::remove_file(largest(folder.path(), "/blobs/")).unwrap();
+    let record = objects(folder.path(), "/records/")
+        .into_iter()
+        .find(|path| fs::read_to_string(path).unwrap().contains("\"task\":\"source\""))
+        .unwrap();
+    flip(&record);
+    let second = run(&two, &url);
+    second.says("is not what its seal says").says("is gone, although a record names it");
+    assert_eq!(ran(&two), ["large", "source"]);
+    run(&three, &url);
+    assert!(ran(&three).is_empty());
+}
+
+#[test]
+fn wrong_credentials_are_one_warning_and_no_secret_is_written_anywhere() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let mut world = on(line.address);
+    world.env("AWS_SECRET_ACCESS_KEY", "not-the-secret-0815");
+    let ended = run(&world, "s3://bucket");
+    ended.says("cannot be used, and the run goes on without it").says("403 Forbidden").says("AWS_ACCESS_KEY_ID");
+    assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
+    assert_eq!(ran(&world), ["large", "last", "source"]);
+    assert!(line.connections() <= 4, "{} connections", line.connections());
+    let everything = format!("{}{}", ended.stdout, ended.stderr);
+    for secret in ["not-the-secret-0815", SECRET] {
+        assert!(!everything.contains(secret));
+        for (path, _, content) in tree(&world.path(".regatta")) {
+            assert!(!String::from_utf8_lossy(&content).contains(secret), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
+    // Nobody listens on the discard port of loopback.
+    let world = on("127.0.0.1:9".parse().unwrap());
+    let ended = run(&world, "s3://bucket");
+    assert_eq!(ended.stdout.matches("cannot be used, and the run goes on without it").count(), 1, "{}", ended.stdout);
+    ended.says("Connection refused").says("is the store's machine up");
+    ended.says("3 outputs of this run are not in s3://bucket; `regatta cache push m` puts them there");
+    assert_eq!(ran(&world), ["large", "last", "source"]);
+    let nowhere = machine(MANIFEST);
+    let ended = run(&nowhere, "/no/such/folder");
+    assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
+    assert_eq!(nowhere.regatta(&["cache", "status", "--store", "/no/such/folder"]).code, 1);
+}
+
+#[test]
+fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let [one, two] = [on(s3.address), on(line.address)];
+    run(&one, "s3://bucket");
+    line.cut_after(20_000_000);
+    let ended = run(&two, "s3://bucket");
+    assert!(line.has_happened());
+    assert_eq!(ended.stdout.matches("cannot be used, and the run goes on without it").count(), 1, "{}", ended.stdout);
+    assert_eq!(ran(&two), ["large", "last"], "source came before the cut");
+    assert_eq!(tree(&two.path("latest/last")), tree(&one.path("latest/last")));
+}
+
+#[test]
+fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let [one, two] = [on(line.address), on(s3.address)];
+    line.cut_after(20_000_000);
+    let ended = run(&one, "s3://bucket");
+    ended.says("cannot be used, and the run goes on without it").says("`regatta cache push m` puts them there");
+    let records = objects(&s3.bucket(), "/records/");
+    assert!(!records.iter().any(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\"")), "{records:?}");
+    run(&two, "s3://bucket");
+    assert!(ran(&two).contains(&"large".to_owned()));
+    line.heal();
+    one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
+    one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"])
+        .says("both     large")
+        .says("both     last");
+}
+
+#[test]
+fn of_two_machines_that_make_the_same_at_once_one_puts_it_there_and_the_other_is_content() {
+    let manifest = r#"
+stages:
+  same:
+    shell: |
+      echo same >> "$W/ran"
+      : > "$W/made"
+      while [ ! -e "$W/gate" ]; do sleep 0.02; done
+      yes same | head -c 20000000 > same
+"#;
+    let s3 = S3::start();
+    let worlds = [(); 2].map(|()| {
+        let mut world = machine(manifest);
+        credentials(&mut world, s3.address);
+        world
+    });
+    let runs = worlds.each_ref().map(|world| world.start(&["run", "m", "--store", "s3://bucket"]));
+    // Both have asked, found nothing, and begun.
+    for world in &worlds {
+        world.await_file("made");
+    }
+    for world in &worlds {
+        world.file("gate", "");
+    }
+    for child in runs {
+        let ended = Ended::of(child);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(!ended.stdout.contains("! "), "{}", ended.stdout);
+    }
+    assert_eq!((objects(&s3.bucket(), "/records/").len(), objects(&s3.bucket(), "/blobs/").len()), (1, 1));
+    let mut third = machine(manifest);
+    credentials(&mut third, s3.address);
+    run(&third, "s3://bucket");
+    assert!(ran(&third).is_empty());
+}
+
+#[test]
+fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let one = on(line.address);
+    line.silent_after(20_000_000);
+    let child = one.start(&["run", "m", "--store", "s3://bucket"]);
+    until("the run to be over but for the sending", || line.has_happened() && one.path("latest/last/out").exists());
+    signal(&child, "INT");
+    let ended = Ended::of(child);
+    assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
+    ended.says("not in s3://bucket; `regatta cache push m` puts them there");
+    line.heal();
+    one.good(&["cache", "push", "m", "--store", "s3://bucket"]).says("↑ large");
+}
+
+#[test]
+fn kill9_while_sending_and_the_rest_is_sent_later() {
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let [one, two] = [on(line.address), on(s3.address)];
+    line.silent_after(20_000_000);
+    let mut child = one.start(&["run", "m", "--store", "s3://bucket"]);
+    until("20 MB to be sent", || line.has_happened());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    line.heal();
+    // Nothing that was published is half of something.
+    two.good(&["cache", "pull", "m", "--store", "s3://bucket"]);
+    two.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
+    one.good(&["run", "m"]);
+    one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
+    run(&two, "s3://bucket");
+    assert!(ran(&two).is_empty(), "{:?}", ran(&two));
+}
+
+#[test]
+fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
+    const LARGE: u64 = 200_000_000;
+    const PART: u64 = 16 << 20;
+    let manifest = MANIFEST.replace("40000000", &LARGE.to_string());
+    let s3 = S3::start();
+    let line = Line::to(s3.address);
+    let [mut one, mut two] = [machine(&manifest), machine(&manifest)];
+    credentials(&mut one, s3.address);
+    credentials(&mut two, line.address);
+    run(&one, "s3://bucket");
+    // Eight parts are under way at once, so of so many bytes two parts at the least are whole.
+    line.silent_after(8 * PART + 2 * PART);
+    let mut child = two.command(&["run", "m", "--store", "s3://bucket"]).stdout(Stdio::null()).spawn().unwrap();
+    let parts =
+        || objects(&two.path(".regatta/out"), ".regatta-parts").pop().and_then(|list| fs::read_to_string(list).ok());
+    until("two parts to be whole", || line.has_happened() && parts().is_some_and(|list| list.lines().count() >= 2));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    line.heal();
+    let before = line.down();
+    run(&two, "s3://bucket");
+    let fetched = line.down() - before;
+    assert!(ran(&two).is_empty(), "{:?}", ran(&two));
+    assert!(fetched < LARGE - PART, "{fetched} bytes of {LARGE} came again");
+    assert_eq!(tree(&one.path("latest/large")), tree(&two.path("latest/large")));
+    let leftovers = objects(&two.path(".regatta/out"), ".regatta-parts");
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+}
