@@ -101,8 +101,13 @@ mod tests {
             inputs: BTreeMap::new(),
             upstream: BTreeMap::new(),
         };
-        let item =
-            |path: &str, kind, digest| Item { path: path.into(), kind, size: 3, digest, target: Default::default() };
+        let item = |path: &str, kind, digest| Item {
+            path: path.into(),
+            kind,
+            size: 3,
+            digest,
+            target: std::path::PathBuf::default(),
+        };
         let items = vec![item("", Kind::Folder, None), item("a", Kind::File, Some(Digest::of(b"abc")))];
         Shared {
             version: VERSION,
