@@ -111,11 +111,11 @@ async fn perform(
         project: orders.project.clone(),
         gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
         lowered: orders.lowered.clone(),
+        seat: None,
         stop: stop.clone(),
         ready: Some(ready),
         emit,
         origins: Arc::new(crate::runner::Origins::default),
-        seat: None,
     };
     let tell = Arc::clone(say);
     tokio::spawn(async move {
