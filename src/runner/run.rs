@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::attempt::{Tried, Try, accept, system};
 use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
 use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Item, Ix, Over, Schedule, Start, State};
+use super::schedule::{Ix, Over, Schedule, Start, State};
 use super::shared::Fetched;
 use super::together::{Parties, Seat};
 use super::work::Work;
