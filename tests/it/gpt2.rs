@@ -231,7 +231,7 @@ fn four_ranks_of_the_quick_start_are_started_by_these_commands() {
     let twin = World::new();
     twin.good(&["run", "gpt-tp4", "--until", "generate_triton_config"]);
     let world = project(&twin);
-    let words = [&["run", "gpt-tp4", "system=gpu-x4", "requests=4", "rate=50", "-k"], &REAL[..]].concat();
+    let words = [&["run", "gpt-tp4", "system=gpu-x4", "requests=4", "rate=50", "-k", "--no-lock"], &REAL[..]].concat();
     let ended = world.regatta(&words);
     measured(&ended);
     assert_eq!(answered(&result(&world, &ended, "generate")), (1, 20));

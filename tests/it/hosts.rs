@@ -110,7 +110,7 @@ fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     let lost = format!("host {} was lost while it was needed: last heard of at ", lab.host(2));
     told.code(1).says(&lost).says("INVALID(server)");
     told.says(&format!("{}: cannot be reached, so nobody here knows whether its servers run", lab.host(2)));
-    kept_as_invalid(&world, &lost);
+    kept_as_invalid(&world, &lab.host(2));
     assert_eq!(lab.running(1), [""; 0], "who can be reached is clean when the run has ended");
     // Nobody tells it: the link is still cut.
     nobody_on(&lab, &[2]);
@@ -126,7 +126,7 @@ fn a_host_loses_its_power_and_is_named() {
     let told = ended(&world, run, "a host lost its power");
     let lost = format!("host {} was lost while it was needed: last heard of at ", lab.host(1));
     told.code(1).says(&lost).says("INVALID(server)").says("cannot be reached");
-    kept_as_invalid(&world, &lost);
+    kept_as_invalid(&world, &lab.host(1));
     assert_eq!(lab.running(2), [""; 0]);
     lab.does("boot", 1);
     assert_eq!(lab.running(1), [""; 0]);

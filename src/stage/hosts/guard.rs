@@ -116,6 +116,7 @@ async fn perform(
         ready: Some(ready),
         emit,
         origins: Arc::new(crate::runner::Origins::default),
+        seat: None,
     };
     let tell = Arc::clone(say);
     tokio::spawn(async move {
