@@ -111,7 +111,6 @@ async fn perform(
         project: orders.project.clone(),
         gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
         lowered: orders.lowered.clone(),
-        seat: None,
         stop: stop.clone(),
         ready: Some(ready),
         emit,
