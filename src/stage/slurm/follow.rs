@@ -73,7 +73,7 @@ pub async fn through(
         spec
     } else {
         let place = place(lease, seat.as_ref(), folder, cluster).await;
-        match write_down(lease, slurm, words, folder, place) {
+        match write_down(lease, slurm, words, folder, place).await {
             Ok(spec) => spec,
             Err(error) => return (Err(broken(&error)), false),
         }

@@ -1,5 +1,7 @@
 //! What a job has to know is written down before it is submitted: who finds it later finds all of it.
 
+use tokio::task::spawn_blocking;
+
 use super::spec::Spec;
 use super::{Cluster, order};
 use crate::manifest::model::Slurm;
@@ -19,7 +21,7 @@ pub async fn place(lease: &Lease, seat: Option<&Seat>, folder: &JobFolder, clust
 }
 
 /// Everything that the job needs to know.
-pub fn write_down(
+pub async fn write_down(
     lease: &Lease,
     slurm: Slurm,
     words: Option<Vec<String>>,
@@ -55,6 +57,8 @@ pub fn write_down(
     })?;
     let comment = format!("{} of {}", spec.task.id, spec.project.display());
     let script = element.is_none().then(|| order::script(&program, folder.path(), &comment));
-    folder.write(&spec, script.as_deref())?;
-    Ok(spec)
+    let folder = folder.clone();
+    // It waits for the disk, and a thousand elements of an array do so at once.
+    let written = spawn_blocking(move || folder.write(&spec, script.as_deref()).map(|()| spec)).await;
+    written.unwrap_or_else(|panic| Err(PathError { doing: "write", path: "job.json".into(), source: panic.into() }))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::world::{World, alive_with};
+use crate::world::{World, alive_with, until};
 
 /// A cluster that is gone when this is dropped.
 pub struct Cluster {
@@ -140,6 +140,8 @@ impl Cluster {
 
     /// The node that a stage wrote down.
     pub fn node(&self, world: &World, file: &str) -> String {
+        // A file is there a moment before its first line.
+        until("the name of a node", || world.count(file) > 0);
         let node = world.read(file).trim().to_owned();
         assert!(node.starts_with(&self.prefix), "{node} is not one of ours");
         node
