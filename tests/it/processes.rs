@@ -256,7 +256,9 @@ async fn in_its_own_process_escapers_are_ended() {
     assert_eq!(second.unwrap().leftovers, []);
     // Who cleans its environment has no mark; the sweep at the end finds it.
     let dir = folder();
-    let exit = run(shell(&dir, "(setsid env -i sleep 1000 &)"), &Stop::new(), |_| {}).await.unwrap();
+    // It has left the group before its shell ends, or it would end with that.
+    let escaper = "(setsid env -i sh -c 'echo > up; exec sleep 1000' &); while ! [ -e up ]; do sleep 0.01; done";
+    let exit = run(shell(&dir, escaper), &Stop::new(), |_| {}).await.unwrap();
     let swept = sweep(Duration::from_secs(5)).await;
     assert!(!exit.leftovers.is_empty() || !swept.is_empty());
     assert_eq!(sweep(Duration::ZERO).await, []);
