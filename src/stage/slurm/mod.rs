@@ -10,7 +10,7 @@
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
 //! - Each attempt has its own output folder, log and job name. What a cut-off attempt still writes, nobody reads.
 //! - The end is what the job wrote down. The queue's word counts only where there is no such record, and its silence never.
-//! - Tasks of a `foreach` that become ready together are one array ([`array`]); each element has its own folder, and with it its
+//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with it its
 //!   own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
