@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An S3-compatible server for the tests, from crates.io: its bucket is a folder. Installed into target/tools, once; some minutes.
+# An S3-compatible server for the tests: its bucket is a folder. Installed into target/tools, once; some minutes.
 # Prints where it is.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
