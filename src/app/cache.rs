@@ -8,7 +8,7 @@ use serde_json::json;
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
 use crate::cli::{Cache, CacheAct, CacheGc, Exit, Global, Select, Setting};
-use crate::event::{Event, RunId, TaskId};
+use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
 use crate::runner::{Emit, Fetched, Options, Standing, standings};
 use crate::share::{self, Address, Inventory, Presence, Put, Share};
@@ -153,13 +153,13 @@ impl Errand<'_> {
                 Put::New(bytes) => {
                     new += 1;
                     sent += bytes;
-                    say(&format!("↑ {}  {} sent\n", record.task, share::human(bytes)));
+                    say(&format!("↑ {}  {} sent\n", record.task, size(bytes)));
                 }
                 Put::There => there += 1,
                 Put::Stays(why) => say(&format!("- {}  not shared: {why}\n", record.task)),
             }
         }
-        say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, share::human(sent)));
+        say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
         Ok(Exit::Done)
     }
 
@@ -214,9 +214,9 @@ impl Errand<'_> {
             gone.records,
             gone.blobs,
             if yes { "removed" } else { "would go" },
-            share::human(gone.bytes),
+            size(gone.bytes),
             gone.records_left,
-            share::human(gone.bytes_left),
+            size(gone.bytes_left),
         );
         if gone.damaged > 0 {
             let _ = writeln!(text, "{} of them could not be read by anybody", gone.damaged);
@@ -251,13 +251,13 @@ fn tell(event: &Event) {
 }
 
 fn in_all(address: &Address, all: Inventory) -> String {
-    format!("{address}: {} outputs, {} files, {}\n", all.records, all.blobs, share::human(all.bytes))
+    format!("{address}: {} outputs, {} files, {}\n", all.records, all.blobs, size(all.bytes))
 }
 
 fn words(standing: &Standing, presence: Option<&Presence>) -> (&'static str, String) {
     let here = standing.record.is_some();
     match presence {
-        Some(Presence::There { bytes, .. }) => (if here { "both" } else { "there" }, share::human(*bytes)),
+        Some(Presence::There { bytes, .. }) => (if here { "both" } else { "there" }, size(*bytes)),
         Some(Presence::Damaged(objects)) => ("damaged", objects.join(", ")),
         Some(Presence::NotShared(why)) => (
             if here { "here" } else { "missing" },

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::project::Project;
 use super::{Trouble, say};
 use crate::cli::{Exit, Gc, Global};
-use crate::event::RunId;
+use crate::event::{RunId, size};
 use crate::store::{Garbage, Home, Lock, Shelf, Taken, garbage, remove};
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<Exit, Trouble> {
@@ -27,7 +27,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
         .into_iter()
         .filter(|path| path.exists())
-        .map(|path| Garbage { bytes: size(&path), why: "all state of this project".to_owned(), path })
+        .map(|path| Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path })
         .collect();
     tell(&home, &all, yes);
     if yes {
@@ -80,9 +80,9 @@ fn tell(home: &Home, found: &[Garbage], yes: bool) {
     let base = home.project();
     for item in found {
         let path = item.path.strip_prefix(base).unwrap_or(&item.path);
-        say(&format!("{:>10}  {}  {}\n", human(item.bytes), path.display(), item.why));
+        say(&format!("{:>10}  {}  {}\n", size(item.bytes), path.display(), item.why));
     }
-    let total = human(found.iter().map(|item| item.bytes).sum());
+    let total = size(found.iter().map(|item| item.bytes).sum());
     match (found.len(), yes) {
         (0, _) => say("nothing to remove\n"),
         (n, true) => say(&format!("{n} removed, {total}\n")),
@@ -90,17 +90,6 @@ fn tell(home: &Home, found: &[Garbage], yes: bool) {
     }
 }
 
-fn size(path: &Path) -> u64 {
+fn bytes_in(path: &Path) -> u64 {
     walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
-}
-
-fn human(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
 }

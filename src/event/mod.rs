@@ -9,6 +9,7 @@ mod happening;
 mod id;
 mod memory;
 mod outcome;
+mod size;
 mod stop;
 
 pub use digest::{Digest, Hasher};
@@ -17,4 +18,5 @@ pub use happening::{Event, Outliving, Tally};
 pub use id::{RunId, TaskId};
 pub use memory::{Lowered, Memory, OutOfMemory};
 pub use outcome::{Done, Ended, Failure, FailureKind, Verdict};
+pub use size::size;
 pub use stop::Stop;

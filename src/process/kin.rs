@@ -43,12 +43,14 @@ impl Kin {
     }
 }
 
-/// The children of a process.
+/// The children of a process. Who looks while a thread of it ends may miss some of them, and sees them the next time:
+/// each thread has a list of its own, and the lists are read one after the other.
 pub fn children(pid: i32) -> Vec<Kin> {
     procfs::children_of(pid).into_iter().filter_map(Kin::of).collect()
 }
 
-/// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent.
+/// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent. One look may
+/// miss somebody, as with [`children`].
 pub fn below(pid: i32) -> Vec<Kin> {
     let mut found = Vec::new();
     let mut look = vec![pid];
@@ -66,6 +68,7 @@ pub fn below(pid: i32) -> Vec<Kin> {
 #[cfg(test)]
 mod tests {
     use std::process::id;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -73,9 +76,17 @@ mod tests {
     fn a_child_is_known_by_name_and_known_to_be_gone() {
         let child = duct::cmd("sleep", ["1000"]).unchecked().start().unwrap();
         let pid = child.pids()[0] as i32;
-        // `posix_spawn` returns when the new program is there; its parent is one of our threads.
-        let kin = below(id() as i32).into_iter().find(|kin| kin.pid == pid).unwrap();
-        assert_eq!(kin.program(), "sleep");
+        // Its parent is one of our threads, and other tests' threads end while we look. `posix_spawn` may return
+        // before the new program has its command line.
+        let is_it = |kin: &Kin| kin.pid == pid && kin.program() == "sleep";
+        let asked = Instant::now();
+        let kin = loop {
+            if let Some(kin) = below(id() as i32).into_iter().find(is_it) {
+                break kin;
+            }
+            assert!(asked.elapsed() < Duration::from_mins(1), "{pid} is not seen below us");
+            std::thread::yield_now();
+        };
         assert!(kin.is_alive());
         kin.terminate();
         child.wait().unwrap();

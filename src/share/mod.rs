@@ -48,5 +48,5 @@ pub use gc::{Keep, Removed, collect};
 pub use inventory::{Inventory, Presence, Put};
 pub use machine::{Gpus, Machine};
 pub use may::why_not;
-pub use sharing::{Share, Unsent, human};
+pub use sharing::{Share, Unsent};
 pub use trouble::Trouble;

@@ -9,9 +9,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
 use super::record::Shared;
-use super::sharing::{Inner, human};
+use super::sharing::Inner;
 use super::trouble::Trouble;
-use crate::event::{Digest, Event};
+use crate::event::{Digest, Event, size};
 use crate::runner::{Fetched, Wanted};
 use crate::store::{Incoming, Item, Sealed, free_bytes};
 
@@ -67,8 +67,8 @@ fn has_room(inner: &Inner, shared: &Shared) -> Result<(), Trouble> {
     }
     Err(Trouble::Here(format!(
         "its output is in the shared store and not fetched: it takes {}, {} are free here",
-        human(shared.bytes()),
-        human(free)
+        size(shared.bytes()),
+        size(free)
     )))
 }
 
@@ -261,7 +261,7 @@ impl Progress {
         }
         (self.inner.emit)(Event::Progress {
             task: self.wanted.task.clone(),
-            text: format!("{} from {}", human(done), self.inner.address),
+            text: format!("{} from {}", size(done), self.inner.address),
             done,
             total: Some(self.total),
         });

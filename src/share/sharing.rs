@@ -16,7 +16,7 @@ use super::pull::pull;
 use super::push::{Pushed, push};
 use super::scan::Needles;
 use super::trouble::Trouble;
-use crate::event::{Digest, Event, Stop, TaskId};
+use crate::event::{Digest, Event, Stop, TaskId, size};
 use crate::plan::Plan;
 use crate::runner::{Emit, Fetching, Shared, Wanted};
 use crate::store::{Record, Shelf};
@@ -139,7 +139,7 @@ impl Share {
                     let (left, sent) = (self.inner.left.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(
-                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest out", self.inner.address, human(sent)
+                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest out", self.inner.address, size(sent)
                     ));
                 }
             }
@@ -271,15 +271,4 @@ async fn send_one(inner: &Arc<Inner>, record: &Arc<Record>) {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub fn human(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
 }

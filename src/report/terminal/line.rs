@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::event::{Event, TaskId};
+use crate::event::{Event, TaskId, size};
 use crate::report::paint::{Paint, Tone, as_typed, clean, counted, duration};
 use crate::report::story::Story;
 
@@ -109,18 +109,6 @@ fn put(out: &mut String, paint: Paint, sign: (Tone, &str), task: &TaskId, told: 
         let _ = write!(out, "  {}", paint.tone(Tone::Quiet, aside));
     }
     out.push('\n');
-}
-
-/// `1.5 GiB`
-fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
 }
 
 /// The first reason, and how many more there are.
