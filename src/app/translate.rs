@@ -165,6 +165,12 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
             told.left.push(Left { word: word.clone(), why });
         }
     }
+    for (key, value) in &line.usual {
+        if manifest.params.contains_key(*key) {
+            words.push(format!("{key}={value}"));
+            params.push(((*key).to_owned(), value.clone()));
+        }
+    }
     for stage in &line.until {
         if manifest.stages.contains_key(stage) {
             words.extend(["--until".to_owned(), stage.clone()]);

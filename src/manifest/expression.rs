@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
+use super::duration::duration;
 use super::node::{Entry, Node, Tree, is_template};
 use super::value::{MAX_TEXT, NoValue, node_of};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
@@ -88,6 +89,11 @@ impl Expressions {
                 return Err(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{}\n{}", bare.why, bare.hint)));
             }
             minijinja::escape_formatter(out, state, value)
+        });
+        // `10m` → 600000, for programs that count so.
+        env.add_filter("milliseconds", |text: &str| {
+            let wrong = |why| Error::new(ErrorKind::InvalidOperation, why);
+            duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
         Self { env }
     }

@@ -148,10 +148,20 @@ impl Rendering<'_> {
             if name == "foreach" || name == "when" {
                 continue;
             }
-            let node = self.node(&entry.node, found);
-            out.insert(name.clone(), Entry { key: entry.key.clone(), node });
+            if let Some(node) = self.given(&entry.node, found) {
+                out.insert(name.clone(), Entry { key: entry.key.clone(), node });
+            }
         }
         Node::new(node.span.clone(), Tree::Map(out))
+    }
+
+    /// The value of a key. A key whose expression is `none` is not given. An empty one that somebody wrote is, and so is one that
+    /// is empty because a stage is skipped: that is told where it cannot be done without.
+    fn given(&mut self, node: &Node, found: &mut Diagnostics) -> Option<Node> {
+        let before = self.skipped.len();
+        let rendered = self.node(node, found);
+        let is_none = matches!(rendered.tree, Tree::Null) && !matches!(node.tree, Tree::Null);
+        (!is_none || self.skipped.len() > before).then_some(rendered)
     }
 
     fn node(&mut self, node: &Node, found: &mut Diagnostics) -> Node {
@@ -160,8 +170,9 @@ impl Rendering<'_> {
             Tree::List(items) => Tree::List(items.iter().map(|item| self.node(item, found)).collect()),
             Tree::Map(map) => Tree::Map(
                 map.iter()
-                    .map(|(name, entry)| {
-                        (name.clone(), Entry { key: entry.key.clone(), node: self.node(&entry.node, found) })
+                    .filter_map(|(name, entry)| {
+                        let node = self.given(&entry.node, found)?;
+                        Some((name.clone(), Entry { key: entry.key.clone(), node }))
                     })
                     .collect(),
             ),

@@ -36,17 +36,25 @@ impl Choice {
     }
 }
 
-/// One line per task, further reasons below it, and a count at the end.
+/// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the same
+/// reason are one line: `triton (2)`.
 pub fn text(decisions: &[Decision], paint: Paint) -> String {
+    let are_alike = |one: &Decision, next: &Decision| {
+        one.decision == Choice::Skipped
+            && next.decision == Choice::Skipped
+            && (&one.stage, &one.reasons) == (&next.stage, &next.reasons)
+    };
     let mut rows = Vec::new();
-    for Decision { id, stage: _, decision, reasons } in decisions {
+    for alike in decisions.chunk_by(are_alike) {
+        let Decision { id, stage, decision, reasons } = &alike[0];
+        let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let tone = match decision {
             Choice::Run => Tone::Good,
             Choice::Cached | Choice::Skipped => Tone::Quiet,
         };
         let mut reasons = reasons.iter().map(|reason| (Tone::Plain, clean(reason)));
         let first = reasons.next().unwrap_or((Tone::Plain, String::new()));
-        rows.push(vec![(tone, decision.as_str().to_owned()), (Tone::Name, id.to_string()), first]);
+        rows.push(vec![(tone, decision.as_str().to_owned()), (Tone::Name, name), first]);
         rows.extend(reasons.map(|reason| vec![(Tone::Plain, String::new()), (Tone::Plain, String::new()), reason]));
     }
     let mut out = table(paint, "", &rows);
@@ -77,6 +85,23 @@ mod tests {
             decision("repository/server", Choice::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
             decision("smoke", Choice::Skipped, &["`when` is false"]),
         ]
+    }
+
+    #[test]
+    fn instances_that_are_skipped_alike_are_one_line() {
+        let skipped = |id: &str, why: &str| Decision {
+            id: TaskId::new(id),
+            stage: id.split('/').next().unwrap_or_default().to_owned(),
+            decision: Choice::Skipped,
+            reasons: vec![why.to_owned()],
+        };
+        let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
+        insta::assert_snapshot!(text(&all, Paint::OFF), @r"
+        skipped  a (2)  no
+        skipped  a/z    other
+        skipped  b      other
+        4 tasks: 0 to run, 0 cached, 4 skipped
+        ");
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
             Some(_) => sheet.leave(word, "the variable is not used for language models here"),
             None if TARGETS.contains(&word.as_str()) => run.until.push(word.clone()),
             None if word == "run" => run.until.push("run_harness".to_owned()),
+            None if ["run_audit_harness", "run_audit_test06"].contains(&word.as_str()) => {
+                run.until.push("run_audit_harness".to_owned());
+            }
             None if word.starts_with("run_audit") || word.starts_with("stage_") || word == "check_submission" => {
                 sheet.leave(word, "audits and the package are stages of `mlperf/…`: `regatta run mlperf/llama2-70b`");
             }
@@ -134,7 +137,22 @@ pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
     }
     // A bare `--benchmarks` after `make run_harness` and the like.
     run.until.dedup();
+    by_loadgen(&mut run);
     sheet.told(TOOL, Means::Run(run))
+}
+
+/// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
+fn by_loadgen(run: &mut RunLine) {
+    let ends = |stage: &str| run.until.iter().any(|one| one == stage);
+    let tests = [("run_harness", "performance"), ("score", "accuracy"), ("run_audit_harness", "test06")];
+    let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
+    if run.until.is_empty() || !tests.is_empty() {
+        run.usual.push(("loadgen", "true".to_owned()));
+    }
+    // What is run when nobody says.
+    if !tests.is_empty() && tests != ["performance"] {
+        run.usual.push(("tests", tests.join(",")));
+    }
 }
 
 /// The line alone.
@@ -147,6 +165,7 @@ pub(super) fn bare(words: &[String]) -> Result<Told, Vec<String>> {
     if run.manifests.is_empty() && sheet.faults.is_empty() {
         sheet.fault("nothing says which benchmark: --benchmarks=…");
     }
+    by_loadgen(&mut run);
     sheet.told(TOOL, Means::Run(run))
 }
 
@@ -218,7 +237,8 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
         },
         "test_mode" => match value {
             "PerformanceOnly" => run.until = vec!["run_harness".to_owned()],
-            "AccuracyOnly" => run.until = vec!["accuracy".to_owned()],
+            // The harness scores the answers when it ends.
+            "AccuracyOnly" => run.until = vec!["score".to_owned()],
             _ => sheet.leave(word, "performance and accuracy are stages of the manifest"),
         },
         "test_run" => set("rehearse", "true".to_owned()),

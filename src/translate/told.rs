@@ -61,6 +61,8 @@ pub struct RunLine {
     /// Names of manifests; the first that is there.
     pub manifests: Vec<String>,
     pub settings: Vec<RunSetting>,
+    /// What the other tool does without a word, and a parameter says here, if the manifest declares it.
+    pub usual: Vec<(&'static str, String)>,
     /// Environment variables, which parameters may declare.
     pub env: Vec<(String, String)>,
     /// Stages to end with, where the manifest has them.

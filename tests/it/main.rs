@@ -44,6 +44,7 @@ mod preflight;
 mod processes;
 mod ratios;
 mod real;
+mod registry;
 mod rehearsal;
 mod report;
 mod repository;

@@ -28,7 +28,9 @@ fn world() -> World {
         "llama2-70b",
         "params:\n  system: { choice: [h200-x8], default: h200-x8 }\n  scenarios: { list: [offline, server], default: [offline] }\n\
          \x20 accuracy: { choice: ['99', '99.9'], default: '99' }\n  backend: { choice: [triton, trtllm_serve], default: triton }\n  checkpoint: { path: required }\n\
-         stages: { run_harness: { shell: 'echo {{ system }} {{ scenarios }} {{ accuracy }} {{ backend }} {{ checkpoint }}' } }\n",
+         \x20 loadgen: { switch: {}, default: false }\n  tests: { list: [performance, accuracy, test06], default: [performance] }\n  duration: { text: {}, default: 10m }\n\
+         stages:\n  run_harness: { shell: 'echo {{ system }} {{ scenarios }} {{ accuracy }} {{ backend }} {{ checkpoint }} {{ loadgen }} {{ tests }} {{ duration }}' }\n\
+         \x20 score: { shell: 'echo {{ stages.run_harness.out }}' }\n",
     );
     world
 }

@@ -58,3 +58,17 @@ fn llama3_1_405b_runs_on_four_simulated_gb200() {
 fn llama3_1_8b_runs_over_openais_interface_on_a_simulated_b200() {
     run("llama3.1-8b", "sim-b200-x1", [1, 1]);
 }
+
+#[test]
+fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audited() {
+    let world = World::new();
+    let words = ["run", "llama2-70b", "loadgen=true", "--rehearse", "scenarios=offline", "samples=128", "duration=2s"];
+    let ended = world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "target_qps=20"]].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.says("LoadGen Offline: VALID").says("128 made-up samples").says("TEST06 passes: 100 answers looked at");
+    let result = result(&world, "offline");
+    assert_eq!(result.counts.ok, result.counts.scheduled, "{:?}", result.counts);
+    let conf = world.read("latest/run_harness/offline/user.conf");
+    assert!(conf.contains("llama2-70b.Offline.min_duration = 2000"), "{conf}");
+    nobody_left(&world);
+}
