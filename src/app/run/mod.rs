@@ -1,0 +1,322 @@
+//! `regatta run`: the lock, the journal, the warden, the loop, the story, the exit code.
+
+mod after_crash;
+mod rest;
+mod signals;
+mod sink;
+mod teller;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::after_crash::clear_up;
+use self::rest::{keep_rest, nothing_to_do};
+pub(super) use self::signals::heed;
+use self::sink::Sink;
+use self::teller::Teller;
+use super::project::{Project, gpus_here, options, repeated};
+use super::{Trouble, allocation, history, locking, sharing};
+use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
+use crate::event::{Event, RunId, Stop, TaskId};
+use crate::plan::Plan;
+use crate::process::{self};
+use crate::report::{Chapter, Look, Paint, Places, State, Story};
+use crate::runner::{self, Emit, Options, Part, Summary};
+use crate::share::Address;
+use crate::stage::{Stages, end_abandoned};
+use crate::store::{
+    Compiler, Digests, Home, Lock, Shelf, Taken, abandoned, discard, ended_well, last_run, name_run, unfinished_plans,
+};
+
+/// How a run ended, and what it left.
+pub(super) struct Ran {
+    pub exit: Exit,
+    /// The output folder of each task that has one, also of one that failed and kept what it had.
+    pub outs: Vec<(TaskId, PathBuf)>,
+    pub report: Option<PathBuf>,
+    /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
+    pub told: Vec<Told>,
+}
+
+/// One task in the end.
+pub(super) struct Told {
+    pub task: TaskId,
+    pub headline: Option<String>,
+    pub failed: Option<String>,
+    pub out: Option<PathBuf>,
+    pub is_cached: bool,
+}
+
+fn told(story: &Story) -> Vec<Told> {
+    let of = |(task, chapter): (&TaskId, &Chapter)| Told {
+        task: task.clone(),
+        headline: chapter.headline.clone(),
+        failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
+        out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
+        is_cached: chapter.state == State::Cached,
+    };
+    story.tasks.iter().map(of).collect()
+}
+
+pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
+    if let On::Slurm(flags) = &request.on {
+        return allocation::outside(global, request, flags);
+    }
+    perform(global, request, false).map(|ran| ran.exit)
+}
+
+/// `aside` tells the run on stderr.
+pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Result<Ran, Trouble> {
+    let begun = Instant::now();
+    let project = Project { env: request.env.clone(), ..Project::here(global)? };
+    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    let look = Look {
+        json_lines: request.events == EventsAs::JsonLines,
+        quiet: global.loudness == Loudness::Quiet,
+        verbose: matches!(global.loudness, Loudness::Verbose(_)),
+        color: global.color.choice(),
+        aside,
+    };
+    if request.select.force == Force::Nothing
+        && !matches!(request.locking, Locking::Hold(..))
+        && compiler.is_fresh(|name| project.variable(name))
+        && let Some(rest) = compiler.rest()
+        && rest.holds()
+    {
+        let told = nothing_to_do(&rest, look, &project.home, begun);
+        return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
+    }
+    let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    let mut plan = repeated(plan, request.select.repeat);
+    let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
+    let gpus = match &request.gpus {
+        None => gpus_here(),
+        Some(Gpus::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
+        Some(Gpus::These(ids)) => ids.clone(),
+    };
+    let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
+    project.has_files_of(&plan, &options)?;
+    let store = sharing::address(request.store.as_deref())?;
+    let holding = locking::hold(&project, request, &mut plan, &mut options, Paint::chosen(look.color))?;
+    let errand = Errand {
+        project,
+        plan: Arc::new(plan),
+        options,
+        compiler,
+        manifest: request.manifest.clone(),
+        settings: request.settings.clone(),
+        look,
+        begun,
+        in_place: request.on == On::InPlace,
+        store,
+        locking: request.locking.clone(),
+        holding,
+    };
+    errand.go()
+}
+
+struct Errand {
+    project: Project,
+    plan: Arc<Plan>,
+    options: Options,
+    compiler: Compiler,
+    manifest: String,
+    settings: Vec<Setting>,
+    look: Look,
+    begun: Instant,
+    /// On the nodes of an allocation already.
+    in_place: bool,
+    /// What machines share.
+    store: Option<Address>,
+    locking: Locking,
+    holding: locking::Holding,
+}
+
+/// What a run works with.
+struct Work<'a> {
+    plan: &'a Arc<Plan>,
+    shelf: &'a Arc<Shelf>,
+    digests: &'a Arc<Digests>,
+    id: &'a RunId,
+    stop: &'a Stop,
+    emit: &'a Emit,
+}
+
+impl Errand {
+    fn go(self) -> Result<Ran, Trouble> {
+        let home = self.project.home.clone();
+        let stop = Stop::new();
+        // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
+        let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        let teller = Teller::start(self.look);
+        let send = teller.send.clone();
+        heed(stop.clone(), move |event| drop(send.send(Some(event))))?;
+        process::adopt_orphans()?;
+        let Some(lock) = take_lock(&home, &stop, &teller)? else {
+            teller.close();
+            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
+        };
+        let id = lock.run.clone();
+        for plan in unfinished_plans(&home) {
+            let _ = discard(&plan);
+        }
+        let crashed = !ended_well(&home);
+        let before = last_run(&home);
+        let shelf = Arc::new(Shelf::open(&home)?);
+        shelf.begin()?;
+        let digests = Arc::new(Digests::load(&home));
+        let sink = Arc::new(Sink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
+        let emit: Emit = {
+            let sink = Arc::clone(&sink);
+            Arc::new(move |event| sink.take(&event))
+        };
+        self.announce(&id, &lock, &emit);
+        if crashed {
+            clear_up(&home, before.as_ref(), &id, &shelf, &emit);
+        }
+        let plan = Arc::clone(&self.plan);
+        let work = Work { plan: &plan, shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
+        let summary = runtime.block_on(self.work(&work))?;
+        // An input that is still being read, after somebody asked to stop, must not be waited for.
+        runtime.shutdown_background();
+        shelf.sync()?;
+        let _ = digests.save(&home);
+        let exit = exit_of(&summary);
+        if exit == Exit::Done
+            && let Some(text) = locking::write(
+                &self.project,
+                &self.locking,
+                &self.settings,
+                &plan,
+                &self.options.parts,
+                &summary.settled,
+            )
+        {
+            emit(Event::Notice { task: None, text });
+        }
+        emit(Event::RunFinished {
+            tally: summary.tally,
+            exit: exit.code(),
+            seconds: self.begun.elapsed().as_secs_f64(),
+        });
+        let broken = sink.finish();
+        let live = teller.close();
+        let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
+        let outs = history::outputs(live.story(), &summary.done);
+        let report = report.ok();
+        let told = told(live.story());
+        let places = Places { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
+        live.finish(&places);
+        if let Some(error) = broken {
+            return Err(anyhow::Error::from(error)
+                .context("the run was stopped, because its journal could not be written")
+                .into());
+        }
+        if let Locking::Write(file) = &self.locking {
+            let file = self.project.home.project().join(file);
+            keep_rest(&self.compiler, &id, &plan, summary, &self.manifest, &file);
+        }
+        drop(lock);
+        Ok(Ran { exit, outs, report, told })
+    }
+
+    /// What is told before anything happens.
+    fn announce(&self, id: &RunId, lock: &Lock, emit: &Emit) {
+        let is_part = |part: &Part| *part != Part::Out;
+        emit(Event::RunStarted {
+            run: id.clone(),
+            manifest: self.manifest.clone(),
+            params: self.plan.params.clone(),
+            tasks: self.options.parts.iter().filter(|part| is_part(part)).count(),
+            jobs: self.options.jobs as usize,
+            at: jiff::Timestamp::now().to_string(),
+            pid: std::process::id(),
+        });
+        let chosen: Vec<bool> = self.options.parts.iter().map(is_part).collect();
+        for text in self.plan.idle(&chosen) {
+            emit(Event::Notice { task: None, text });
+        }
+        for (task, text) in &self.holding.told {
+            emit(Event::Notice { task: task.clone(), text: text.clone() });
+        }
+        if lock.unprotected {
+            let text = "this filesystem has no locks: two runs of this project at once would not see each other";
+            emit(Event::Notice { task: None, text: text.to_owned() });
+        }
+    }
+
+    /// Does the tasks, with the store beside them, and ends what they have left running.
+    async fn work(&self, work: &Work<'_>) -> Result<Summary, tokio::task::JoinError> {
+        let Work { plan, shelf, digests, id, stop, emit } = work;
+        let home = &self.project.home;
+        let share = self.store.clone().and_then(|store| sharing::open(&store, plan, shelf, emit));
+        let options = Options { shared: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
+        let abandoned = abandoned(home);
+        if !abandoned.is_empty() {
+            let emit = Arc::clone(emit);
+            // A controller that does not answer must not hold the run up.
+            tokio::spawn(async move {
+                for text in end_abandoned(abandoned).await {
+                    emit(Event::Notice { task: None, text });
+                }
+            });
+        }
+        let stages = Arc::new(Stages::new(home.state(), (*id).clone()).in_place(self.in_place));
+        let running = runner::run(
+            Arc::clone(plan),
+            stages,
+            Arc::clone(shelf),
+            Arc::clone(digests),
+            options,
+            (*id).clone(),
+            (*stop).clone(),
+            Arc::clone(emit),
+        );
+        let summary = tokio::spawn(running).await;
+        for leftover in process::sweep(Duration::from_secs(1)).await {
+            let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
+            emit(Event::Notice { task: None, text });
+        }
+        if let Some(share) = share {
+            sharing::finish(&share, stop, &self.manifest, emit).await;
+        }
+        summary
+    }
+}
+
+/// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
+fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
+    let mut said = false;
+    loop {
+        match Lock::try_take(home, || name_run(home))? {
+            Taken::Yes(lock) => return Ok(Some(lock)),
+            Taken::No(held) => {
+                if !said {
+                    said = true;
+                    let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
+                    let _ = teller.send.send(Some(Event::Waiting { run, pid }));
+                }
+                if stop.is_asked() {
+                    return Ok(None);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+fn exit_of(summary: &Summary) -> Exit {
+    if summary.interrupted {
+        return Exit::Interrupted;
+    }
+    Exit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
+}
+
+fn places(home: &Home) -> Places {
+    let report = home.latest().join("report.html");
+    Places { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+}

@@ -1,0 +1,48 @@
+//! What a person means by Ctrl-C, and by another one.
+
+use std::thread;
+
+use crate::cli::Exit;
+use crate::event::{Event, Stop};
+
+/// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
+/// so that it is heard while the loop reads something large or waits for the lock.
+pub(in crate::app) fn heed(stop: Stop, tell: impl Fn(Event) + Send + 'static) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let [int, term, hup] = {
+        let _inside = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
+    };
+    let streams = [int?, term?, hup?];
+    thread::spawn(move || runtime.block_on(heed_signals(streams, stop, tell)));
+    Ok(())
+}
+
+async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tell: impl Fn(Event)) {
+    let [mut int, mut term, mut hup] = streams;
+    for asked in 1.. {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+            _ = hup.recv() => {}
+        }
+        let why = match asked {
+            1 => {
+                stop.gently();
+                "interrupted; once more kills what runs"
+            }
+            2 => {
+                stop.now();
+                "killing what runs"
+            }
+            _ => leave(),
+        };
+        tell(Event::Stopping { why: why.to_owned() });
+    }
+}
+
+#[expect(clippy::exit, reason = "the third request to stop: somebody wants us gone, and the warden ends the rest")]
+fn leave() -> ! {
+    std::process::exit(i32::from(Exit::Interrupted.code()))
+}

@@ -1,0 +1,92 @@
+//! Where every event of a run goes.
+
+use std::env;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+
+use crate::app::Trouble;
+use crate::event::{Event, RunId, Stop};
+use crate::process::Warden;
+use crate::store::{Home, Journal, Lock, PathError};
+
+/// The journal first, then the warden, then the teller.
+pub(super) struct Sink {
+    inner: Mutex<Inner>,
+    teller: Sender<Option<Event>>,
+    stop: Stop,
+    exe: PathBuf,
+    id: RunId,
+}
+
+struct Inner {
+    journal: Journal,
+    warden: Option<Warden>,
+    hold: Option<File>,
+    broken: Option<PathError>,
+}
+
+impl Sink {
+    pub fn new(
+        home: &Home,
+        id: &RunId,
+        lock: &Lock,
+        teller: Sender<Option<Event>>,
+        stop: Stop,
+    ) -> Result<Self, Trouble> {
+        let inner =
+            Inner { journal: Journal::create(home, id)?, warden: None, hold: Some(lock.share()?), broken: None };
+        Ok(Self { inner: Mutex::new(inner), teller, stop, exe: env::current_exe()?, id: id.clone() })
+    }
+
+    pub fn take(&self, event: &Event) {
+        {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = inner.journal.append(event) {
+                // What is not journaled must not go on happening.
+                inner.broken.get_or_insert(error);
+                self.stop.gently();
+            }
+            match event {
+                Event::TaskStarted { .. } => {
+                    if let Some(hold) = inner.hold.take() {
+                        inner.warden = Warden::start(&self.exe, &self.id, hold).ok();
+                    }
+                }
+                Event::ProcessStarted { pgid, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.add(*pgid);
+                    }
+                }
+                Event::ProcessEnded { pgid, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.remove(*pgid);
+                    }
+                }
+                Event::OutlivingStarted { outliving, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.hold(outliving);
+                    }
+                }
+                Event::OutlivingRemoved { outliving, .. } => {
+                    if let Some(warden) = &inner.warden {
+                        warden.let_go(outliving);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let _ = self.teller.send(Some(event.clone()));
+    }
+
+    /// The run has ended in order. What the journal could not take, if anything.
+    pub fn finish(&self) -> Option<PathError> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.hold = None;
+        if let Some(warden) = inner.warden.take() {
+            warden.finish();
+        }
+        inner.broken.take()
+    }
+}

@@ -1,0 +1,49 @@
+//! Tells a person what happens, as it happens.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::event::Event;
+use crate::report::{Live, Look};
+
+/// A thread that tells the story, so that a slow terminal holds nothing up.
+pub(super) struct Teller {
+    /// `None` is the end: signals may come for as long as the process lives.
+    pub send: Sender<Option<Event>>,
+    thread: thread::JoinHandle<Live>,
+}
+
+impl Teller {
+    pub fn start(look: Look) -> Self {
+        let (send, receive) = channel();
+        Self { send, thread: thread::spawn(move || tell(Live::new(look), &receive)) }
+    }
+
+    pub fn close(self) -> Live {
+        let _ = self.send.send(None);
+        self.thread.join().unwrap_or_else(|_| Live::new(Look::default()))
+    }
+}
+
+fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
+    /// How often clocks move while nothing happens.
+    const TICK: Duration = Duration::from_millis(100);
+    /// Events come in crowds: waking up for each of them would cost more than telling it.
+    const PAUSE: Duration = Duration::from_millis(2);
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(Some(event)) => live.event(&event),
+            Err(RecvTimeoutError::Timeout) => live.tick(),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
+        }
+        loop {
+            match receive.try_recv() {
+                Ok(Some(event)) => live.event(&event),
+                Err(TryRecvError::Empty) => break,
+                Ok(None) | Err(TryRecvError::Disconnected) => return live,
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}
