@@ -76,7 +76,7 @@ impl Errand<'_> {
     fn totals(&self) -> Result<Inventory, Trouble> {
         // A plan of nothing: only the store is asked.
         let project = Project::here(self.global)?;
-        let plan = Plan { name: String::new(), params: [].into(), given: [].into(), tasks: Vec::new() };
+        let plan = Plan::default();
         let machine = share::Machine::new(share::Gpus::Known([].into()));
         let shelf = Arc::new(Shelf::open(&project.home)?);
         let share =

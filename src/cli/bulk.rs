@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::args::HOW;
+use super::cache::StoreArgs;
+use super::lock::{LockingArgs, locking};
 use super::parse::{Mistake, each_once, gpus};
 use super::request::Bulk;
 use super::setting::Setting;
@@ -30,6 +32,10 @@ pub(super) struct BulkArgs {
     /// GPUs that the runs may lease: a count, or ids with commas [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub locking: LockingArgs,
 }
 
 pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, Mistake> {
@@ -41,5 +47,7 @@ pub(super) fn meaning(args: BulkArgs) -> Result<Bulk, Mistake> {
         gpu_type: args.gpu_type,
         jobs: args.jobs,
         gpus: args.gpus.as_deref().map(gpus).transpose()?,
+        store: args.store.store,
+        locking: locking(args.locking),
     })
 }

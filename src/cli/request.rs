@@ -150,6 +150,10 @@ pub struct Bulk {
     pub gpu_type: Option<String>,
     pub jobs: Option<NonZeroUsize>,
     pub gpus: Option<Gpus>,
+    /// As of a [`Run`].
+    pub store: Option<String>,
+    /// Of each of them; a run has a part of its own in the file.
+    pub locking: Locking,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

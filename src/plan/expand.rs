@@ -3,7 +3,7 @@
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
 //! they could run (here). Nothing recurses over the graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -14,7 +14,7 @@ use super::semantics::across;
 use super::stages::{Directory, Known, KnownInstance};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::manifest::{Expressions, Manifest, order, shown};
+use crate::manifest::{Chosen, Expressions, Manifest, Origin, order, shown};
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
@@ -50,6 +50,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     Ok(Plan {
         name: manifest.name.clone(),
         params: params(manifest),
+        of_environment: of_environment(manifest),
         given: manifest.given.clone(),
         tasks: tasks(built, &sorted),
     })
@@ -57,6 +58,11 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {
     manifest.params.iter().map(|(name, chosen)| (name.clone(), shown(&chosen.value))).collect()
+}
+
+fn of_environment(manifest: &Manifest) -> BTreeSet<String> {
+    let is_of_it = |chosen: &Chosen| matches!(chosen.origin, Origin::Environment(_));
+    manifest.params.iter().filter(|(_, chosen)| is_of_it(chosen)).map(|(name, _)| name.clone()).collect()
 }
 
 fn directory(made: &Instances<'_>) -> Arc<Directory> {

@@ -9,12 +9,14 @@ use crate::event::TaskId;
 use crate::manifest::model::HostOn;
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The manifest's name.
     pub name: String,
     /// The parameters as they were understood, for people: name → text.
     pub params: BTreeMap<String, String>,
+    /// Those of them that a variable of the environment decided.
+    pub of_environment: BTreeSet<String>,
     /// Each word of the command line, and the stages that look at what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.

@@ -98,8 +98,8 @@ impl Ending {
         for raw in living {
             let Some(pid) = Pid::from_raw(raw) else { continue };
             let new = !self.found.contains_key(&raw);
-            // Who has given its memory back is on its way out by itself, and was not left running.
-            if new && !procfs::is_leaving(raw) {
+            // Who is on its way out by itself was not left running.
+            if new && procfs::stat(raw).is_some_and(|stat| !stat.leaving) {
                 self.found.insert(raw, procfs::command(raw));
             }
             if elapsed >= self.grace {

@@ -1,6 +1,8 @@
 //! What `/proc` says about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
 
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, getpid};
 
@@ -11,20 +13,35 @@ pub struct Stat {
     pub group: i32,
     /// Dead, waiting for its parent to notice.
     pub zombie: bool,
+    /// On its way out: it has begun to give back what it has.
+    pub leaving: bool,
+    /// A thread of the kernel's own, which has no command line.
+    pub is_kernels: bool,
 }
 
-/// Reads the state, parent and process group of a process.
+/// Of a task's flags (`include/linux/sched.h`).
+const PF_EXITING: u32 = 0x4;
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// Reads state, parent, process group and flags of a process.
 pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// `PID (NAME) STATE PPID PGRP …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
+/// `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
 fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    Some(Stat { parent, group, zombie: matches!(state, "Z" | "X") })
+    let flags: u32 = fields.nth(3)?.parse().ok()?;
+    Some(Stat {
+        parent,
+        group,
+        zombie: matches!(state, "Z" | "X"),
+        leaving: flags & PF_EXITING != 0,
+        is_kernels: flags & PF_KTHREAD != 0,
+    })
 }
 
 /// The value of a variable in the environment that a process was started with.
@@ -38,18 +55,22 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
 
 /// Its command line, or its name in brackets.
 pub fn command(pid: i32) -> String {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> =
-        line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
-    if !words.is_empty() {
-        return words.join(" ");
+    /// Between its old memory and its new arguments a process that becomes another program has no command line: for some
+    /// microseconds, or as long as nobody lets it go on.
+    const LOOKS: u32 = 20;
+    for _ in 0..LOOKS {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> =
+            line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
+        if !words.is_empty() {
+            return words.join(" ");
+        }
+        if stat(pid).is_none_or(|stat| stat.zombie || stat.leaving || stat.is_kernels) {
+            break;
+        }
+        thread::sleep(Duration::from_micros(500));
     }
     fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
-}
-
-/// Its memory is gone, and with it its command line: it is about to be a zombie (`exit_mm` comes before `exit_notify`).
-pub fn is_leaving(pid: i32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
 }
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
@@ -92,8 +113,9 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_confuse_the_parser() {
-        let stat = parse_stat("4711 (a) b (c) Z 12 4700 4700 0 -1").unwrap();
-        assert_eq!(stat, Stat { parent: 12, group: 4700, zombie: true });
+        let stat = parse_stat("4711 (a) b (c) Z 12 4700 4700 0 -1 4194308 0").unwrap();
+        let zombie = Stat { parent: 12, group: 4700, zombie: true, leaving: true, is_kernels: false };
+        assert_eq!(stat, zombie);
     }
 
     #[test]
@@ -102,6 +124,6 @@ mod tests {
         assert!(!stat(me).unwrap().zombie);
         assert!(all().contains(&me));
         assert!(!command(me).is_empty());
-        assert!(!is_leaving(me));
+        assert!(!stat(me).unwrap().leaving);
     }
 }

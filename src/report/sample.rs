@@ -21,7 +21,6 @@ pub(super) fn plan() -> Plan {
     let mut smoke = task("smoke", ActionKind::Shell, &[(2, false)]);
     smoke.skipped = Some("`when` is false".to_owned());
     Plan {
-        given: BTreeMap::new(),
         name: "quickstart".to_owned(),
         params: BTreeMap::from([("system".to_owned(), "sim".to_owned())]),
         tasks: vec![
@@ -32,6 +31,7 @@ pub(super) fn plan() -> Plan {
             task("race/server", ActionKind::Bench, &[(2, true)]),
             task("package", ActionKind::Shell, &[(4, true)]),
         ],
+        ..Plan::default()
     }
 }
 

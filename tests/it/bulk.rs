@@ -1,5 +1,7 @@
 //! Lists of runs.
 
+use std::fs;
+
 use pretty_assertions::assert_eq;
 
 use crate::world::{Ended, World, signal};
@@ -101,4 +103,31 @@ fn who_interrupts_a_run_ends_the_list() {
     assert_eq!(ended.code, 130, "{}{}", ended.stdout, ended.stderr);
     ended.says("interrupted").says("not run").says("0 of 2 runs done");
     assert!(!world.path("good").exists());
+}
+
+#[test]
+fn a_locked_list_does_only_what_was_locked() {
+    let world = world();
+    world.file("list.yaml", "runs:\n- { run: good }\n- { run: good, env: { N: 2 } }\n");
+    world.good(&["bulk", "list.yaml"]);
+    world.good(&["bulk", "list.yaml", "--locked"]).says("2 of 2 runs done");
+    // Two of the same manifest stand apart in the file.
+    let manifest = world.read("manifests/good.yaml");
+    world.file("manifests/good.yaml", &manifest.replace("'echo", "'test {{ n }} = 1 || echo two; echo"));
+    let ended = world.regatta(&["bulk", "list.yaml", "--locked"]);
+    assert_eq!(ended.code, 6, "{}{}", ended.stdout, ended.stderr);
+    ended.says("0 of 2 runs done");
+    assert_eq!(world.count("good"), 2, "nothing was started");
+}
+
+#[test]
+fn what_a_list_has_made_is_shared() {
+    let world = world();
+    world.file("list.yaml", "runs:\n- { run: good }\n");
+    let store = tempfile::tempdir().expect("a folder");
+    let store = store.path().display().to_string();
+    world.good(&["bulk", "list.yaml", "--store", &store]);
+    fs::remove_dir_all(world.path(".regatta")).expect("removed");
+    let again = world.good(&["bulk", "list.yaml", "--store", &store]);
+    assert_eq!(world.count("good"), 1, "{}", again.stdout);
 }

@@ -1,6 +1,5 @@
 //! Servers with a lifetime, in good days and bad ones: what is printed, the exit code, and that nothing is left behind.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -324,7 +323,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         task("server", Lifetime::Service, Vec::new()),
         task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
     ];
-    let plan = Plan { name: "m".to_owned(), params: BTreeMap::new(), given: BTreeMap::new(), tasks };
+    let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };
     let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
     let shelf = Shelf::open(&home).unwrap();
     shelf.begin().unwrap();

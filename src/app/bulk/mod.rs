@@ -154,8 +154,8 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
         events: EventsAs::Terminal,
         gpus: request.gpus.clone(),
         on: cli::On::Here,
-        store: None,
-        locking: cli::Locking::Write(cli::LOCK_FILE.into()),
+        store: request.store.clone(),
+        locking: request.locking.clone(),
         env: item.env.clone(),
     }
 }

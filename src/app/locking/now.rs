@@ -24,11 +24,15 @@ pub(super) fn private(project: &Project, plan: &Plan) -> Private {
     Private::new(secrets, folders)
 }
 
-/// What a run is called in a lock file: its manifest and the parameters that were given, in the order of their names.
+/// What a run is called in a lock file: its manifest and the parameters that were given, by a word or by a variable, in the
+/// order of their names.
 pub(super) fn name(project: &Project, plan: &Plan, settings: &[Setting]) -> String {
     let private = private(project, plan);
+    let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.as_str()));
+    let by_variable =
+        plan.of_environment.iter().filter_map(|name| Some((name.as_str(), plan.params.get(name)?.as_str())));
     let given: BTreeMap<&str, String> =
-        settings.iter().map(|setting| (setting.key.as_str(), private.text(&setting.value))).collect();
+        by_variable.chain(by_word).map(|(name, value)| (name, private.text(value))).collect();
     let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
     std::iter::once(plan.name.clone()).chain(given).collect()
 }

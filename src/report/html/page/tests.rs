@@ -157,7 +157,7 @@ fn nothing_from_outside_becomes_markup() {
 
 #[test]
 fn an_empty_run_has_a_page() {
-    let plan = Plan { name: "nothing".to_owned(), params: BTreeMap::new(), given: BTreeMap::new(), tasks: vec![] };
+    let plan = Plan { name: "nothing".to_owned(), ..Plan::default() };
     let page = render(&Story::new(), &About::default(), &[], &plan).expect("a page");
     assert!(page.contains("Nothing had to run"));
 }
