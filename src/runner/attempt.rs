@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
 use super::keying::{Keyed, Made, own_patterns, resolve};
+use super::limit::within;
 use super::options::Emit;
 use super::origins::{Origins, origins};
 use super::together::Seat;
@@ -81,29 +82,15 @@ impl Try {
             origins: self.origins(),
         };
         // Its own task, so that a panic in a stage is a failure of that stage and not the end of the run.
-        let mut working = tokio::spawn(async move { work.perform(lease).await });
+        let working = tokio::spawn(async move { work.perform(lease).await });
+        let working = async {
+            working.await.unwrap_or_else(|panic| {
+                Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+            })
+        };
         // Elsewhere it counts from its start there: who waits in a queue is not late.
-        let here = self.task.host.is_none();
-        let limit = self.task.timeout.filter(|_| here).unwrap_or(Duration::MAX);
-        let mut late = false;
-        let ended = if let Ok(ended) = tokio::time::timeout(limit, &mut working).await {
-            ended
-        } else {
-            late = true;
-            stop.gently();
-            working.await
-        };
-        let done = match ended {
-            Ok(result) => result,
-            Err(panic) => Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}"))),
-        };
-        if late {
-            let mut failure = done.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
-            failure.kind = FailureKind::Timeout;
-            failure.what = format!("it ran past its timeout of {}", jiff_like(limit));
-            return Err(failure);
-        }
-        let done = done?;
+        let limit = self.task.timeout.filter(|_| self.task.host.is_none());
+        let done = within(limit, &stop, working).await?;
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));
         }
@@ -215,16 +202,6 @@ pub(super) fn system(e: &PathError) -> Failure {
             failure.cause("the disk is full").hint("`regatta gc` shows what can go; nothing that is done was lost")
         }
         _ => failure,
-    }
-}
-
-fn jiff_like(d: Duration) -> String {
-    let s = d.as_secs();
-    match (s / 3600, s % 3600 / 60, s % 60) {
-        (0, 0, _) => format!("{} s", d.as_secs_f64()),
-        (0, m, 0) => format!("{m} min"),
-        (0, m, s) => format!("{m} min {s} s"),
-        (h, m, _) => format!("{h} h {m} min"),
     }
 }
 

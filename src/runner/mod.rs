@@ -15,6 +15,7 @@ mod attempt;
 mod foresee;
 mod gate;
 mod keying;
+mod limit;
 mod options;
 mod origins;
 mod predict;
@@ -27,6 +28,7 @@ mod work;
 
 pub use foresee::foresee;
 pub use gate::Gate;
+pub use limit::within;
 pub use options::{Emit, Options, Part, Settled, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task};
-use crate::runner::{Lease, Work};
+use crate::runner::{Lease, Work, within};
 pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
@@ -132,7 +132,12 @@ impl Work for Stages {
             Some(HostOn::Slurm(slurm)) if !self.in_place => {
                 Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await
             }
-            Some(HostOn::Slurm(_)) | None => self.here(lease).await,
+            // On its node already: its time counts from now.
+            Some(HostOn::Slurm(_)) => {
+                let (limit, stop) = (lease.task.timeout, lease.stop.clone());
+                Box::pin(within(limit, &stop, self.here(lease))).await
+            }
+            None => self.here(lease).await,
         }
     }
 }

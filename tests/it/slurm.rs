@@ -185,6 +185,10 @@ fn the_timeout_of_a_stage_counts_from_its_start_there() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.says("it ran past its timeout of 2 s");
+    // In an allocation that is there already likewise.
+    let ended = world.regatta(&["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.says("it ran past its timeout of 2 s");
 }
 
 #[test]

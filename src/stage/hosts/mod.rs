@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
-use crate::runner::Lease;
+use crate::runner::{Lease, within};
 pub use ask::ask_host;
 pub use guard::{Guarded, guard};
 pub use place::typed;
@@ -56,24 +56,8 @@ pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
 /// On machines that are reached over ssh.
 pub async fn over_ssh(lease: Lease, hosts: &[SshHost], home: &Path, run: &RunId) -> Result<Done, Failure> {
     let places = place::over_ssh(hosts, &lease.project)?;
-    let limit = lease.task.timeout;
-    let stop = lease.stop.clone();
-    let mut doing = Box::pin(crew::perform(lease, places, home, run));
-    let late = async {
-        match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        done = &mut doing => return done,
-        () = late => stop.gently(),
-    }
-    let limit = limit.unwrap_or_default().as_secs_f64();
-    let mut failure = doing.await.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
-    failure.kind = FailureKind::Timeout;
-    failure.what = format!("it ran past its timeout of {limit} s");
-    Err(failure)
+    let (limit, stop) = (lease.task.timeout, lease.stop.clone());
+    within(limit, &stop, Box::pin(crew::perform(lease, places, home, run))).await
 }
 
 /// On every node of the allocation that this runs in.

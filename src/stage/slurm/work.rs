@@ -15,7 +15,7 @@ use super::spec::{Ended, Extent, Line, Spec};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::manifest::duration;
 use crate::plan::Lifetime;
-use crate::runner::Lease;
+use crate::runner::{Lease, within};
 use crate::store::{JobFolder, PathError};
 
 /// How often the job looks whether it is to end.
@@ -139,24 +139,13 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
             tell.tell(&Line::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
-    let mut doing = tokio::spawn(async move { stages.here(lease).await });
-    let limit = spec.task.timeout.unwrap_or(Duration::MAX);
-    let (ended, late) = if let Ok(ended) = tokio::time::timeout(limit, &mut doing).await {
-        (ended, false)
-    } else {
-        stop.gently();
-        (doing.await, true)
+    let doing = tokio::spawn(async move { stages.here(lease).await });
+    let doing = async {
+        doing.await.unwrap_or_else(|panic| {
+            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+        })
     };
-    let how = ended.unwrap_or_else(|panic| {
-        Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-    });
-    if late {
-        let mut failure = how.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
-        failure.kind = FailureKind::Timeout;
-        failure.what = format!("it ran past its timeout of {} s", limit.as_secs_f64());
-        return Err(failure);
-    }
-    how
+    within(spec.task.timeout, stop, doing).await
 }
 
 /// The job's number as the queue shows it: an element's is that of its array, and its index.
