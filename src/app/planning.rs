@@ -1,7 +1,7 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use super::project::{Project, gpus_here, options, repeated};
-use super::{Trouble, say, say_error};
+use super::{Trouble, say, say_error, sharing};
 use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
@@ -25,8 +25,15 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             let digests = Digests::load(&project.home);
             let stages = Stages::new(project.home.state(), RunId::new("plan"));
             let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::Part::Out).collect();
-            let notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
+            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
+            // A plan is made without a network.
+            if let Some(store) = sharing::address(None)?
+                && decisions.iter().any(|decision| decision.decision == Choice::Run)
+            {
+                let name = &request.manifest;
+                notes.push(format!("whether {store} has some of it was not asked: `regatta cache status {name}` does"));
+            }
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),
                 _ => report::decisions::text(&decisions, Paint::chosen(global.color.choice())),

@@ -228,8 +228,9 @@ fn what_is_made_with_gpus_is_good_for_machines_with_the_same_ones() {
 fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     let (folder, url) = store();
     let [mut one, two] = [machine(MANIFEST), machine(MANIFEST)];
-    one.good(&["run", "m"]);
     one.env("REGATTA_STORE", &url);
+    one.good(&["plan", "m"]).says(&format!("whether {} has some of it was not asked", folder.path().display()));
+    one.good(&["run", "m", "--store", "off"]);
     one.good(&["cache", "status", "m"]).says("0 outputs, 0 files, 0 B").says("here     source");
     one.good(&["cache", "push", "m", "--only", "source"]).says("↑ source").says("1 put into");
     two.good(&["cache", "status", "m", "--store", &url]).says("there    source").says("missing  last");
