@@ -22,9 +22,12 @@ fn measured(ended: &Ended) {
 /// A stage's result; where it is not valid, it is kept aside, and the run says where.
 fn result(world: &World, ended: &Ended, stage: &str) -> Value {
     let said = format!("{}{}", ended.stdout, ended.stderr);
-    let failed = format!("✗ {stage} failed after");
-    let kept =
-        said.lines().skip_while(|line| !line.starts_with(&failed)).find_map(|line| line.trim().strip_prefix("kept"));
+    // `✗ STAGE failed after …`, `✗ STAGE INVALID(client) after …`.
+    let (bad, after) = (format!("✗ {stage} "), " after ");
+    let kept = said
+        .lines()
+        .skip_while(|line| !(line.starts_with(&bad) && line.contains(after)))
+        .find_map(|line| line.trim().strip_prefix("kept"));
     let folder = kept.map_or_else(|| world.path(format!("latest/{stage}")), |kept| kept.trim().into());
     let text = fs::read_to_string(folder.join("result.json")).unwrap_or_else(|error| panic!("{error}\n{said}"));
     serde_json::from_str(&text).expect("JSON")
