@@ -137,7 +137,6 @@ struct Errand {
 
 /// What a run works with.
 struct Work<'a> {
-    plan: &'a Arc<Plan>,
     shelf: &'a Arc<Shelf>,
     digests: &'a Arc<Digests>,
     id: &'a RunId,
@@ -178,8 +177,7 @@ impl Errand {
         if crashed {
             clear_up(&home, before.as_ref(), &id, &shelf, &emit);
         }
-        let plan = Arc::clone(&self.plan);
-        let work = Work { plan: &plan, shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
+        let work = Work { shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
         let summary = runtime.block_on(self.work(&work))?;
         // An input that is still being read, after somebody asked to stop, must not be waited for.
         runtime.shutdown_background();
@@ -191,7 +189,7 @@ impl Errand {
                 &self.project,
                 &self.locking,
                 &self.settings,
-                &plan,
+                &self.plan,
                 &self.options.parts,
                 &summary.settled,
             )
@@ -205,7 +203,7 @@ impl Errand {
         });
         let broken = sink.finish();
         let live = teller.close();
-        let report = history::write_report(&home, &id, live.story(), &plan, &summary.done);
+        let report = history::write_report(&home, &id, live.story(), &self.plan, &summary.done);
         let outs = history::outputs(live.story(), &summary.done);
         let report = report.ok();
         let told = told(live.story());
@@ -218,7 +216,7 @@ impl Errand {
         }
         if let Locking::Write(file) = &self.locking {
             let file = self.project.home.project().join(file);
-            keep_rest(&self.compiler, &id, &plan, summary, &self.manifest, &file);
+            keep_rest(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
         }
         drop(lock);
         Ok(Ran { exit, outs, report, told })
@@ -251,9 +249,9 @@ impl Errand {
 
     /// Does the tasks, with the store beside them, and ends what they have left running.
     async fn work(&self, work: &Work<'_>) -> Result<Summary, tokio::task::JoinError> {
-        let Work { plan, shelf, digests, id, stop, emit } = work;
+        let Work { shelf, digests, id, stop, emit } = work;
         let home = &self.project.home;
-        let share = self.store.clone().and_then(|store| sharing::open(&store, plan, shelf, emit));
+        let share = self.store.clone().and_then(|store| sharing::open(&store, &self.plan, shelf, emit));
         let options = Options { shared: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
@@ -267,7 +265,7 @@ impl Errand {
         }
         let stages = Arc::new(Stages::new(home.state(), (*id).clone()).in_place(self.in_place));
         let running = runner::run(
-            Arc::clone(plan),
+            Arc::clone(&self.plan),
             stages,
             Arc::clone(shelf),
             Arc::clone(digests),

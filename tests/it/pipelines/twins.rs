@@ -63,7 +63,8 @@ fn llama3_1_8b_runs_over_openais_interface_on_a_simulated_b200() {
 fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audited() {
     let world = World::new();
     let words = ["run", "llama2-70b", "loadgen=true", "--rehearse", "scenarios=offline", "samples=128", "duration=2s"];
-    let ended = world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "target_qps=20"]].concat());
+    let ended =
+        world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "offline_expected_qps=20"]].concat());
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.says("LoadGen Offline: VALID").says("128 made-up samples").says("TEST06 passes: 100 answers looked at");
     let result = result(&world, "offline");
