@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::keying::{Keyed, Made, own_patterns, resolve};
-use super::limit::within;
+use super::limit::{apart, within};
 use super::options::Emit;
 use super::origins::{Origins, origins};
 use super::together::Seat;
@@ -81,13 +81,7 @@ impl Try {
             emit: Arc::clone(&self.emit),
             origins: self.origins(),
         };
-        // Its own task, so that a panic in a stage is a failure of that stage and not the end of the run.
-        let working = tokio::spawn(async move { work.perform(lease).await });
-        let working = async {
-            working.await.unwrap_or_else(|panic| {
-                Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-            })
-        };
+        let working = apart(async move { work.perform(lease).await });
         // Elsewhere it counts from its start there: who waits in a queue is not late.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
         let done = within(limit, &stop, working).await?;

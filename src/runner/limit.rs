@@ -1,10 +1,23 @@
-//! The `timeout` of a stage: where its time counts from is for whoever calls this to know.
+//! What holds a stage's work in bounds: its `timeout`, and a wall around its panics. From when time counts is for whoever calls this to know.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
 use crate::event::{Done, Failure, FailureKind, Stop};
+
+/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run.
+pub fn apart<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
+where
+    W: Future<Output = Result<Done, Failure>> + Send + 'static,
+{
+    let working = tokio::spawn(work);
+    async {
+        working.await.unwrap_or_else(|panic| {
+            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+        })
+    }
+}
 
 /// Work with its limit. When that is over it is asked to stop, waited for, and has failed whatever it says.
 pub async fn within(

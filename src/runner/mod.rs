@@ -28,7 +28,7 @@ mod work;
 
 pub use foresee::foresee;
 pub use gate::Gate;
-pub use limit::within;
+pub use limit::{apart, within};
 pub use options::{Emit, Options, Part, Settled, Summary, parts};
 pub use origins::{Origin, Origins};
 pub use predict::{Decision, Verdict, predict};

@@ -22,7 +22,7 @@ use super::{Trouble, allocation, history, locking, sharing};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
 use crate::event::{Event, RunId, Stop, TaskId};
 use crate::plan::Plan;
-use crate::process::{self};
+use crate::process;
 use crate::report::{Chapter, Look, Paint, Places, State, Story};
 use crate::runner::{self, Emit, Options, Part, Summary};
 use crate::share::Address;

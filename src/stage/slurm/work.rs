@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use super::super::Stages;
 use super::pulse;
 use super::spec::{Ended, Extent, Line, Spec};
-use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use crate::manifest::duration;
 use crate::plan::Lifetime;
-use crate::runner::{Lease, within};
+use crate::runner::{Lease, apart, within};
 use crate::store::{JobFolder, PathError};
 
 /// How often the job looks whether it is to end.
@@ -139,12 +139,7 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
             tell.tell(&Line::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
-    let doing = tokio::spawn(async move { stages.here(lease).await });
-    let doing = async {
-        doing.await.unwrap_or_else(|panic| {
-            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-        })
-    };
+    let doing = apart(async move { stages.here(lease).await });
     within(spec.task.timeout, stop, doing).await
 }
 
