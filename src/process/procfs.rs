@@ -1,6 +1,7 @@
 //! What `/proc` says about processes. Every answer may be out of date at once: a process that is gone reads as `None`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ pub struct Stat {
     pub leaving: bool,
     /// A thread of the kernel's own, which has no command line.
     pub is_kernels: bool,
+    /// Not even an empty place is there for them while it is being loaded.
+    pub has_no_arguments: bool,
+    pub has_no_environment: bool,
 }
 
 /// Of a task's flags (`include/linux/sched.h`).
@@ -35,19 +39,23 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let flags: u32 = fields.nth(3)?.parse().ok()?;
+    // Fields 48 to 51. Without the right to look at its memory they are all 0, as while it is being loaded.
+    let places: Vec<u64> = fields.skip(38).take(4).map_while(|place| place.parse().ok()).collect();
+    let [arguments, arguments_end, environment, environment_end] = places.try_into().ok()?;
     Some(Stat {
         parent,
         group,
         zombie: matches!(state, "Z" | "X"),
         leaving: flags & PF_EXITING != 0,
         is_kernels: flags & PF_KTHREAD != 0,
+        has_no_arguments: arguments_end != 0 && arguments == arguments_end,
+        has_no_environment: environment_end != 0 && environment == environment_end,
     })
 }
 
 /// The value of a variable in the environment that a process was started with.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
-    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    environ.split(|&byte| byte == 0).find_map(|entry| {
+    settled(pid, "environ").split(|&byte| byte == 0).find_map(|entry| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
     })
@@ -55,22 +63,51 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
 
 /// Its command line, or its name in brackets.
 pub fn command(pid: i32) -> String {
-    /// Between its old memory and its new arguments a process that becomes another program has no command line: for some
-    /// microseconds, or as long as nobody lets it go on.
-    const LOOKS: u32 = 20;
+    let line = settled(pid, "cmdline");
+    let words: Vec<_> =
+        line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
+    if !words.is_empty() {
+        return words.join(" ");
+    }
+    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
+}
+
+/// `cmdline` or `environ` of a process; nothing if it has none, is gone, or is somebody else's.
+///
+/// Between its old memory and its new arguments a process that becomes another program has neither: for some
+/// microseconds, or for as long as it waits for a core. Who believed that would take it for a stranger.
+fn settled(pid: i32, name: &str) -> Vec<u8> {
+    const LOOKS: u32 = 200;
+    /// Who is being given theirs one after the other has none at first.
+    const SURE: u32 = 5;
+    let mut times_empty = 0;
     for _ in 0..LOOKS {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words: Vec<_> =
-            line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
-        if !words.is_empty() {
-            return words.join(" ");
+        let Ok(bytes) = at_once(&format!("/proc/{pid}/{name}")) else { break };
+        if !bytes.is_empty() {
+            return bytes;
         }
-        if stat(pid).is_none_or(|stat| stat.zombie || stat.leaving || stat.is_kernels) {
+        let Some(stat) = stat(pid).filter(|stat| !stat.zombie && !stat.leaving && !stat.is_kernels) else { break };
+        let empty = if name == "environ" { stat.has_no_environment } else { stat.has_no_arguments };
+        times_empty += u32::from(empty);
+        if times_empty == SURE {
             break;
         }
         thread::sleep(Duration::from_micros(500));
     }
-    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
+    Vec::new()
+}
+
+/// A file in one piece. The next piece may be of another program, or be missing since that one has begun.
+fn at_once(path: &str) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; 1 << 14];
+    loop {
+        let length = File::open(path)?.read(&mut buffer)?;
+        if length < buffer.len() {
+            buffer.truncate(length);
+            return Ok(buffer);
+        }
+        buffer.resize(buffer.len() * 4, 0);
+    }
 }
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
@@ -113,9 +150,38 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_confuse_the_parser() {
-        let stat = parse_stat("4711 (a) b (c) Z 12 4700 4700 0 -1 4194308 0").unwrap();
-        let zombie = Stat { parent: 12, group: 4700, zombie: true, leaving: true, is_kernels: false };
+        let rest = "0 ".repeat(38);
+        let stat = parse_stat(&format!("4711 (a) b (c) Z 12 4700 4700 0 -1 4194308 {rest}100 120 120 120 0")).unwrap();
+        let zombie = Stat {
+            parent: 12,
+            group: 4700,
+            zombie: true,
+            leaving: true,
+            is_kernels: false,
+            has_no_arguments: false,
+            has_no_environment: true,
+        };
         assert_eq!(stat, zombie);
+    }
+
+    #[test]
+    fn who_is_just_becoming_another_program_is_not_without_environment() {
+        let again = r#"exec sh -c "$AGAIN""#;
+        let child = duct::cmd("sh", ["-c", again]).env("AGAIN", again).unchecked().start().unwrap();
+        let found: Vec<_> = (0..2000).map(|_| variable(child.pids()[0] as i32, "AGAIN")).collect();
+        child.kill().unwrap();
+        assert!(found.iter().all(|value| value.as_deref() == Some(again)));
+    }
+
+    #[test]
+    fn who_has_no_environment_has_no_variable() {
+        let child = duct::cmd("env", ["-i", "sleep", "1000"]).unchecked().start().unwrap();
+        let pid = child.pids()[0] as i32;
+        while !command(pid).starts_with("sleep") {
+            thread::yield_now();
+        }
+        assert_eq!(variable(pid, "PATH"), None);
+        child.kill().unwrap();
     }
 
     #[test]
