@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -97,9 +98,12 @@ fn settled(pid: i32, name: &str) -> Vec<u8> {
     Vec::new()
 }
 
+/// More than most files of `/proc` hold (bytes).
+const PIECE: usize = 1 << 14;
+
 /// A file in one piece. The next piece may be of another program, or be missing since that one has begun.
 fn at_once(path: &str) -> io::Result<Vec<u8>> {
-    let mut buffer = vec![0; 1 << 14];
+    let mut buffer = vec![0; PIECE];
     loop {
         let length = File::open(path)?.read(&mut buffer)?;
         if length < buffer.len() {
@@ -108,6 +112,14 @@ fn at_once(path: &str) -> io::Result<Vec<u8>> {
         }
         buffer.resize(buffer.len() * 4, 0);
     }
+}
+
+/// The process ids of a list, which the kernel gives in pages. Between two pieces it counts from the start again and
+/// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must.
+fn list(path: &Path) -> io::Result<Vec<i32>> {
+    let mut buffer = Vec::with_capacity(PIECE);
+    File::open(path)?.read_to_end(&mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer).split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
@@ -119,13 +131,12 @@ pub fn started(pid: i32) -> Option<u64> {
 /// The children of a process: each of its threads has its own.
 pub fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let lists: Vec<String> =
-        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()).collect();
+    let lists: Vec<_> = threads.flatten().filter_map(|thread| list(&thread.path().join("children")).ok()).collect();
     if lists.is_empty() {
         // Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
         return all().into_iter().filter(|&child| stat(child).is_some_and(|stat| stat.parent == pid)).collect();
     }
-    lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+    lists.concat()
 }
 
 /// Every process that we may look at.
@@ -138,10 +149,8 @@ pub fn all() -> Vec<i32> {
 /// read of one small file. Without `CONFIG_PROC_CHILDREN` everybody's parent is looked at instead.
 pub fn children() -> Vec<i32> {
     let me = Pid::as_raw(Some(getpid()));
-    match fs::read_to_string(format!("/proc/self/task/{me}/children")) {
-        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
-        Err(_) => all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect(),
-    }
+    list(Path::new(&format!("/proc/self/task/{me}/children")))
+        .unwrap_or_else(|_| all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect())
 }
 
 #[cfg(test)]
