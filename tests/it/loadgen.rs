@@ -100,6 +100,19 @@ fn the_library_says_what_it_was_built_from() {
 }
 
 #[test]
+fn a_result_says_that_the_server_of_loadgen_ran_with_less() {
+    let world = world("[offline]", "v5.1", library(), BRIEF);
+    let whole = world.read("manifests/m.yaml");
+    let full = whole.replace("streaming: ", "runtime_flags: { kvcache_free_gpu_mem_frac: 1.0 }, streaming: ");
+    let rule = "retry: { on: oom, lower: kv_cache_free_gpu_mem_fraction, by: 0.05 }\n    serve: ";
+    world.file("manifests/m.yaml", &full.replace("serve: ", rule));
+    world.good(&["run", "m"]);
+    let result = json_of(&world.path("latest/test/offline/result.json"));
+    let reason = result["reasons"].as_array().unwrap().iter().find(|reason| reason["check"] == "lowered").unwrap();
+    assert!(reason["text"].as_str().unwrap().contains("kv_cache_free_gpu_mem_fraction 1 → 0.95"), "{reason}");
+}
+
+#[test]
 fn loadgen_drives_offline_and_server_and_says_what_we_say() {
     let world = world("[offline, server]", "v5.1", library(), BRIEF);
     world.good(&["run", "m"]);

@@ -138,6 +138,39 @@ kill $!; wait; exit 1
     nobody_left(&world);
 }
 
+#[test]
+fn trtllms_own_server_is_started_with_less_among_its_options_until_it_fits() {
+    let server = format!(
+        "  server:\n    retry: {RULE}\n    env: {{ R: \"{REPOSITORY}\" }}\n    serve:\n      trtllm_serve:\n        model: tiny\n        options: {{ kv_cache_config: {{ free_gpu_memory_fraction: 0.95, enable_block_reuse: false }} }}\n        ready: {{ timeout: 1m }}\n"
+    );
+    let mut world = world(&[&server, USER]);
+    program(
+        &world,
+        "trtllm-serve",
+        r#"#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in --port) port=$2;; --extra_llm_api_options) options=$2;; esac; shift; done
+fraction=$(sed -n 's/.*free_gpu_memory_fraction: *//p' "$options")
+grep -q 'enable_block_reuse: false' "$options" || exit 2
+echo "$fraction" >> "$W/starts"
+case $fraction in
+0.95|0.9)
+  echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 1.10 GiB is free."
+  exit 1;;
+esac
+exec "$S" sim serve --repository "$R" --http-port "$port" --grpc-port 0
+"#,
+    );
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    world.env("PATH", path);
+    world.good(&["run", "m"]);
+    assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), true)]);
+    assert_eq!(world.read("starts"), "0.95\n0.9\n0.85\n");
+    let why = reasons(&world, "server");
+    assert_eq!(why[2], ["try 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
+    assert!(world.will_run(&[]).is_empty());
+    nobody_left(&world);
+}
+
 /// The simulator's engines of a tiny model, in a repository with this fraction.
 fn simulated(fraction: &str, retry: &str, more: &[&str]) -> String {
     let head = ENGINE.replace(
