@@ -95,6 +95,11 @@ impl Expressions {
             let wrong = |why| Error::new(ErrorKind::InvalidOperation, why);
             duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
+        // What cannot be, in the manifest's own words: `{{ a if b else fail('why not', 'what to do') }}`.
+        env.add_function("fail", |why: &str, hint: Option<&str>| {
+            let hint = hint.unwrap_or_default();
+            Err::<Value, _>(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{why}\n{hint}")))
+        });
         Self { env }
     }
 
@@ -239,7 +244,9 @@ impl Expressions {
             }
             _ if detail.starts_with(BARE) => {
                 let (why, hint) = detail.trim_start_matches(BARE).split_once('\n').unwrap_or((&detail, ""));
-                return vec![Diagnostic::error(why).at(place, "").hint(hint)];
+                return vec![
+                    Diagnostic::error(why).at(place, "").maybe_hint((!hint.is_empty()).then(|| hint.to_owned())),
+                ];
             }
             _ if detail.contains("`none`") => {
                 let hint = "give it a value, or choose one: {{ a or b }}".to_owned();

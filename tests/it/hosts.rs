@@ -102,6 +102,34 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
     assert!(page.contains("Hosts") && page.contains(&lab.host(2)), "the page has them, too");
 }
 
+/// NVIDIA's flow, on a system whose GPUs are in two machines.
+const TWO: &str = "regatta: 1
+include: [sim-gb200-x4.yaml]
+vars:
+  nodes: 2
+  tuning: { offline: { triton_num_servers: 4 } }
+";
+
+#[test]
+fn a_system_of_two_machines_is_served_by_both() {
+    let lab = Lab::up(2);
+    let world = lab.world("stages: {}\n");
+    world.file("manifests/llama3.1-8b/sim-two.yaml", TWO);
+    let line = ["llama3.1-8b", "system=sim-two", "scenarios=offline"];
+    let hosts = format!("hosts={},{}", lab.host(1), lab.host(2));
+    world.good(&[&["run"][..], &line, &[&hosts]].concat());
+    let result = read_result(&world.path("latest/run_harness/offline/result.json")).unwrap();
+    let shares: Vec<(String, usize)> = result.hosts.iter().map(|one| (one.host.clone(), one.servers.len())).collect();
+    assert_eq!(shares, [(lab.host(1), 2), (lab.host(2), 2)], "of four servers two on each");
+    assert_eq!(result.hosts.iter().map(|one| one.ok).sum::<u64>(), result.counts.ok);
+
+    let few = format!("hosts={}", lab.host(1));
+    let ended = world.regatta(&[&["run"][..], &line, &[&few]].concat());
+    assert_eq!(ended.code, 2);
+    ended.says("the system is 2 of these machines, and `hosts` names 1");
+    nobody_left(&world);
+}
+
 #[test]
 fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     let (lab, world, run) = under_way();

@@ -106,7 +106,10 @@ fn absent(program: &str, image: &str, said: &str) -> Failure {
     } else if image.starts_with("sha256:") {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine"))
             .cause(last)
-            .hint("the stage that made it makes it again with `--force STAGE`")
+            .hint(
+                "the stage that made it makes it again with `--force STAGE`; of several machines each has images of its own: fetch it there, \
+                 too, or take enroot or apptainer, whose images are files",
+            )
     } else {
         Failure::new(FailureKind::Refused, format!("the image {image} is not on this machine")).cause(last).hint(format!(
             "`{program} pull {image}` fetches it; or let a stage do that: `image: {{ pull: {image} }}`, and here `image: \"{{{{ stages.NAME.image }}}}\"`"

@@ -96,6 +96,12 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, 
         let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };
+    let names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+    if let Some(wanted) = slurm.nodes.filter(|wanted| *wanted as usize != names.len()) {
+        let what =
+            format!("the stage is for {wanted} nodes, and the allocation has {}: {}", names.len(), names.join(", "));
+        return Err(Failure::new(FailureKind::Refused, what).hint(format!("`--on slurm --slurm nodes={wanted}`")));
+    }
     let program = match &slurm.program {
         Some(program) => project.join(program),
         None => own_program()?,
@@ -106,7 +112,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, 
         program: program.clone(),
         project: project.to_owned(),
     };
-    Ok(names.lines().map(str::trim).filter(|name| !name.is_empty()).map(place).collect())
+    Ok(names.into_iter().map(place).collect())
 }
 
 /// For people: how a guard is started on each machine, with `<project>` for the project folder.

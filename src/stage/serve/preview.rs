@@ -65,11 +65,17 @@ fn on_hosts(task: &Task, mut launch: Launch) -> Launch {
     if let (Launch::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
         match host {
             HostOn::Ssh(machines) => {
-                plan.notes.push(format!("each of {} hosts starts this, with free ports of its own", machines.len()));
+                let hosts = match machines.len() {
+                    1 => "the host".to_owned(),
+                    count => format!("each of {count} hosts"),
+                };
+                plan.notes.push(format!("{hosts} starts this, with free ports of its own"));
                 plan.notes.extend(hosts::typed(&machines));
             }
             HostOn::Slurm(slurm) if slurm.each_node => {
-                plan.notes.push("each node of its job starts this, with free ports of its own".to_owned());
+                let nodes =
+                    slurm.nodes.map_or_else(|| "each node".to_owned(), |nodes| format!("each of the {nodes} nodes"));
+                plan.notes.push(format!("{nodes} of its job starts this, with free ports of its own"));
             }
             HostOn::Slurm(_) => {}
         }

@@ -51,6 +51,11 @@ fn a_run_in_an_allocation_of_two_nodes_has_a_server_on_each() {
     spread_over_two_nodes(&result(&world));
     assert_eq!(cluster.jobs().len(), 1);
     nobody_left(&world);
+
+    let few = ["--on", "slurm", "--slurm", "nodes=1", "--slurm", "time=10m", "--slurm", "poll=1s"];
+    let ended = world.regatta(&[&["run", "m", "--force", "measure"][..], &few].concat());
+    assert_eq!(ended.code, 1);
+    ended.says("the stage is for 2 nodes, and the allocation has 1: ").says("--slurm nodes=2");
 }
 
 #[test]

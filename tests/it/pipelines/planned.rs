@@ -67,6 +67,9 @@ fn launched(plan: &Plan, out: &mut String) {
     for preview in previews(plan, &vec![true; plan.tasks.len()], Path::new("/")) {
         let Launch::Start(launch) = preview.launch else { panic!("{}: {:?}", preview.task, preview.launch) };
         let _ = writeln!(out, "{}: {} servers", preview.task, launch.servers.len());
+        for note in launch.notes.iter().filter(|note| note.contains("nodes")) {
+            let _ = writeln!(out, "  {note}");
+        }
         // They differ in number, GPUs and repository only.
         for server in launch.servers.iter().take(1) {
             let env: Vec<String> = server.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
@@ -207,6 +210,18 @@ fn every_system_of_the_catalogue_is_whole() {
     for (file, _) in regatta::manifest::shipped() {
         let is_part = ["mlperf-flow/", "gpus/"].iter().any(|part| file.starts_with(&format!("manifests/{part}")));
         assert!(!is_part || sources.contains(&file), "{file} belongs to no system");
+    }
+}
+
+#[test]
+fn every_program_for_containers_can_start_the_servers() {
+    for program in ["docker", "podman", "enroot", "apptainer", "none"] {
+        let planned = plan("llama2-70b", "h200-x8", &[("container", program)]);
+        for preview in previews(&planned, &vec![true; planned.tasks.len()], Path::new("/")) {
+            let Launch::Start(launch) = preview.launch else { panic!("{program}: {:?}", preview.launch) };
+            let argv = launch.servers[0].argv();
+            assert!(argv[0] == program || program == "none", "{argv:?}");
+        }
     }
 }
 
