@@ -3,7 +3,7 @@
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
 //! they could run (here). Nothing recurses over the graph.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -60,9 +60,12 @@ fn params(manifest: &Manifest) -> BTreeMap<String, String> {
     manifest.params.iter().map(|(name, chosen)| (name.clone(), shown(&chosen.value))).collect()
 }
 
-fn of_environment(manifest: &Manifest) -> BTreeSet<String> {
-    let is_of_it = |chosen: &Chosen| matches!(chosen.origin, Origin::Environment(_));
-    manifest.params.iter().filter(|(_, chosen)| is_of_it(chosen)).map(|(name, _)| name.clone()).collect()
+fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
+    let variable = |chosen: &Chosen| match &chosen.origin {
+        Origin::Environment(variable) => Some(variable.clone()),
+        _ => None,
+    };
+    manifest.params.iter().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect()
 }
 
 fn directory(made: &Instances<'_>) -> Arc<Directory> {

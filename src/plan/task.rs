@@ -15,8 +15,8 @@ pub struct Plan {
     pub name: String,
     /// The parameters as they were understood, for people: name → text.
     pub params: BTreeMap<String, String>,
-    /// Those of them that a variable of the environment decided.
-    pub of_environment: BTreeSet<String>,
+    /// Those of them that a variable of the environment decided: name → variable.
+    pub of_environment: BTreeMap<String, String>,
     /// Each word of the command line, and the stages that look at what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.

@@ -128,6 +128,17 @@ fn the_same_again_is_the_same_bytes_here_and_on_another_machine() {
 }
 
 #[test]
+fn a_run_has_one_name_however_its_parameters_were_given() {
+    let mut world = World::new();
+    world.manifest("m", "params: { users: { list: any, default: [1], env: USERS } }\nstages:\n  a: { foreach: { user: '{{ users }}' }, shell: 'true' }\n");
+    world.good(&["run", "m", "users=2,4"]);
+    world.env("USERS", "2,4");
+    world.good(&["run", "m", "--locked"]).says("2 cached");
+    world.env("USERS", "2,8");
+    assert_ne!(world.regatta(&["run", "m", "--locked"]).code, 0, "of that nothing is locked");
+}
+
+#[test]
 fn each_manifest_with_its_parameters_has_a_part_of_its_own() {
     let world = plain();
     world.manifest("other", "stages: { one: { shell: 'true' } }\n");

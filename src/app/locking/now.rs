@@ -28,11 +28,12 @@ pub(super) fn private(project: &Project, plan: &Plan) -> Private {
 /// order of their names.
 pub(super) fn name(project: &Project, plan: &Plan, settings: &[Setting]) -> String {
     let private = private(project, plan);
-    let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.as_str()));
-    let by_variable =
-        plan.of_environment.iter().filter_map(|name| Some((name.as_str(), plan.params.get(name)?.as_str())));
+    // As it was written in both: the same run has the same name.
+    let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));
+    let by_variable = plan.of_environment.iter();
+    let by_variable = by_variable.filter_map(|(name, variable)| Some((name.as_str(), project.variable(variable)?)));
     let given: BTreeMap<&str, String> =
-        by_variable.chain(by_word).map(|(name, value)| (name, private.text(value))).collect();
+        by_variable.chain(by_word).map(|(name, value)| (name, private.text(&value))).collect();
     let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
     std::iter::once(plan.name.clone()).chain(given).collect()
 }
