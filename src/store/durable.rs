@@ -98,3 +98,14 @@ pub fn discard(path: &Path) -> Result<(), PathError> {
         _ => Ok(()),
     }
 }
+
+/// Removes a folder into which somebody may still write by its name: under another one first, `<name>.<extension>`.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+pub(super) fn discard_aside(folder: &Path, extension: &str) -> Result<(), PathError> {
+    let aside = folder.with_extension(extension);
+    discard(&aside)?;
+    match fs::rename(folder, &aside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("rename", folder),
+        _ => discard(&aside),
+    }
+}

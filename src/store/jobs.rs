@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{At as _, PathError, create_folder, discard, replace};
+use super::durable::{At as _, PathError, create_folder, discard, discard_aside, replace};
 use super::{ArrayFiles, Home};
 use crate::event::{Digest, TaskId};
 
@@ -185,9 +185,12 @@ impl JobFolder {
         self.path.join("cancel").exists()
     }
 
-    /// Its attempt has been judged.
+    /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or what it
+    /// writes meanwhile would keep it from being removed.
     pub fn forget(&self) -> Result<(), PathError> {
-        discard(&self.path)
+        // Should we be killed in between: who finds a folder without it, finishes this.
+        discard(&self.path.join("job.json"))?;
+        discard_aside(&self.path, "gone")
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {
@@ -246,6 +249,25 @@ mod tests {
 
     fn job(id: &str, lifetime: &str) -> serde_json::Value {
         json!({ "task": { "id": id, "lifetime": lifetime, "more": 1 }, "more": 2 })
+    }
+
+    #[test]
+    fn a_job_that_still_writes_does_not_keep_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = folder.path().join("jobs");
+        std::thread::scope(|scope| {
+            for index in 0..100 {
+                let job = JobFolder::at(jobs.join(format!("0123-{index}")));
+                job.write(&json!({}), None).unwrap();
+                let writer = scope.spawn({
+                    let job = job.clone();
+                    move || (0..100_000).find(|count| job.live(*count).is_err())
+                });
+                job.forget().unwrap();
+                assert!(writer.join().is_ok());
+            }
+        });
+        assert_eq!(all(&jobs), []);
     }
 
     #[test]
