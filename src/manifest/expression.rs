@@ -22,6 +22,10 @@ const FUEL: u64 = 200_000;
 /// Begins the detail of an error that already says all there is to say: why, a line break, a hint.
 const BARE: char = '\u{1}';
 
+fn bare_error(why: &str, hint: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{BARE}{why}\n{hint}"))
+}
+
 /// Evaluates texts against scopes.
 pub struct Expressions {
     env: Environment<'static>,
@@ -86,7 +90,7 @@ impl Expressions {
                 return Err(Error::new(ErrorKind::InvalidOperation, why));
             }
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{}\n{}", bare.why, bare.hint)));
+                return Err(bare_error(&bare.why, &bare.hint));
             }
             minijinja::escape_formatter(out, state, value)
         });
@@ -97,8 +101,7 @@ impl Expressions {
         });
         // What cannot be, in the manifest's own words: `{{ a if b else fail('why not', 'what to do') }}`.
         env.add_function("fail", |why: &str, hint: Option<&str>| {
-            let hint = hint.unwrap_or_default();
-            Err::<Value, _>(Error::new(ErrorKind::InvalidOperation, format!("{BARE}{why}\n{hint}")))
+            Err::<Value, _>(bare_error(why, hint.unwrap_or_default()))
         });
         Self { env }
     }

@@ -99,10 +99,10 @@ pub fn discard(path: &Path) -> Result<(), PathError> {
     }
 }
 
-/// Removes a folder into which somebody may still write by its name: under another one first, `<name>.<extension>`.
+/// Removes a folder into which somebody may still write by its name: it is called `<name>.gone` first.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
-pub(super) fn discard_aside(folder: &Path, extension: &str) -> Result<(), PathError> {
-    let aside = folder.with_extension(extension);
+pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
+    let aside = folder.with_extension("gone");
     discard(&aside)?;
     match fs::rename(folder, &aside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("rename", folder),

@@ -190,7 +190,7 @@ impl JobFolder {
     pub fn forget(&self) -> Result<(), PathError> {
         // Should we be killed in between: who finds a folder without it, finishes this.
         discard(&self.path.join("job.json"))?;
-        discard_aside(&self.path, "gone")
+        discard_aside(&self.path)
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {

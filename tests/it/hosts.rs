@@ -126,7 +126,7 @@ fn a_system_of_two_machines_is_served_by_both() {
     let few = format!("hosts={}", lab.host(1));
     let ended = world.regatta(&[&["run"][..], &line, &[&few]].concat());
     assert_eq!(ended.code, 2);
-    ended.says("the system is 2 of these machines, and `hosts` names 1");
+    ended.says("nodes of the system: 2, and `hosts` names 1");
     nobody_left(&world);
 }
 

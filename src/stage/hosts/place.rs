@@ -96,12 +96,14 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, 
         let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };
-    let names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
-    if let Some(wanted) = slurm.nodes.filter(|wanted| *wanted as usize != names.len()) {
+    let mut names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+    let wanted = slurm.nodes.map_or(names.len(), |nodes| nodes as usize);
+    if names.len() < wanted {
         let what =
             format!("the stage is for {wanted} nodes, and the allocation has {}: {}", names.len(), names.join(", "));
         return Err(Failure::new(FailureKind::Refused, what).hint(format!("`--on slurm --slurm nodes={wanted}`")));
     }
+    names.truncate(wanted);
     let program = match &slurm.program {
         Some(program) => project.join(program),
         None => own_program()?,

@@ -44,10 +44,10 @@ fn a_job_of_two_nodes_has_a_server_on_each() {
 }
 
 #[test]
-fn a_run_in_an_allocation_of_two_nodes_has_a_server_on_each() {
+fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_says() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!("{ENGINE}{SERVER}{}", measure(100)));
-    world.good(&["run", "m", "--on", "slurm", "--slurm", "nodes=2", "--slurm", "time=10m", "--slurm", "poll=1s"]);
+    world.good(&["run", "m", "--on", "slurm", "--slurm", "nodes=3", "--slurm", "time=10m", "--slurm", "poll=1s"]);
     spread_over_two_nodes(&result(&world));
     assert_eq!(cluster.jobs().len(), 1);
     nobody_left(&world);
