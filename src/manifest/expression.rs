@@ -359,6 +359,7 @@ const FILTERS: &[&str] = &[
     "lower",
     "map",
     "max",
+    "milliseconds",
     "min",
     "reject",
     "rejectattr",
