@@ -7,11 +7,12 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::output::say_bytes;
 use super::project::{Project, options};
 use super::run::{heed, perform};
 use super::{Trouble, say_error};
@@ -184,9 +185,7 @@ fn pass_on(output: &Path, at: &mut u64) {
     });
     if let Ok(read) = read {
         *at += read as u64;
-        // A reader who has gone away is no error of ours.
-        let _ = anstream::stdout().write_all(&bytes);
-        let _ = anstream::stdout().flush();
+        say_bytes(&bytes);
     }
 }
 

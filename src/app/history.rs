@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::output::is_closed;
 use super::project::Project;
 use super::{Trouble, say, say_error};
 use crate::cli::{self, Exit, Global, Logs, Status};
@@ -117,7 +118,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<Exit, Trou
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         say(&String::from_utf8_lossy(&bytes));
-        if !going_on {
+        if !going_on || is_closed() {
             return Ok(Exit::Done);
         }
         thread::sleep(Duration::from_millis(100));

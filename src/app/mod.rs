@@ -14,6 +14,7 @@ mod locking;
 mod manifests;
 mod mlperf;
 mod node;
+mod output;
 mod planning;
 mod project;
 mod repository;
@@ -25,10 +26,11 @@ mod simulate;
 mod translate;
 mod triton;
 
-use std::io::{Write as _, stdin, stdout};
+use std::io::stdin;
 use std::path::Path;
 use std::process::ExitCode;
 
+use self::output::{say, say_error};
 use crate::cli::{self, Exit, Job, Request};
 use crate::diag::Diagnostics;
 use crate::loadgen;
@@ -38,31 +40,39 @@ pub fn main() -> ExitCode {
     let request = match cli::parse(std::env::args_os()) {
         Ok(request) => request,
         Err(refused) => {
-            let _ = refused.print();
-            return refused.exit().into();
+            let _ = refused.print().inspect_err(output::note);
+            return output::exit_code(refused.exit(), false);
         }
     };
     let color = request.global.color.choice();
     color.write_global();
-    match perform(request) {
-        Ok(exit) => exit.into(),
-        Err(Trouble::Manifest(found)) => {
-            say_error(&found.render(project::colored(color)));
-            Exit::Usage.into()
+    let goes_on = outlives_its_reader(&request.job);
+    let exit = perform(request).unwrap_or_else(|trouble| {
+        match &trouble {
+            Trouble::Manifest(found) => say_error(&found.render(project::colored(color))),
+            Trouble::Differs(told) => say_error(told),
+            Trouble::Usage(what) => say_error(&format!("error: {what}\n")),
+            Trouble::Other(error) => say_error(&format!("error: {error:#}\n")),
         }
-        Err(Trouble::Differs(told)) => {
-            say_error(&told);
-            Exit::Differs.into()
-        }
-        Err(Trouble::Usage(what)) => {
-            say_error(&format!("error: {what}\n"));
-            Exit::Usage.into()
-        }
-        Err(Trouble::Other(error)) => {
-            say_error(&format!("error: {error:#}\n"));
-            Exit::Failed.into()
-        }
-    }
+        trouble.exit()
+    });
+    output::exit_code(exit, goes_on)
+}
+
+/// Commands that do more than print: their work matters also when the reader of their output has left.
+const fn outlives_its_reader(job: &Job) -> bool {
+    matches!(
+        job,
+        Job::Run(_)
+            | Job::Bulk(_)
+            | Job::Bench(_)
+            | Job::Simulate(_)
+            | Job::NullServer { .. }
+            | Job::Warden { .. }
+            | Job::OnNode { .. }
+            | Job::OnHost { .. }
+            | Job::LoadgenTest { .. }
+    )
 }
 
 fn perform(request: Request) -> Result<Exit, Trouble> {
@@ -96,7 +106,7 @@ fn perform(request: Request) -> Result<Exit, Trouble> {
         Job::Triton(request) => triton::ask(&global, request),
         Job::Selftest(request) => selftest::selftest(&global, &request),
         Job::Completions(shell) => {
-            cli::completions(shell, &mut stdout());
+            say(&cli::completions(shell));
             Ok(Exit::Done)
         }
         Job::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
@@ -170,13 +180,3 @@ others!(
     minijinja::Error,
     tokio::task::JoinError
 );
-
-/// To stdout; a reader who has gone away is no error of ours.
-fn say(text: &str) {
-    let _ = anstream::stdout().write_all(text.as_bytes());
-    let _ = anstream::stdout().flush();
-}
-
-fn say_error(text: &str) {
-    let _ = anstream::stderr().write_all(text.as_bytes());
-}

@@ -32,6 +32,7 @@ macro_rules! with_codes {
             "  1    it could not be done\n",
             "  2    the manifest or the command line is wrong\n",
             "  130  interrupted\n",
+            "  141  the reader of the output closed it (`| head`)\n",
         )
     };
 }
@@ -101,6 +102,7 @@ pub(super) const LOCK_DIFF: &str = concat!(
     "  1    they differ, or it could not be done\n",
     "  2    the manifest or the command line is wrong\n",
     "  130  interrupted\n",
+    "  141  the reader of the output closed it (`| head`)\n",
 );
 
 pub(super) const DOCTOR: &str = concat!(
@@ -115,6 +117,7 @@ pub(super) const DOCTOR: &str = concat!(
     "  1    something that is needed is missing\n",
     "  2    the manifest or the command line is wrong\n",
     "  130  interrupted\n",
+    "  141  the reader of the output closed it (`| head`)\n",
 );
 
 pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
@@ -160,6 +163,7 @@ pub(super) const CACHE: &str = concat!(
     "  1    the store cannot be used, or something in it is damaged\n",
     "  2    the manifest or the command line is wrong\n",
     "  130  interrupted\n",
+    "  141  the reader of the output closed it (`| head`)\n",
 );
 
 pub(super) const SIM: &str = with_codes!(examples![
@@ -212,6 +216,7 @@ pub(super) const SELFTEST: &str = concat!(
     "  2    the command line is wrong\n",
     "  3    INVALID(client): this machine could not make the load now; the reasons are told\n",
     "  130  interrupted\n",
+    "  141  the reader of the output closed it (`| head`)\n",
 );
 
 pub(super) const REPORT: &str = with_codes!(examples![
@@ -233,6 +238,7 @@ pub(super) const COMPARE: &str = concat!(
     "  1    a --fail-if holds, or it could not be done\n",
     "  2    nothing may be compared, or the command line is wrong\n",
     "  130  interrupted\n",
+    "  141  the reader of the output closed it (`| head`)\n",
 );
 
 pub(super) const EXPORT: &str = with_codes!(examples![

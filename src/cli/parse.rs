@@ -59,8 +59,11 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Re
 }
 
 /// A completion script.
-pub fn completions(shell: Shell, to: &mut dyn io::Write) {
-    clap_complete::generate(shell, &mut Typed::command(), "regatta", to);
+pub fn completions(shell: Shell) -> String {
+    // Into memory: the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Typed::command(), "regatta", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Help and mistakes are printed before there is a request, so `--color` is looked for in the words themselves.
@@ -467,9 +470,7 @@ mod tests {
     #[test]
     fn every_shell_gets_a_script_that_knows_the_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let mut script = Vec::new();
-            completions(shell, &mut script);
-            let script = String::from_utf8(script).expect("text");
+            let script = completions(shell);
             assert!(script.contains("quiet") && script.contains("schema"), "{shell}");
         }
     }

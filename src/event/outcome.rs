@@ -15,6 +15,9 @@ pub struct Done {
     /// Lines below it, each with a name: what each host did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<(String, String)>,
+    /// What qualifies a valid measurement: `check: reason`, shown wherever its verdict is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Whether a measurement may be believed (load-tools §5g).

@@ -58,11 +58,12 @@ impl Pool {
         (self.count > 0).then_some((self.min, self.max))
     }
 
-    /// The sorted element floor(N·p), to 3 digits.
+    /// The sorted element floor(N·p), to 3 digits, and never outside [min, max]: a bucket may reach beyond them.
     pub fn percentile(&self, p: f64) -> Option<u64> {
         let rank = ((self.count as f64 * p).floor() as u64).min(self.count.checked_sub(1)?);
         // The histogram's rank is a count from 1; the half keeps rounding from falling to either side.
-        Some(self.histogram.value_at_quantile((rank as f64 + 0.5) / self.count as f64))
+        let value = self.histogram.value_at_quantile((rank as f64 + 0.5) / self.count as f64);
+        Some(value.clamp(self.min, self.max))
     }
 }
 
@@ -211,5 +212,19 @@ mod tests {
         assert_eq!(pool.range(), Some((1_000, 1_000_000_000)));
         assert_eq!(pool.count(), 1_000);
         assert_eq!((Pool::new().percentile(0.5), Pool::new().mean()), (None, None));
+    }
+
+    /// Buckets of three digits end beyond the value: without a bound p99 of 20.00001 ms is 20.004863 ms.
+    #[test]
+    fn a_percentile_never_leaves_the_range() {
+        for value in [0.0, 0.4, 1.0, 2_049.0, 20_000_010.0, 7_300.0 * SECOND as f64] {
+            let mut pool = Pool::new();
+            pool.add(value, 150);
+            let (min, max) = pool.range().unwrap();
+            for p in [0.0, 0.5, 0.99, 1.0] {
+                let found = pool.percentile(p).unwrap();
+                assert!((min..=max).contains(&found), "p{p} of {value}: {found} is not in {min}..={max}");
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
-//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 of < 100 | | warning |
+//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 that is the maximum (N ≤ 100) | | warning |
 //! | retries | 0 | warning |
 //! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
@@ -16,6 +16,7 @@
 //! why it warns before it condemns.
 
 use super::form::Count;
+use super::metric::is_maximum;
 use super::result::{Reason, RunResult, Severity};
 use super::retokenize::RETOKENIZED;
 use super::{Arrivals, Asking, Class, Metric, Scenario, Spec};
@@ -28,7 +29,6 @@ const CORE_WAIT: f64 = 0.01;
 const BACKLOG_MS: f64 = 1.0;
 pub(super) const LAG: Bound = Bound { ms: 1.0, share: 0.01 };
 pub(super) const LAG_HARD: Bound = Bound { ms: 5.0, share: 0.05 };
-const ENOUGH_FOR_P99: u64 = 100;
 
 /// A time, or a share of another time if that is longer.
 pub(super) struct Bound {
@@ -222,7 +222,7 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
         found.add("drift", Severity::Warning, text);
     }
     let Metric { n, .. } = result.latency.ttft;
-    if (1..ENOUGH_FOR_P99).contains(&n) {
+    if is_maximum(n, 0.99) {
         found.add("samples", Severity::Warning, format!("p99 of {n} requests is their maximum"));
     }
 }

@@ -121,6 +121,11 @@ pub(super) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     Some(sorted[((sorted.len() as f64 * p).floor() as usize).min(last)])
 }
 
+/// The nearest-rank percentile of `n` values is their largest one: floor(N·p) is the last index, or beyond it.
+pub(super) fn is_maximum(n: u64, p: f64) -> bool {
+    n > 0 && (n as f64 * p).floor() as u64 >= n - 1
+}
+
 /// Ranks (from 1) whose values enclose the true quantile with 95 % confidence, 2.5 % on either side.
 ///
 /// The number of values below the quantile is binomial(n, p): the low rank l has P(B < l) ≤ 2.5 %, the high rank h
@@ -178,5 +183,17 @@ mod tests {
         assert_eq!(percentile(&values, 0.5), Some(150.0));
         assert_eq!(percentile(&values, 1.0), Some(299.0));
         assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn p99_is_the_maximum_up_to_a_hundred_values() {
+        for n in 1..=300_u64 {
+            let values: Vec<f64> = (0..n).map(|value| value as f64).collect();
+            for p in [0.5, 0.9, 0.99] {
+                let is_last = percentile(&values, p) == values.last().copied();
+                assert_eq!(is_maximum(n, p), is_last, "p{p} of {n}");
+            }
+        }
+        assert!(is_maximum(100, 0.99) && !is_maximum(101, 0.99) && !is_maximum(0, 0.99));
     }
 }

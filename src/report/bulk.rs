@@ -17,7 +17,7 @@ pub struct Ended {
     /// Its exit code; none where it was not run.
     pub exit: Option<u8>,
     pub why: Option<String>,
-    /// Of each benchmark: task and line.
+    /// Of each benchmark: task and line, and below it its warnings without the task.
     pub headlines: Vec<(String, String)>,
     /// Of each benchmark: output tokens per second, as its result has them.
     pub rates: BTreeMap<String, f64>,

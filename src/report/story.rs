@@ -51,6 +51,9 @@ pub struct Chapter {
     /// Lines below it, each with a name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<(String, String)>,
+    /// What qualifies its verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     pub failure: Option<Box<Failure>>,
     /// What went wrong in attempts that were tried again.
     pub retried: Vec<String>,
@@ -138,6 +141,7 @@ impl Chapter {
             why: None,
             headline: None,
             below: Vec::new(),
+            warnings: Vec::new(),
             failure: None,
             retried: Vec::new(),
             log: None,
@@ -236,6 +240,7 @@ impl Story {
                 let chapter = self.set(task, State::Cached, at);
                 chapter.headline.clone_from(&done.headline);
                 chapter.below.clone_from(&done.below);
+                chapter.warnings.clone_from(&done.warnings);
                 chapter.out.clone_from(out);
                 chapter.from.clone_from(from);
             }
@@ -279,6 +284,7 @@ impl Story {
                 let chapter = self.set(task, State::Ran, at);
                 chapter.headline.clone_from(&done.headline);
                 chapter.below.clone_from(&done.below);
+                chapter.warnings.clone_from(&done.warnings);
                 chapter.out.clone_from(out);
                 chapter.digest = *digest;
                 chapter.unchanged = *unchanged;

@@ -123,6 +123,10 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
             let below = chapter.below.iter().map(|(name, text)| {
                 vec![(Tone::Plain, String::new()), (Tone::Name, clean(name)), (Tone::Plain, clean(text))]
             });
+            let warnings = chapter.warnings.iter().map(|warning| {
+                vec![(Tone::Plain, String::new()), (Tone::Odd, "warning".to_owned()), (Tone::Plain, clean(warning))]
+            });
+            let below = below.chain(warnings);
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
             if how.is_empty() {
                 row.extend(aside.first().map(|text| (Tone::Quiet, (*text).to_owned())));

@@ -74,7 +74,7 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
         .tasks
         .iter()
         .filter(|(_, chapter)| alive || chapter.state.is_over())
-        .map(|(task, chapter)| {
+        .flat_map(|(task, chapter)| {
             let failure = chapter.failure.as_deref().map(|failure| match &failure.cause {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what.clone(),
@@ -85,12 +85,18 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
                 .or(chapter.why.as_deref())
                 .or(failure.as_deref())
                 .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
-            vec![
+            let row = vec![
                 (Tone::Plain, chapter.word().to_owned()),
                 (Tone::Name, task.to_string()),
                 (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
                 (Tone::Quiet, clean(told.unwrap_or_default())),
-            ]
+            ];
+            let below = |text: String| {
+                let empty = (Tone::Plain, String::new());
+                vec![empty.clone(), empty.clone(), empty, (Tone::Odd, text)]
+            };
+            let warnings = chapter.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
+            std::iter::once(row).chain(warnings).collect::<Vec<_>>()
         })
         .collect();
     out.push_str(&table(paint, "  ", &rows));

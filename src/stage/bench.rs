@@ -48,11 +48,12 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
 
 /// What a result means for its task.
 pub fn judged(result: &RunResult) -> Result<Done, Failure> {
-    if result.verdict.is_valid() {
-        return Ok(Done { headline: Some(result.headline()), below: result.hosts_in_short() });
-    }
     let reasons: Vec<String> =
         result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    if result.verdict.is_valid() {
+        let (headline, below) = (Some(result.headline()), result.hosts_in_short());
+        return Ok(Done { headline, below, warnings: reasons });
+    }
     let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
     Err(match reasons.first() {
         Some(first) => failure.cause(first.clone()).tail(reasons),

@@ -37,6 +37,7 @@ mod metrics;
 mod mlperf_score;
 mod mpi;
 mod openai;
+mod output;
 mod overrides;
 mod pipelines;
 mod place;

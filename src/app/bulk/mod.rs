@@ -169,6 +169,7 @@ fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
         let Some(result) = result.and_then(|text| serde_json::from_slice::<Value>(&text).ok()) else { continue };
         if let Some(headline) = &told.headline {
             headlines.push((told.task.to_string(), headline.clone()));
+            headlines.extend(told.warnings.iter().map(|warning| (String::new(), format!("warning: {warning}"))));
         }
         if let Some(rate) = result.pointer("/rates/output_tokens").and_then(Value::as_f64) {
             rates.insert(told.task.to_string(), rate);

@@ -45,6 +45,7 @@ pub(super) struct Ran {
 pub(super) struct Told {
     pub task: TaskId,
     pub headline: Option<String>,
+    pub warnings: Vec<String>,
     pub failed: Option<String>,
     pub out: Option<PathBuf>,
     pub is_cached: bool,
@@ -54,6 +55,7 @@ fn told(story: &Story) -> Vec<Told> {
     let of = |(task, chapter): (&TaskId, &Chapter)| Told {
         task: task.clone(),
         headline: chapter.headline.clone(),
+        warnings: chapter.warnings.clone(),
         failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
         out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
         is_cached: chapter.state == State::Cached,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::{Told, places, told};
+use crate::app::output;
 use crate::event::{Event, RunId, Tally};
 use crate::plan::Plan;
 use crate::report::{Live, Look};
@@ -12,7 +13,7 @@ use crate::store::{Compiler, Home, Rest, Stamp};
 
 /// Everything was looked at, and nothing has changed since the last run.
 pub(super) fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Vec<Told> {
-    let mut live = Live::new(look);
+    let mut live = Live::new(look, output::writer(look));
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
             Event::RunFinished { tally, exit, .. } => {

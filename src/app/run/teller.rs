@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
+use crate::app::output;
 use crate::event::Event;
 use crate::report::{Live, Look};
 
@@ -17,12 +18,12 @@ pub(super) struct Teller {
 impl Teller {
     pub fn start(look: Look) -> Self {
         let (send, receive) = channel();
-        Self { send, thread: thread::spawn(move || tell(Live::new(look), &receive)) }
+        Self { send, thread: thread::spawn(move || tell(Live::new(look, output::writer(look)), &receive)) }
     }
 
     pub fn close(self) -> Live {
         let _ = self.send.send(None);
-        self.thread.join().unwrap_or_else(|_| Live::new(Look::default()))
+        self.thread.join().unwrap_or_else(|_| Live::new(Look::default(), output::writer(Look::default())))
     }
 }
 

@@ -39,6 +39,9 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
         Event::Waiting { run, pid } => {
             let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(Tone::Odd, "!"));
         }
+        Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if ear.quiet => {
+            warnings(task, &done.warnings, paint, out);
+        }
         _ if ear.quiet => {}
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
             let mut set = String::new();
@@ -95,8 +98,15 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
             put(out, paint, (Tone::Good, "✓"), task, &told, &reasons);
+            warnings(task, &done.warnings, paint, out);
         }
         _ => {}
+    }
+}
+
+fn warnings(task: &TaskId, warnings: &[String], paint: Paint, out: &mut String) {
+    for warning in warnings {
+        put(out, paint, (Tone::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
     }
 }
 

@@ -53,10 +53,10 @@ pub struct Live {
 const A_FRAME: Duration = Duration::from_millis(100);
 
 impl Live {
-    /// To stdout: bars if it is a terminal that can draw them.
-    pub fn new(look: Look) -> Self {
+    /// `to` writes to stdout, or to stderr if the look is `aside`. Bars if stdout is a terminal that can draw them.
+    pub fn new(look: Look, to: Box<dyn Write + Send>) -> Self {
         if look.aside {
-            return Self::to(look, Box::new(io::stderr()));
+            return Self::to(look, to);
         }
         let paint = Paint::chosen(look.color);
         let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
@@ -65,7 +65,7 @@ impl Live {
             (false, true) => Way::Bars(Box::new(Bars::on_stdout(paint))),
             (false, false) => Way::Plain,
         };
-        Self::with(look, way, paint, Box::new(io::stdout()))
+        Self::with(look, way, paint, to)
     }
 
     /// To any writer, without bars and, unless colour is `Always`, without control codes.

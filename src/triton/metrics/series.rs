@@ -101,6 +101,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         cpu_ms: scrape.cpu.as_secs_f64() * 1e3,
         ..ServerMetrics::default()
     };
+    let mut growths = Growths::default();
     for (series, servers) in scrape.series.iter().zip(&tracks) {
         if !TOLD.iter().any(|start| series.name.starts_with(start)) {
             continue;
@@ -109,14 +110,17 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         if series.labels.contains_key("le") {
             continue;
         }
+        let is_counter = series.kind == Kind::Counter;
+        let (metric, line) = if is_counter { counter(series, servers) } else { gauge(series, servers, window) };
+        if is_counter {
+            growths.add(&metric);
+        }
         if servers.iter().flatten().all(|point| point.value == 0.0) {
             out.silent += 1;
             continue;
         }
-        let (metric, line) =
-            if series.kind == Kind::Counter { counter(series, servers) } else { gauge(series, servers, window) };
         if line.len() > 1 {
-            let rate = if series.kind == Kind::Counter { "rate of " } else { "" };
+            let rate = if is_counter { "rate of " } else { "" };
             out.series.insert(format!("{rate}{}", series.key), thinned(&line));
         }
         out.metrics.push(metric);
@@ -129,7 +133,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         to = Some(to.map_or(last, |known| known.max(last)));
     }
     (out.from_s, out.to_s) = (from, to);
-    out.derived = derived(&out.metrics);
+    out.derived = growths.derived();
     out
 }
 
@@ -276,30 +280,45 @@ const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
     ),
 ];
 
-fn derived(metrics: &[ServerMetric]) -> Vec<Derived> {
-    let mut models: Vec<&String> = metrics.iter().filter_map(|metric| metric.labels.get("model")).collect();
-    models.sort();
-    models.dedup();
-    let mut out = Vec::new();
-    for model in models {
-        let grown = |name: &str| -> f64 {
-            let of = metrics.iter().filter(|metric| metric.name == name && metric.labels.get("model") == Some(model));
-            of.filter_map(|metric| metric.increase).sum()
-        };
-        for (name, above, below, factor, unit, definition) in RATIOS {
-            let below = grown(below);
-            if below > 0.0 {
-                out.push(Derived {
-                    name: name.to_owned(),
-                    model: model.clone(),
-                    value: grown(above) / below * factor,
-                    unit: unit.to_owned(),
-                    definition: definition.to_owned(),
-                });
-            }
+/// How counters of each model grew, also of those that stayed at 0: a counter at 0 is a number, an absent one is none.
+#[derive(Default)]
+struct Growths(BTreeMap<String, BTreeMap<String, Growth>>);
+
+#[derive(Clone, Copy, Default)]
+struct Growth {
+    increase: f64,
+    /// Series (servers × versions) that were added.
+    series: u64,
+}
+
+impl Growths {
+    fn add(&mut self, metric: &ServerMetric) {
+        if let (Some(model), Some(increase)) = (metric.labels.get("model"), metric.increase) {
+            let growth = self.0.entry(model.clone()).or_default().entry(metric.name.clone()).or_default();
+            growth.increase += increase;
+            growth.series += metric.servers;
         }
     }
-    out
+
+    /// A ratio needs both counters, of the same servers.
+    fn derived(&self) -> Vec<Derived> {
+        let mut out = Vec::new();
+        for (model, growths) in &self.0 {
+            for (name, above, below, factor, unit, definition) in RATIOS {
+                let (Some(above), Some(below)) = (growths.get(above), growths.get(below)) else { continue };
+                if above.series == below.series && below.increase > 0.0 {
+                    out.push(Derived {
+                        name: name.to_owned(),
+                        model: model.clone(),
+                        value: above.increase / below.increase * factor,
+                        unit: unit.to_owned(),
+                        definition: definition.to_owned(),
+                    });
+                }
+            }
+        }
+        out
+    }
 }
 
 /// Evenly, with the last one.
@@ -373,6 +392,33 @@ mod tests {
         assert_eq!(told.series["rate of nv_inference_count"], [(0.5, 14.0), (1.5, 24.0), (2.5, 0.0)]);
         let batch = told.derived.iter().find(|derived| derived.name == "mean batch size").unwrap();
         assert_eq!((batch.value, batch.model.as_str()), (2.0, "m"));
+        // The servers have no counters of time.
+        let names: Vec<&str> = told.derived.iter().map(|derived| derived.name.as_str()).collect();
+        assert_eq!(names, ["mean batch size"]);
+    }
+
+    #[test]
+    fn a_ratio_needs_both_counters_of_the_same_servers() {
+        let growths = |metrics: &[(&str, f64, u64)]| {
+            let mut growths = Growths::default();
+            for (name, increase, servers) in metrics {
+                growths.add(&ServerMetric {
+                    name: (*name).to_owned(),
+                    labels: BTreeMap::from([("model".to_owned(), "m".to_owned())]),
+                    increase: Some(*increase),
+                    servers: *servers,
+                    ..ServerMetric::default()
+                });
+            }
+            growths.derived().into_iter().map(|derived| (derived.name, derived.value)).collect::<Vec<_>>()
+        };
+        let (count, queue) = ("nv_inference_count", "nv_inference_queue_duration_us");
+        assert_eq!(growths(&[(count, 10.0, 2)]), []);
+        assert_eq!(growths(&[(count, 10.0, 2), (queue, 5_000.0, 1)]), []);
+        assert_eq!(growths(&[(count, 0.0, 2), (queue, 0.0, 2)]), []);
+        // A queue that stayed empty is a measurement.
+        assert_eq!(growths(&[(count, 10.0, 2), (queue, 0.0, 2)]), [("mean queue time".to_owned(), 0.0)]);
+        assert_eq!(growths(&[(count, 10.0, 2), (queue, 5_000.0, 2)]), [("mean queue time".to_owned(), 0.5)]);
     }
 
     #[test]

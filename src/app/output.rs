@@ -1,0 +1,146 @@
+//! What commands print, and whether it arrived.
+//!
+//! A write error other than a closed pipe means that output was lost: the command prints why on stderr and exits with 1 if it
+//! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
+//! exits with 141, as one that SIGPIPE ended. A run goes on without its reader, so its own code stands.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cli::Exit;
+use crate::report::Look;
+
+/// 128 + SIGPIPE.
+const PIPE_CLOSED: u8 = 141;
+
+static STDOUT: Stream = Stream::new("stdout");
+static STDERR: Stream = Stream::new("stderr");
+
+/// How the writes to one of the standard streams went so far.
+struct Stream {
+    name: &'static str,
+    /// The first error, closed pipes aside.
+    lost: OnceLock<String>,
+    is_closed: AtomicBool,
+}
+
+impl Stream {
+    const fn new(name: &'static str) -> Self {
+        Self { name, lost: OnceLock::new(), is_closed: AtomicBool::new(false) }
+    }
+
+    fn note(&self, error: &io::Error) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            self.is_closed.store(true, Ordering::Relaxed);
+        } else {
+            let _ = self.lost.set(error.to_string());
+        }
+    }
+
+    /// The message of a stream that lost output.
+    fn loss(&self) -> Option<String> {
+        Some(format!("cannot write to {}: {}", self.name, self.lost.get()?))
+    }
+}
+
+/// A writer that remembers its errors for [`exit_code`].
+struct Checked<W> {
+    to: W,
+    stream: &'static Stream,
+}
+
+/// Where a run is to be shown.
+pub(super) fn writer(look: Look) -> Box<dyn Write + Send> {
+    if look.aside {
+        Box::new(Checked { to: io::stderr(), stream: &STDERR })
+    } else {
+        Box::new(Checked { to: io::stdout(), stream: &STDOUT })
+    }
+}
+
+impl<W: Write> Write for Checked<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes).inspect_err(|error| self.stream.note(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush().inspect_err(|error| self.stream.note(error))
+    }
+}
+
+/// To stdout, without colour codes where that is no terminal.
+pub(super) fn say(text: &str) {
+    say_bytes(text.as_bytes());
+}
+
+pub(super) fn say_bytes(bytes: &[u8]) {
+    let mut out = anstream::stdout();
+    // Errors are noted, and decide about the exit code.
+    let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
+}
+
+pub(super) fn say_error(text: &str) {
+    let mut out = anstream::stderr();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()).inspect_err(|error| STDERR.note(error));
+}
+
+/// The reader of stdout has left.
+pub(super) fn is_closed() -> bool {
+    STDOUT.is_closed.load(Ordering::Relaxed)
+}
+
+/// An error that a library met while it printed to stdout.
+pub(super) fn note(error: &io::Error) {
+    STDOUT.note(error);
+}
+
+/// The code to exit with, after a command ended with `exit`. `goes_on` where the command outlives its reader.
+pub(super) fn exit_code(exit: Exit, goes_on: bool) -> ExitCode {
+    if let Some(loss) = STDOUT.loss() {
+        say_error(&format!("error: {loss}\n"));
+    }
+    let is_lost = STDOUT.lost.get().is_some() || STDERR.lost.get().is_some();
+    code(exit, is_lost, is_closed() && !goes_on).into()
+}
+
+/// A code that says what the command found outweighs what became of its output.
+const fn code(exit: Exit, is_lost: bool, is_closed: bool) -> u8 {
+    match exit {
+        Exit::Done if is_lost => Exit::Failed.code(),
+        Exit::Done if is_closed => PIPE_CLOSED,
+        _ => exit.code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_is_no_loss_and_any_other_error_is() {
+        static STREAM: Stream = Stream::new("stdout");
+        struct Fails(ErrorKind);
+        impl Write for Fails {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let _ = Checked { to: Fails(ErrorKind::BrokenPipe), stream: &STREAM }.write_all(b"x");
+        assert_eq!((STREAM.loss(), STREAM.is_closed.load(Ordering::Relaxed)), (None, true));
+        let _ = Checked { to: Fails(ErrorKind::StorageFull), stream: &STREAM }.write_all(b"x");
+        assert_eq!(STREAM.loss().as_deref(), Some("cannot write to stdout: no storage space"));
+    }
+
+    #[test]
+    fn what_the_command_found_outweighs_what_became_of_its_output() {
+        assert_eq!(code(Exit::Done, true, true), 1);
+        assert_eq!(code(Exit::Done, false, true), 141);
+        assert_eq!(code(Exit::Done, false, false), 0);
+        assert_eq!(code(Exit::InvalidLoad, true, true), 4);
+    }
+}
