@@ -29,6 +29,7 @@ pub mod gpu;
 mod greet;
 mod headline;
 mod http;
+mod identity;
 mod judge;
 mod lane;
 mod link;
@@ -70,6 +71,10 @@ pub use error::HarnessError;
 pub use files::{amend, read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls, Usage};
+pub use identity::{
+    EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity, Simulation,
+    ask as ask_identity, ask_all as ask_identities, identity_differences,
+};
 pub use loadgen::{Beside, Loadgen, Reporting};
 pub use metric::{Interval, Metric};
 pub use outside::{Ear, Inlet, Sample};

@@ -12,7 +12,7 @@ use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
-    Request, Retries, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -82,6 +82,9 @@ pub struct RunResult {
     pub verdict: Verdict,
     /// Why the verdict is not VALID, worst first.
     pub reasons: Vec<Reason>,
+    /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<RunIdentity>,
     pub asked: Asked,
     /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
     pub schedule_digest: String,

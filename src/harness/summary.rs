@@ -65,6 +65,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         schema: SCHEMA,
         verdict: Verdict::Valid,
         reasons: Vec::new(),
+        identity: None,
         asked: Asked::of(spec),
         schedule_digest: schedule.digest.to_string(),
         generator: payload::GENERATOR.to_owned(),

@@ -14,6 +14,7 @@ use super::semantics::across;
 use super::stages::{Directory, Known, KnownInstance};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
+use crate::event::{Digest, Hasher};
 use crate::manifest::{Chosen, Expressions, Manifest, Origin, order, shown};
 
 /// How much of a long circle is shown at either end.
@@ -49,11 +50,20 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     }
     Ok(Plan {
         name: manifest.name.clone(),
+        manifest_digest: digest(manifest),
         params: params(manifest),
         of_environment: of_environment(manifest),
         given: manifest.given.clone(),
         tasks: tasks(built, &sorted),
     })
+}
+
+fn digest(manifest: &Manifest) -> Option<Digest> {
+    let mut all = Hasher::new();
+    for (_, digest) in manifest.sources() {
+        all.field(digest.bytes());
+    }
+    (!manifest.sources().is_empty()).then(|| all.finish())
 }
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::TaskId;
+use crate::event::{Digest, TaskId};
 use crate::manifest::model::HostOn;
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
@@ -13,6 +13,8 @@ use crate::manifest::model::HostOn;
 pub struct Plan {
     /// The manifest's name.
     pub name: String,
+    /// BLAKE3 of the digests of all files that the manifest was read from, in the order of reading.
+    pub manifest_digest: Option<Digest>,
     /// The parameters as they were understood, for people: name → text.
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.

@@ -14,6 +14,9 @@ use crate::store::Shelf;
 pub struct Origins {
     /// What `regatta run` was given.
     pub manifest: String,
+    /// Of the files that it was read from.
+    #[serde(default)]
+    pub manifest_digest: Option<Digest>,
     pub params: BTreeMap<String, String>,
     pub tasks: Vec<Origin>,
 }
@@ -45,7 +48,12 @@ pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
         }
     }
     let tasks = wanted.into_iter().map(|index| origin(plan, shelf, &plan.tasks[index as usize])).collect();
-    Origins { manifest: plan.name.clone(), params: plan.params.clone(), tasks }
+    Origins {
+        manifest: plan.name.clone(),
+        manifest_digest: plan.manifest_digest,
+        params: plan.params.clone(),
+        tasks,
+    }
 }
 
 fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {

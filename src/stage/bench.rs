@@ -10,7 +10,7 @@ use super::load;
 use super::loadgen;
 use super::request::request;
 use super::serve::attach;
-use super::{preflight, scrape, search, telemetry};
+use super::{identity, preflight, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, RunResult, Spec};
 use crate::manifest::model::{self, Bench};
@@ -94,7 +94,8 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
 /// One measurement, with its progress told under a name, and ended at the task's own time limit.
 pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
-    let telemetry = Box::pin(telemetry::start(errand, spec, watched)).await;
+    let before = identity::of_servers(spec).await;
+    let telemetry = Box::pin(telemetry::start(errand, spec, &before, watched)).await;
     let scraper = scrape::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
@@ -152,6 +153,7 @@ pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, na
         measured.server_failed(why);
     }
     measured.lowered(&errand.lease.assignment.lowered);
+    identity::identify(errand, spec, &before, &mut measured).await;
     Ok(measured)
 }
 

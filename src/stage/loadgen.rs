@@ -11,7 +11,7 @@ pub use child::run;
 use super::bench::{judged, silence};
 use super::errand::Errand;
 use super::mlperf::LIBRARY;
-use super::{scrape, search, telemetry};
+use super::{identity, scrape, search, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, Measured, RunResult, Slo, Spec};
 use crate::loadgen::{Job, Line, Moment, Test};
@@ -60,7 +60,8 @@ pub async fn once(
     let test = test(errand, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
     let job = Job::Test(Box::new(test));
-    let telemetry = Box::pin(telemetry::start(errand, &spec, bench.telemetry)).await;
+    let before = identity::of_servers(&spec).await;
+    let telemetry = Box::pin(telemetry::start(errand, &spec, &before, bench.telemetry)).await;
     let scraper = scrape::start(&spec.endpoints)?;
     let Raced { ran, lost, zero } = Box::pin(race(errand, program, &job, &spec)).await?;
     let path = out.join("result.json");
@@ -86,6 +87,7 @@ pub async fn once(
         measured.server_failed(why);
     }
     measured.lowered(&errand.lease.assignment.lowered);
+    identity::identify(errand, &spec, &before, &mut measured).await;
     harness::amend(out, &measured).map_err(system)?;
     Ok(measured.result)
 }

@@ -13,6 +13,7 @@ mod errand;
 mod git;
 mod health;
 mod hosts;
+mod identity;
 mod image;
 mod load;
 mod loadgen;

@@ -6,6 +6,8 @@
 
 mod place;
 
+pub use place::is_here;
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -14,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::beside::Beside;
 use super::errand::{Errand, signal_name};
 use crate::harness::gpu::{self, Circumstances, Identity, Refusal, Smi, Trace};
-use crate::harness::{FULL_WINDOW, Measured, Protocol, Spec};
+use crate::harness::{FULL_WINDOW, Measured, ServerIdentity, Spec};
 use crate::manifest::model::Telemetry as Wanted;
 use crate::process::How;
 
@@ -41,11 +43,12 @@ pub struct Telemetry {
     population: String,
     /// The same moment on both clocks.
     anchor: (Instant, Timestamp),
+    cuda: Option<String>,
     notes: Vec<String>,
 }
 
-/// Starts it where there is something to watch, and waits for its first line.
-pub async fn start(errand: &Errand, spec: &Spec, wanted: Wanted) -> Option<Telemetry> {
+/// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
+pub async fn start(errand: &Errand, spec: &Spec, servers: &[ServerIdentity], wanted: Wanted) -> Option<Telemetry> {
     let is_asked = match wanted {
         Wanted::Auto => false,
         Wanted::NvidiaSmi => true,
@@ -63,7 +66,7 @@ pub async fn start(errand: &Errand, spec: &Spec, wanted: Wanted) -> Option<Telem
     if !place::all_here(&spec.endpoints).await {
         return gone("the servers are not on this host, and nvidia-smi tells of this host's GPUs only");
     }
-    if place::any_simulated(&spec.endpoints, spec.protocol == Protocol::Kserve).await {
+    if servers.iter().any(ServerIdentity::is_simulated) {
         return gone("the server is the simulator, which uses no GPU");
     }
     let leased = errand.lease.assignment.gpus.clone();
@@ -95,9 +98,14 @@ async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
     } else {
         "the GPUs leased to the servers under test".to_owned()
     };
+    let cuda = match ask(errand, gpu::asking_for_versions()).await {
+        Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
+        // One from before this question; the rest goes on.
+        _ => None,
+    };
     let anchor = (Instant::now(), Timestamp::now());
     let sampler = launch(errand, smi.sampler(leased, EVERY.as_millis() as u64))?;
-    let mut telemetry = Telemetry { sampler, smi, gpus, population, anchor, notes: Vec::new() };
+    let mut telemetry = Telemetry { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
     telemetry.lines(errand, 1, FIRST).await;
     Ok(telemetry)
 }
@@ -180,6 +188,7 @@ impl Telemetry {
             population: std::mem::take(&mut self.population),
             interval_s: EVERY.as_secs_f64(),
             malformed,
+            cuda: self.cuda.take(),
             notes: std::mem::take(&mut self.notes),
             ..Circumstances::default()
         };

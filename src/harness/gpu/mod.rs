@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use served::served;
-pub use smi::{Answer, Refusal, Smi};
+pub use smi::{Answer, Refusal, Smi, asking_for_versions, cuda_version};
 pub use sum::{Circumstances, summarise};
 
 /// A GPU, as far as it is known.
@@ -26,6 +26,10 @@ pub struct Identity {
     /// Version of the driver.
     pub driver: Option<String>,
     pub memory_total_mib: Option<f64>,
+    /// The power limit in force, W.
+    pub power_limit_w: Option<f64>,
+    pub max_sm_clock_mhz: Option<f64>,
+    pub max_memory_clock_mhz: Option<f64>,
 }
 
 /// One GPU at one moment.
@@ -99,6 +103,9 @@ pub struct Gpus {
     /// What went wrong with the telling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The highest version of CUDA that the driver supports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<String>,
     pub devices: Vec<Gpu>,
     /// Sum over all of them; absent unless every one told its power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +130,14 @@ pub struct Gpu {
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// The power limit in force, W.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<f64>,
+    /// The highest clocks that it may have, MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sm_clock_mhz: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_clock_mhz: Option<f64>,
     /// Readings within the window.
     pub readings: u64,
     /// Part of the window between readings of power; energy is of that part.

@@ -10,7 +10,16 @@ use jiff::tz::TimeZone;
 use super::{Identity, Reading};
 
 /// What does not change, or not in a run. Asked once.
-const STILL: [&str; 5] = ["index", "uuid", "name", "driver_version", "memory.total"];
+const STILL: [&str; 8] = [
+    "index",
+    "uuid",
+    "name",
+    "driver_version",
+    "memory.total",
+    "enforced.power.limit",
+    "clocks.max.sm",
+    "clocks.max.memory",
+];
 /// What is asked again and again. The index says whose line it is.
 const MOVING: [&str; 9] = [
     "timestamp",
@@ -91,6 +100,9 @@ impl Smi {
                 name: of("name").map(str::to_owned),
                 driver: of("driver_version").map(str::to_owned),
                 memory_total_mib: of("memory.total").and_then(number),
+                power_limit_w: of("enforced.power.limit").and_then(number),
+                max_sm_clock_mhz: of("clocks.max.sm").and_then(number),
+                max_memory_clock_mhz: of("clocks.max.memory").and_then(number),
             })
         };
         text.lines().filter_map(identity).collect()
@@ -154,6 +166,19 @@ impl Smi {
         }
         Some(answer)
     }
+}
+
+/// The question for the versions of the driver and of CUDA.
+pub fn asking_for_versions() -> Vec<String> {
+    vec!["nvidia-smi".to_owned(), "--version".to_owned()]
+}
+
+/// `CUDA Version        : 12.8`
+pub fn cuda_version(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("CUDA Version")?.split_once(':'));
+    let version = line?.1.trim();
+    let is_version = version.chars().all(|c| c.is_ascii_digit() || c == '.') && version.len() < 16;
+    (is_version && !version.is_empty()).then(|| version.to_owned())
 }
 
 fn place<'r>(column: &str, reading: &'r mut Reading) -> Option<&'r mut Option<f64>> {
@@ -251,7 +276,7 @@ mod tests {
             probe,
             [
                 "nvidia-smi",
-                "--query-gpu=index,uuid,name,driver_version,memory.total,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active",
+                "--query-gpu=index,uuid,name,driver_version,memory.total,enforced.power.limit,clocks.max.sm,clocks.max.memory,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active",
                 "--format=csv,noheader,nounits"
             ]
         );
@@ -268,7 +293,7 @@ mod tests {
             ]
         );
         let told =
-            "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
+            "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
         assert_eq!(
             smi.identities(told),
             [Identity {
@@ -277,6 +302,9 @@ mod tests {
                 name: Some("NVIDIA H200".to_owned()),
                 driver: Some("570.86.15".to_owned()),
                 memory_total_mib: Some(143_771.0),
+                power_limit_w: Some(700.0),
+                max_sm_clock_mhz: Some(1_980.0),
+                max_memory_clock_mhz: Some(3_201.0),
             }]
         );
     }

@@ -28,6 +28,10 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    pub(super) const fn speed(self) -> f64 {
+        self.speed
+    }
+
     pub(super) fn new(speed: f64) -> Self {
         Self { begun: Instant::now(), speed }
     }

@@ -69,6 +69,11 @@ impl Drop for Call {
 }
 
 impl Inner {
+    /// How fast simulated time runs, as an extension of ServerMetadata: `simulated_time(speed=10)`.
+    pub fn speed_extension(&self) -> String {
+        format!("simulated_time(speed={})", self.clock.speed())
+    }
+
     pub fn call(self: &Arc<Self>) -> Call {
         let owner = self.calls.fetch_add(1, Ordering::Relaxed);
         Call { inner: Arc::clone(self), owner, _open: self.open.token() }
@@ -199,7 +204,7 @@ impl GrpcInferenceService for Service {
         Ok(Response::new(ServerMetadataResponse {
             name: "triton".to_owned(),
             version: format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-            extensions: extensions.map(str::to_owned).to_vec(),
+            extensions: extensions.map(str::to_owned).into_iter().chain([self.0.speed_extension()]).collect(),
         }))
     }
 

@@ -69,6 +69,8 @@ impl<'a> Crew<'a> {
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = greet::programs(lease);
+        let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
+        let origins = if writes_origins { (lease.origins)() } else { crate::runner::Origins::default() };
         let mut crew = Crew {
             errand,
             places,
@@ -90,6 +92,7 @@ impl<'a> Crew<'a> {
             let link = Link {
                 index,
                 orders: Orders {
+                    origins: origins.clone(),
                     name: name.clone(),
                     task: (*lease.task).clone(),
                     attempt: lease.attempt,

@@ -102,6 +102,7 @@ async fn perform(
     say: &Arc<dyn Fn(&Said) + Send + Sync>,
 ) -> Result<Done, Failure> {
     let (ready, hears) = oneshot::channel();
+    let origins = orders.origins.clone();
     let lease = Lease {
         task: Arc::new(orders.task.clone()),
         attempt: orders.attempt,
@@ -115,7 +116,7 @@ async fn perform(
         stop: stop.clone(),
         ready: Some(ready),
         emit,
-        origins: Arc::new(crate::runner::Origins::default),
+        origins: Arc::new(move || origins.clone()),
     };
     let tell = Arc::clone(say);
     tokio::spawn(async move {

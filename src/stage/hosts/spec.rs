@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Done, Endpoint, Event, Failure, Lowered};
 use crate::plan::Task;
-use crate::runner::Assignment;
+use crate::runner::{Assignment, Origins};
 
 /// The second line that a guard hears: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct Orders {
     /// Of this host alone.
     pub log: PathBuf,
     pub project: PathBuf,
+    /// What the task was made from; of stages that write it down.
+    #[serde(default)]
+    pub origins: Origins,
     /// Programs that must be found there.
     pub programs: Vec<String>,
 }

@@ -30,7 +30,8 @@ pub async fn write_down(
 ) -> Result<Spec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package tells what it was made from, and working that out reads many records.
-    let origins = if lease.task.kind == ActionKind::Mlperf { (lease.origins)() } else { Origins::default() };
+    let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
+    let origins = if writes_them { (lease.origins)() } else { Origins::default() };
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
         Some((name, element)) => (name, Some(element)),

@@ -101,6 +101,13 @@ impl TritonClient {
         self
     }
 
+    /// The largest answer that is taken, bytes: for servers that are not trusted.
+    #[must_use]
+    pub fn message_limit(mut self, bytes: usize) -> Self {
+        self.service = self.service.max_decoding_message_size(bytes);
+        self
+    }
+
     /// `host:port`.
     pub fn address(&self) -> &str {
         &self.address

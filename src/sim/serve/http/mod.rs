@@ -100,7 +100,7 @@ async fn answer(inner: &Arc<Inner>, face: Face, request: Request<Incoming>) -> A
             &json!({
                 "name": "triton",
                 "version": format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-                "extensions": ["model_configuration", "statistics", "generate"],
+                "extensions": ["model_configuration", "statistics", "generate", inner.speed_extension()],
             }),
         ),
         (&Method::GET, ["v2", "models", name, "ready"]) => empty(ready(inner.is_ready && inner.find(name, "").is_ok())),

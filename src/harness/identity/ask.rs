@@ -1,0 +1,81 @@
+//! Asks servers what they are.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::http::Asker;
+use super::{ServerIdentity, kserve, openai};
+use crate::event::Endpoint;
+use crate::harness::http::{Api, Protocol};
+use crate::triton::Exposition;
+
+/// For one answer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// For all that one server is asked.
+const ALL: Duration = Duration::from_secs(10);
+
+/// Asks one server, over the protocol of the measurement, what it is. `model` may be empty where the server has only one.
+/// Never fails and takes at most 10 s: what is not answered is absent. Nothing is asked twice and nothing is changed.
+pub async fn ask(endpoint: &Endpoint, protocol: &Protocol, model: &str) -> ServerIdentity {
+    let model_given = (!model.is_empty()).then(|| model.to_owned());
+    let mut identity = ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
+    // What was answered until the time is over is kept.
+    let _ = timeout(ALL, questions(endpoint, protocol, model, &mut identity)).await;
+    identity
+}
+
+/// All servers at once, in the order of the endpoints.
+pub async fn ask_all(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -> Vec<ServerIdentity> {
+    let mut asking = JoinSet::new();
+    for (index, endpoint) in endpoints.iter().cloned().enumerate() {
+        let (protocol, model) = (protocol.clone(), model.to_owned());
+        asking.spawn(async move { (index, ask(&endpoint, &protocol, &model).await) });
+    }
+    let unknown = |endpoint: &Endpoint| ServerIdentity { address: endpoint.to_string(), ..ServerIdentity::default() };
+    let mut all: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
+    while let Some(answered) = asking.join_next().await {
+        if let Ok((index, identity)) = answered {
+            all[index] = identity;
+        }
+    }
+    all
+}
+
+async fn questions(endpoint: &Endpoint, protocol: &Protocol, model: &str, identity: &mut ServerIdentity) {
+    let metrics = match protocol {
+        Protocol::Kserve => {
+            kserve::by_grpc(endpoint, model, ANSWER, identity).await;
+            endpoint.metrics.map(|port| Asker::plain(&endpoint.host, port, ANSWER))
+        }
+        Protocol::Http(http) => {
+            // A target over HTTP alone has its one port in the place of gRPC's.
+            let port = endpoint.http.unwrap_or(endpoint.grpc);
+            let Some(asker) = Asker::new(&endpoint.host, port, http, ANSWER) else { return };
+            match http.api {
+                Api::Generate => kserve::by_http(&asker, model, identity).await,
+                Api::OpenaiChat | Api::OpenaiCompletions => openai::by_openai(&asker, model, identity).await,
+            };
+            match (http.api, endpoint.metrics) {
+                (_, Some(port)) => Some(Asker::plain(&endpoint.host, port, ANSWER)),
+                (Api::Generate, None) => None,
+                (Api::OpenaiChat | Api::OpenaiCompletions, None) => Some(asker),
+            }
+        }
+    };
+    // A server that answered nothing else is not asked for this.
+    if let Some(metrics) = metrics.filter(|_| identity.is_known()) {
+        identity.start_time_seconds = start_time(&metrics).await;
+    }
+}
+
+/// When its process started, as the client libraries of Prometheus report it.
+async fn start_time(metrics: &Asker) -> Option<f64> {
+    let reply = metrics.get("/metrics").await?;
+    let text = std::str::from_utf8(&reply.body).ok()?;
+    let exposition = Exposition::parse(text).ok()?;
+    let mut samples = exposition.samples().map(|(_, sample)| sample);
+    let value = samples.find(|sample| sample.name == "process_start_time_seconds")?.value.0;
+    (value.is_finite() && value > 0.0).then_some(value)
+}

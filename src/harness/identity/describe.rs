@@ -1,0 +1,162 @@
+//! An identity in a line, and as a list of named values.
+
+use super::{EngineIdentity, GpuIdentity, RunIdentity, ServerIdentity};
+
+/// Digits of a digest that a person compares.
+const SHORT: usize = 12;
+
+pub(super) fn short(digest: &str) -> &str {
+    digest.get(..SHORT).unwrap_or(digest)
+}
+
+/// `a × 2`, each different one once, in the order in which they come.
+fn counted(all: impl Iterator<Item = String>) -> String {
+    let mut seen: Vec<(String, usize)> = Vec::new();
+    for one in all {
+        match seen.iter_mut().find(|(known, _)| *known == one) {
+            Some((_, count)) => *count += 1,
+            None => seen.push((one, 1)),
+        }
+    }
+    let shown = seen.into_iter().map(|(one, count)| if count == 1 { one } else { format!("{count} × {one}") });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+impl ServerIdentity {
+    /// `triton 2.54.0 (tensorrt_llm, backend tensorrtllm)`; `unknown server` where it reported nothing.
+    pub fn describe(&self) -> String {
+        let mut text = self.kind.clone().unwrap_or_else(|| match &self.http_server {
+            Some(server) => format!("unknown server ({server})"),
+            None => "unknown server".to_owned(),
+        });
+        if let Some(version) = &self.version {
+            text = format!("{text} {version}");
+        }
+        if let Some(speed) = self.simulation.as_ref().map(|it| it.speed).filter(|speed| (speed - 1.0).abs() > f64::EPSILON)
+        {
+            text = format!("{text} at speed {speed}");
+        }
+        let backend = self.backend.as_ref().map(|backend| format!("backend {backend}"));
+        let parts: Vec<String> = self.model.iter().cloned().chain(backend).collect();
+        if parts.is_empty() { text } else { format!("{text} ({})", parts.join(", ")) }
+    }
+}
+
+impl GpuIdentity {
+    /// `2 × NVIDIA H200, driver 570.86.15, 700 W`
+    pub fn describe(&self) -> String {
+        let name = self.name.as_deref().unwrap_or("GPU of unknown model");
+        let mut text = format!("{} × {name}", self.count);
+        if let Some(driver) = &self.driver {
+            text = format!("{text}, driver {driver}");
+        }
+        if let Some(cuda) = &self.cuda {
+            text = format!("{text}, CUDA {cuda}");
+        }
+        if let Some(watts) = self.power_limit_w {
+            text = format!("{text}, limit {watts} W");
+        }
+        if let Some(clock) = self.max_sm_clock_mhz {
+            text = format!("{text}, SM clock up to {clock} MHz");
+        }
+        text
+    }
+}
+
+impl EngineIdentity {
+    /// `engine 3f2a… (TensorRT-LLM 0.10.0)`
+    pub fn describe(&self) -> String {
+        let digest = self.digest.as_deref().or(self.config_digest.as_deref()).map_or("?", short);
+        match &self.version {
+            Some(version) => format!("engine {digest} (TensorRT-LLM {version})"),
+            None => format!("engine {digest}"),
+        }
+    }
+}
+
+impl RunIdentity {
+    /// One line for terminals, page heads and formats that have room for one text only.
+    pub fn line(&self) -> String {
+        let mut parts = vec![counted(self.servers.iter().map(ServerIdentity::describe))];
+        parts.extend(self.gpus.iter().map(GpuIdentity::describe));
+        if !self.engines.is_empty() {
+            parts.push(counted(self.engines.iter().map(EngineIdentity::describe)));
+        }
+        if let Some(manifest) = &self.manifest {
+            let mut text = format!("manifest {}", manifest.name);
+            if let Some(digest) = &manifest.digest {
+                text = format!("{text} {}", short(digest));
+            }
+            if let Some(commit) = &manifest.commit {
+                let dirty = if manifest.dirty == Some(true) { ", with changes" } else { "" };
+                text = format!("{text} at commit {}{dirty}", short(commit));
+            }
+            parts.push(text);
+        }
+        let line = parts.join("; ");
+        if self.simulated { format!("SIMULATED, no GPU: {line}") } else { line }
+    }
+
+    /// Everything, by name, in a fixed order: for tables, formats of other tools, and comparisons. Of several servers
+    /// with the same value it is one entry.
+    pub fn entries(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        let mut put = |name: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                all.push((name.to_owned(), value));
+            }
+        };
+        put("simulated", Some(if self.simulated { "yes" } else { "no" }.to_owned()));
+        let of = |field: fn(&ServerIdentity) -> Option<String>| Some(counted(self.servers.iter().filter_map(field)));
+        put("simulated speed", of(|server| Some(server.simulation.as_ref()?.speed.to_string())));
+        put("server", of(|server| server.kind.clone()));
+        put("server version", of(|server| server.version.clone()));
+        put("HTTP server", of(|server| server.http_server.clone()));
+        put("model", of(|server| server.model.clone()));
+        put("model source", of(|server| server.model_source.clone()));
+        put("model versions", of(|server| (!server.model_versions.is_empty()).then(|| server.model_versions.join("+"))));
+        put("backend", of(|server| server.backend.clone()));
+        put("max batch size", of(|server| server.max_batch_size.map(|size| size.to_string())));
+        put("max model length", of(|server| server.max_model_len.map(|length| length.to_string())));
+        let names: std::collections::BTreeSet<&String> =
+            self.servers.iter().flat_map(|server| server.settings.keys()).collect();
+        for name in names {
+            put(&format!("setting {name}"), Some(counted(self.servers.iter().filter_map(|it| it.settings.get(name).cloned()))));
+        }
+        put("model metadata", of(|server| server.metadata_digest.clone()));
+        put("server host", of(|server| server.host.clone()));
+        put("server started", of(|server| Some(when(server.start_time_seconds?))));
+        for gpus in &self.gpus {
+            put("GPUs", Some(gpus.describe()));
+            put("GPU population", Some(gpus.population.clone()));
+        }
+        put("engine", Some(counted(self.engines.iter().filter_map(|it| it.digest.clone()))));
+        put("engine config", Some(counted(self.engines.iter().filter_map(|it| it.config_digest.clone()))));
+        put("engine built by", Some(counted(self.engines.iter().filter_map(|it| it.version.clone()))));
+        let flags: std::collections::BTreeSet<&String> = self.engines.iter().flat_map(|it| it.build.keys()).collect();
+        for flag in flags {
+            put(&format!("engine {flag}"), Some(counted(self.engines.iter().filter_map(|it| it.build.get(flag).cloned()))));
+        }
+        put("client host", Some(self.client.host.clone()));
+        let machine = format!("{} {}, {} cores", self.client.os, self.client.arch, self.client.cores);
+        put("client", (!self.client.os.is_empty()).then_some(machine));
+        if let Some(manifest) = &self.manifest {
+            put("manifest", Some(manifest.name.clone()));
+            put("manifest digest", manifest.digest.clone());
+            put("task", Some(manifest.task.clone()));
+            put("system", manifest.system.clone());
+            for (name, value) in manifest.parameters.iter().filter(|(name, _)| *name != "system") {
+                put(&format!("parameter {name}"), Some(value.clone()));
+            }
+            put("commit", manifest.commit.clone());
+            put("uncommitted changes", manifest.dirty.map(|dirty| if dirty { "yes" } else { "no" }.to_owned()));
+        }
+        put("regatta", Some(self.regatta.clone()));
+        all
+    }
+}
+
+/// RFC 3339, UTC.
+fn when(seconds: f64) -> String {
+    jiff::Timestamp::from_second(seconds as i64).map_or_else(|_| seconds.to_string(), |at| at.to_string())
+}

@@ -1,0 +1,107 @@
+//! `GET`, with limits: one connection for each question, an answer of a few seconds and a few megabytes at most.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::Request;
+use hyper::client::conn::http1::handshake;
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::bounded::bounded;
+use crate::harness::http::{Connector, Http};
+
+/// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
+const MOST_BYTES: usize = 4 << 20;
+
+/// Asks one server over HTTP/1.1.
+pub(super) struct Asker {
+    pub host: String,
+    pub port: u16,
+    /// In front of every path, as a proxy may want it.
+    pub prefix: String,
+    tls: Option<Connector>,
+    key: Option<String>,
+    limit: Duration,
+}
+
+/// A successful answer.
+pub(super) struct Reply {
+    /// The `server:` header.
+    pub server: Option<String>,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+impl Asker {
+    /// Without TLS and without a key, as `/metrics` of a port of its own is asked.
+    pub fn plain(host: &str, port: u16, limit: Duration) -> Self {
+        let host = host.trim_matches(['[', ']']).to_owned();
+        Self { host, port, prefix: String::new(), tls: None, key: None, limit }
+    }
+
+    /// As the requests of the measurement are sent. `None`: it cannot be asked like this, which the measurement will report.
+    pub fn new(host: &str, port: u16, http: &Http, limit: Duration) -> Option<Self> {
+        let tls = match &http.tls {
+            None => None,
+            Some(tls) => Some(Connector::new(tls).ok()?),
+        };
+        let key = http.api_key_env.as_ref().and_then(|name| std::env::var(name).ok());
+        let prefix = http.path.as_deref().and_then(|path| path.find("/v1/").or_else(|| path.find("/v2/")).map(|at| &path[..at]));
+        Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })
+    }
+
+    /// The body of a 200; nothing for every other answer, for one that is too large or too late, and for none.
+    pub async fn get(&self, path: &str) -> Option<Reply> {
+        timeout(self.limit, self.exchange(path)).await.ok()?
+    }
+
+    async fn exchange(&self, path: &str) -> Option<Reply> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.ok()?;
+        match &self.tls {
+            None => self.over(TokioIo::new(stream), path).await,
+            Some(tls) => self.over(TokioIo::new(tls.secure(stream, &self.host).await.ok()?), path).await,
+        }
+    }
+
+    async fn over(&self, stream: impl Read + Write + Send + Unpin + 'static, path: &str) -> Option<Reply> {
+        let (mut sender, connection) = handshake(stream).await.ok()?;
+        let question = async {
+            let authority = if self.host.contains(':') {
+                format!("[{}]:{}", self.host, self.port)
+            } else {
+                format!("{}:{}", self.host, self.port)
+            };
+            let mut request = Request::get(format!("{}{path}", self.prefix)).header("host", authority);
+            request = request.header("connection", "close").header("accept", "*/*");
+            if let Some(key) = &self.key {
+                request = request.header("authorization", format!("Bearer {key}"));
+            }
+            let answer = sender.send_request(request.body(Empty::<Bytes>::new()).ok()?).await.ok()?;
+            if answer.status() != hyper::StatusCode::OK {
+                return None;
+            }
+            let server = answer.headers().get("server").and_then(|value| bounded(value.to_str().ok()?));
+            let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
+            Some(Reply { server, body })
+        };
+        // Both on this task: nothing is left behind when the time is over.
+        let mut connection = std::pin::pin!(connection);
+        let mut question = std::pin::pin!(question);
+        tokio::select! {
+            biased;
+            reply = &mut question => reply,
+            // The connection may end when the answer is complete and not yet read to its end.
+            _ = &mut connection => question.await,
+        }
+    }
+}

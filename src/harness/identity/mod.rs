@@ -1,0 +1,22 @@
+//! What a result was measured on: the servers as they describe themselves, their GPUs and engines, the client, the
+//! manifest. Pure data, and the questions that fill in the part about servers.
+//!
+//! Everything is asked, nothing is assumed: what a server does not report is absent. Answers are bounded in size and
+//! time, and keys and credentials are never part of them.
+
+mod ask;
+mod bounded;
+mod changed;
+mod describe;
+mod difference;
+mod http;
+mod kserve;
+mod model_facts;
+mod openai;
+mod run_identity;
+mod server_identity;
+
+pub use ask::{ask, ask_all};
+pub use difference::{IdentityDifference, identity_differences};
+pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
+pub use server_identity::{ServerIdentity, Simulation};

@@ -1,0 +1,122 @@
+//! The parts of a Triton model's metadata and configuration that decide what is measured, alike over gRPC and HTTP.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::ServerIdentity;
+use super::bounded::bounded;
+use crate::event::Digest;
+use crate::triton::proto::inference::model_config::SchedulingChoice;
+use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ModelFacts {
+    pub versions: Vec<String>,
+    pub platform: String,
+    pub backend: String,
+    pub max_batch_size: Option<i64>,
+    pub decoupled: Option<bool>,
+    /// `1 × KIND_GPU`
+    pub instances: Vec<String>,
+    /// Name, data type and shape of inputs and outputs, as the configuration has them.
+    pub tensors: Vec<String>,
+    pub parameters: BTreeMap<String, String>,
+    /// Models of an ensemble's steps.
+    pub steps: Vec<String>,
+}
+
+impl ModelFacts {
+    pub fn of_grpc(metadata: Option<ModelMetadataResponse>, config: Option<ModelConfig>) -> Self {
+        let mut facts = Self::default();
+        if let Some(metadata) = metadata {
+            (facts.versions, facts.platform) = (metadata.versions, metadata.platform);
+        }
+        let Some(config) = config else { return facts };
+        facts.max_batch_size = Some(i64::from(config.max_batch_size));
+        facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
+        facts.instances =
+            config.instance_group.iter().map(|it| format!("{} × {}", it.count, it.kind().as_str_name())).collect();
+        let inputs =
+            config.input.iter().map(|it| format!("in {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
+        let outputs =
+            config.output.iter().map(|it| format!("out {} {} {:?}", it.name, it.data_type().as_str_name(), it.dims));
+        facts.tensors = inputs.chain(outputs).collect();
+        if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice {
+            facts.steps = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
+        }
+        facts.parameters = config.parameters.into_iter().map(|(name, value)| (name, value.string_value)).collect();
+        facts.backend = config.backend;
+        if !config.platform.is_empty() {
+            facts.platform = config.platform;
+        }
+        facts
+    }
+
+    pub fn of_http(metadata: Option<&Value>, config: Option<&Value>) -> Self {
+        let mut facts = Self::default();
+        if let Some(metadata) = metadata {
+            facts.versions = list(&metadata["versions"]).filter_map(Value::as_str).map(str::to_owned).collect();
+            facts.platform = text(&metadata["platform"]);
+        }
+        let Some(config) = config else { return facts };
+        facts.max_batch_size = config["max_batch_size"].as_i64();
+        facts.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
+        facts.instances = list(&config["instance_group"])
+            .map(|group| format!("{} × {}", group["count"].as_i64().unwrap_or(0), text(&group["kind"])))
+            .collect();
+        let tensors = |key: &str, word: &'static str| {
+            let tensor = move |it: &Value| {
+                let dims: Vec<i64> = list(&it["dims"]).filter_map(Value::as_i64).collect();
+                format!("{word} {} {} {dims:?}", text(&it["name"]), text(&it["data_type"]))
+            };
+            list(&config[key]).map(tensor).collect::<Vec<_>>()
+        };
+        facts.tensors = [tensors("input", "in"), tensors("output", "out")].concat();
+        facts.steps =
+            list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
+        let parameters = config["parameters"].as_object().into_iter().flatten();
+        facts.parameters = parameters.map(|(name, value)| (name.clone(), text(&value["string_value"]))).collect();
+        facts.backend = text(&config["backend"]);
+        if let Some(platform) = config["platform"].as_str().filter(|platform| !platform.is_empty()) {
+            platform.clone_into(&mut facts.platform);
+        }
+        facts
+    }
+
+    /// The folder of a TensorRT-LLM engine.
+    pub fn engine_path(&self) -> Option<String> {
+        bounded(self.parameters.get("gpt_model_path")?).filter(|path| !path.starts_with("${"))
+    }
+
+    /// Other models that answer a request to this one: an ensemble's steps, or the engine behind `tensorrt_llm_bls`.
+    pub fn behind(&self) -> Vec<String> {
+        let bls = self.parameters.get("tensorrt_llm_model_name").filter(|name| !name.starts_with("${"));
+        self.steps.iter().chain(bls).filter(|name| !name.is_empty()).cloned().collect()
+    }
+
+    /// Writes down what a reader looks for, and a digest of all.
+    pub fn put(&self, identity: &mut ServerIdentity) {
+        identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
+        identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });
+        identity.max_batch_size = self.max_batch_size;
+        if let Some(decoupled) = self.decoupled {
+            identity.settings.insert("decoupled".to_owned(), decoupled.to_string());
+        }
+        if let Some(instances) = bounded(&self.instances.join(", ")) {
+            identity.settings.insert("instance_group".to_owned(), instances);
+        }
+        identity.engine_path = self.engine_path();
+        if *self != Self::default() {
+            identity.metadata_digest = Some(Digest::of(format!("{self:?}").as_bytes()).to_string());
+        }
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,40 @@
+//! The commit of the project's Git repository.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::stage::beside::Beside;
+use crate::stage::errand::Errand;
+
+/// A repository on a slow network file system may take longer; then it is not known.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository, or
+/// Git is not there.
+pub async fn of(errand: &Errand) -> Option<(String, Option<bool>)> {
+    // Asked only where there is one: else Git's complaint would be all that there is.
+    if !errand.lease.project.ancestors().any(|folder| folder.join(".git").exists()) {
+        return None;
+    }
+    let commit = git(errand, &["rev-parse", "--verify", "HEAD"]).await?;
+    let is_commit = matches!(commit.len(), 40 | 64) && commit.chars().all(|c| c.is_ascii_hexdigit());
+    if !is_commit {
+        return None;
+    }
+    let changes = git(errand, &["status", "--porcelain", "--untracked-files=no"]).await;
+    Some((commit, changes.map(|changes| !changes.is_empty())))
+}
+
+async fn git(errand: &Errand, arguments: &[&str]) -> Option<String> {
+    let project = errand.lease.project.to_string_lossy().into_owned();
+    let argv = ["git", "-C", &project].into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
+    if !errand.command(vec!["git".into()]).is_found() {
+        return None;
+    }
+    // Reading must not take the lock that somebody's own command needs.
+    let env = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
+    let mut running = Beside::start(errand, argv, &env, "commit").ok()?;
+    let how = timeout(LIMIT, running.ended()).await.ok()?;
+    how.is_success().then(|| running.written().trim().to_owned())
+}

@@ -1,0 +1,89 @@
+//! What a benchmark measures, put together: servers are asked before and after, the rest is known here.
+//!
+//! Of a server on another machine only what it reports itself is written down: engines in folders and GPUs are looked
+//! at where the server is on this machine.
+
+mod commit;
+mod engines;
+mod gpus;
+
+use std::collections::BTreeMap;
+use std::thread::available_parallelism;
+
+use super::errand::Errand;
+use super::telemetry::is_here;
+use crate::event::Endpoint;
+use crate::harness::{self, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity, Spec};
+
+/// The servers as they describe themselves now.
+pub async fn of_servers(spec: &Spec) -> Vec<ServerIdentity> {
+    let mut servers = harness::ask_identities(&spec.endpoints, &spec.protocol, &spec.model).await;
+    for (server, endpoint) in servers.iter_mut().zip(&spec.endpoints) {
+        server.host = Some(host_name(endpoint).await);
+    }
+    servers
+}
+
+async fn host_name(endpoint: &Endpoint) -> String {
+    if is_here(&endpoint.host).await {
+        return this_host();
+    }
+    endpoint.name.clone().unwrap_or_else(|| endpoint.host.clone())
+}
+
+fn this_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Asks the servers again and writes all that is known of the measurement into its result. `before`: what they reported
+/// before the first request.
+pub async fn identify(errand: &Errand, spec: &Spec, before: &[ServerIdentity], measured: &mut Measured) {
+    let mut servers = of_servers(spec).await;
+    for (now, before) in servers.iter_mut().zip(before) {
+        // One that was lost meanwhile is what it was.
+        if !now.is_known() {
+            now.clone_from(before);
+        }
+    }
+    let here: Vec<bool> = {
+        let this = this_host();
+        servers.iter().map(|server| server.host.as_ref() == Some(&this)).collect()
+    };
+    let origins = (errand.lease.origins)();
+    let versions = &measured.result.versions;
+    let identity = RunIdentity {
+        engines: engines::of(&origins, servers.iter().zip(&here).filter(|(_, here)| **here).map(|(server, _)| server)),
+        gpus: measured.result.gpu.as_ref().map(gpus::of).unwrap_or_default(),
+        client: HostIdentity {
+            host: this_host(),
+            os: versions.os.clone(),
+            arch: versions.arch.clone(),
+            cores: available_parallelism().map_or(1, |cores| cores.get() as u64),
+        },
+        manifest: (!origins.manifest.is_empty()).then(|| manifest(errand, &origins)),
+        ..RunIdentity::of_servers(servers)
+    };
+    let identity = RunIdentity { manifest: with_commit(errand, identity.manifest).await, ..identity };
+    measured.identify(before, identity);
+}
+
+fn manifest(errand: &Errand, origins: &crate::runner::Origins) -> ManifestIdentity {
+    let parameters: BTreeMap<String, String> =
+        origins.params.iter().map(|(name, value)| (name.clone(), errand.redacted(value))).collect();
+    ManifestIdentity {
+        name: origins.manifest.clone(),
+        digest: origins.manifest_digest.map(|digest| digest.to_string()),
+        task: errand.lease.task.id.to_string(),
+        system: parameters.get("system").cloned(),
+        parameters,
+        ..ManifestIdentity::default()
+    }
+}
+
+async fn with_commit(errand: &Errand, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
+    let mut manifest = manifest?;
+    if let Some((commit, dirty)) = commit::of(errand).await {
+        (manifest.commit, manifest.dirty) = (Some(commit), dirty);
+    }
+    Some(manifest)
+}
