@@ -26,6 +26,7 @@ mod gpt2;
 mod harness;
 mod highest_qps;
 mod hosts;
+mod identity;
 mod language;
 mod launch;
 mod lifecycle;

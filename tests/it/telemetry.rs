@@ -16,6 +16,7 @@ use crate::world::{Ended, World, alive_with, signal, until};
 const TELLS: &str = r#"
 now() { TZ=$TZ date '+%Y/%m/%d %H:%M:%S.%3N'; }
 case "$*" in
+  --version) echo "NVIDIA-SMI version  : 570.86.15"; echo "CUDA Version        : 12.8" ;;
   *-lms*)
     while :; do
       echo "$(now), 0, 400.00, 98, 70123, 61, 1980, 2619, 0x0000000000000004"
@@ -23,13 +24,13 @@ case "$*" in
       sleep 0.05
     done ;;
   *)
-    echo "0, GPU-aaaa, NVIDIA H200, 570.86.15, 143771, $(now), 77.10, 0, 4, 30, 345, 2619, 0x0000000000000001"
-    echo "1, GPU-bbbb, NVIDIA H200, 570.86.15, 143771, $(now), [N/A], [Not Supported], 4, 30, [N/A], [N/A], [N/A]" ;;
+    echo "0, GPU-aaaa, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, $(now), 77.10, 0, 4, 30, 345, 2619, 0x0000000000000001"
+    echo "1, GPU-bbbb, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, $(now), [N/A], [Not Supported], 4, 30, [N/A], [N/A], [N/A]" ;;
 esac
 "#;
 
 const SAMPLED: &str = "--query-gpu=timestamp,index,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active --format=csv,noheader,nounits";
-const PROBED: &str = "--query-gpu=index,uuid,name,driver_version,memory.total,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active --format=csv,noheader,nounits";
+const PROBED: &str = "--query-gpu=index,uuid,name,driver_version,memory.total,enforced.power.limit,clocks.max.sm,clocks.max.memory,timestamp,power.draw,utilization.gpu,memory.used,temperature.gpu,clocks.sm,clocks.mem,clocks_event_reasons.active --format=csv,noheader,nounits";
 
 /// An `nvidia-smi` in `bin` that writes down how it was asked, and then does this. The PATH that has it.
 fn stand_in(folder: &Path, does: &str) -> String {
@@ -76,7 +77,10 @@ fn power_and_utilization_stand_beside_the_measurement() {
 
     // Asked once what there is, then again and again; no GPU was leased, so all of the host are told of.
     let asked = world.read("asked");
-    assert_eq!(asked.lines().collect::<Vec<_>>(), [PROBED.to_owned(), format!("{SAMPLED} -lms 500")]);
+    assert_eq!(
+        asked.lines().collect::<Vec<_>>(),
+        [PROBED.to_owned(), "--version".to_owned(), format!("{SAMPLED} -lms 500")]
+    );
 
     let result = result(&world);
     let gpu = &result["gpu"];
@@ -91,6 +95,13 @@ fn power_and_utilization_stand_beside_the_measurement() {
         (&busy["uuid"], &busy["name"], &busy["driver"]),
         (&"GPU-aaaa".into(), &"NVIDIA H200".into(), &"570.86.15".into())
     );
+    // Two of one model are one entry of the identity; what is in force there is asked once.
+    let identity = json!({
+        "name": "NVIDIA H200", "count": 2, "driver": "570.86.15", "cuda": "12.8", "memory_total_mib": 143_771.0,
+        "power_limit_w": 700.0, "max_sm_clock_mhz": 1980.0, "max_memory_clock_mhz": 3201.0,
+        "population": gpu["population"], "source": "nvidia-smi",
+    });
+    assert_eq!(result["identity"]["gpus"], json!([identity]));
     // There is a reading before the start and one after the end.
     assert!(close(&busy["covered_s"], window), "{busy:#}");
     assert!(close(&busy["mean_power_w"], 400.0) && close(&busy["energy_j"], 400.0 * window), "{busy:#}");
@@ -164,7 +175,7 @@ fn an_older_nvidia_smi_is_asked_in_its_own_words() {
     let before = |question: &str| question.replace("clocks_event_reasons", "clocks_throttle_reasons");
     assert_eq!(
         world.read("asked").lines().collect::<Vec<_>>(),
-        [PROBED.to_owned(), before(PROBED), format!("{} -lms 500", before(SAMPLED))]
+        [PROBED.to_owned(), before(PROBED), "--version".to_owned(), format!("{} -lms 500", before(SAMPLED))]
     );
     let reasons = &result(&world)["gpu"]["devices"][0]["throttle_reasons"];
     // Readings within so short a window may be none; then nothing is said of them.
@@ -198,7 +209,7 @@ fn it_ends_with_the_run_also_when_somebody_stops_it() {
     let target = format!("openai://{}", server.address);
     let child = world.start(&["bench", &target, "-m", "m", "--offline", "-n", "3", "--isl", "8", "--osl", "4"]);
     until("requests to be on their way", || !server.requests.lock().unwrap().is_empty());
-    assert_eq!(world.read("asked").lines().count(), 2, "once, and again and again");
+    assert_eq!(world.read("asked").lines().count(), 3, "once, for its versions, and again and again");
     signal(&child, "INT");
     assert_eq!(Ended::of(child).code, 130);
     assert_eq!(alive_with(world.path("")), []);
@@ -232,7 +243,7 @@ async fn only_the_gpus_that_were_leased_to_the_servers_are_told_of() {
     let asked = asked.unwrap();
     assert_eq!(
         asked.lines().collect::<Vec<_>>(),
-        [format!("{PROBED} --id=2,3"), format!("{SAMPLED} --id=2,3 -lms 500")]
+        [format!("{PROBED} --id=2,3"), "--version".to_owned(), format!("{SAMPLED} --id=2,3 -lms 500")]
     );
     let result: Value = serde_json::from_str(&bench.out("result.json")).unwrap();
     assert_eq!(result["gpu"]["population"], "the GPUs leased to the servers under test");

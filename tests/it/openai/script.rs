@@ -84,7 +84,7 @@ fn converse(mut socket: TcpStream, heard: &Mutex<Vec<String>>, script: &Script, 
 }
 
 /// One whole request.
-fn next(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
+pub fn next(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
     loop {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if let Some(head) = text.find("\r\n\r\n") {
