@@ -33,10 +33,11 @@
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |
-//! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton |
+//! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton, stats |
 //! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
 //! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
 //! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
+//! | `stats` | what several runs say about a difference, and one run about itself: tests, intervals, effective sample sizes; pure | – |
 //! | `lockfile` | what the last good runs were asked for and what became of it, as a file that people commit, and how two such differ; pure | plan, store, event |
 //! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process, report |
 //! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf, lockfile |
@@ -69,6 +70,7 @@ pub mod runner;
 pub mod share;
 pub mod sim;
 pub mod stage;
+pub mod stats;
 pub mod store;
 pub mod translate;
 pub mod triton;

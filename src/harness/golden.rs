@@ -7,9 +7,9 @@ use super::record::Chunk;
 use super::worker::Share;
 use super::*;
 
-const MS: u64 = 1_000_000;
+pub(super) const MS: u64 = 1_000_000;
 
-fn spec(requests: u64) -> Spec {
+pub(super) fn spec(requests: u64) -> Spec {
     Spec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: crate::harness::Protocol::Kserve,
@@ -36,7 +36,7 @@ fn spec(requests: u64) -> Spec {
 }
 
 /// Times in ms, chunks as (ms, tokens).
-fn ended(
+pub(super) fn ended(
     collector: &mut Collector,
     index: u64,
     (sched, issue, end): (u64, u64, u64),
@@ -75,10 +75,15 @@ fn ended(
 }
 
 fn summarised(spec: &Spec, collector: Collector) -> Measured {
+    summarised_as(spec, collector, |_| ())
+}
+
+/// The same with other facts of the worker.
+pub(super) fn summarised_as(spec: &Spec, collector: Collector, change: impl FnOnce(&mut Share)) -> Measured {
     let issued = collector.records.len() as u64;
     let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
-    let share = Share {
+    let mut share = Share {
         streams: 0,
         collector,
         issued,
@@ -96,6 +101,7 @@ fn summarised(spec: &Spec, collector: Collector) -> Measured {
         call: Call::Stream,
         count: Count::Ids { beams: 1, sequences: 1, has_prompt: false },
     };
+    change(&mut share);
     let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
     summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], &start)
 }

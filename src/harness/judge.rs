@@ -3,12 +3,16 @@
 //! | check | bound | else |
 //! |---|---|---|
 //! | failures, no success | 0 | INVALID(server) |
-//! | conservation, in flight at end, Little's law | exact, 0, 2 % | INVALID(client) |
+//! | conservation, in flight at end | exact, 0 | INVALID(client) |
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
 //! | stopped, admitted against offered rate, limits | none, 1 %, as given | INVALID(load) |
-//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, drift, p99 that is the maximum (N ≤ 100) | | warning |
+//! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 that is the maximum (N ≤ 100) | | warning |
 //! | retries | 0 | warning |
+//! | one state of the server all the time (`stability`, `steady`) | no overload, cold start, freeze, drift, ramp | warning; certain overload INVALID(load) |
+//! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
+//! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
+//! | requests that the server counted | as many as were sent | warning |
 //! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
@@ -22,8 +26,11 @@ use super::retokenize::RETOKENIZED;
 use super::{Arrivals, Asking, Class, Metric, Scenario, Spec};
 use crate::event::Verdict;
 
-const LITTLE: f64 = 0.02;
 const RATE: f64 = 0.01;
+/// Of the prompts.
+const REPEATED: f64 = 0.05;
+/// Requests that the server may count beyond those that were sent.
+const COUNTED: f64 = 0.02;
 pub(super) const CPU: f64 = 0.85;
 const CORE_WAIT: f64 = 0.01;
 const BACKLOG_MS: f64 = 1.0;
@@ -59,15 +66,18 @@ pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
     load(spec, result, &mut found);
     client(spec, result, &mut found);
     limits(spec, result, &mut found);
+    stability(result, &mut found);
     answers(spec, result, &mut found);
+    prompts(result, &mut found);
     found.0.sort_by_key(|reason| reason.severity);
     found.0
 }
 
-struct Findings(Vec<Reason>);
+/// What was found so far.
+pub(super) struct Findings(Vec<Reason>);
 
 impl Findings {
-    fn add(&mut self, check: &str, severity: Severity, text: String) {
+    pub fn add(&mut self, check: &str, severity: Severity, text: String) {
         self.0.push(Reason { check: check.to_owned(), severity, text });
     }
 }
@@ -106,10 +116,6 @@ fn bookkeeping(result: &RunResult, found: &mut Findings) {
     if counts.in_flight_at_end > 0 {
         let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
         found.add("in_flight", Severity::InvalidClient, text);
-    }
-    if let Some(error) = result.little.relative_error.filter(|error| *error > LITTLE) {
-        let text = format!("Little's law is off by {:.1} %: the stamps cannot be trusted", error * 100.0);
-        found.add("little", Severity::InvalidClient, text);
     }
 }
 
@@ -214,16 +220,60 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
             }
         }
     }
-    if let Some(drift) = result.steady.as_ref().map(|steady| steady.drift).filter(super::Drift::is_seen) {
-        let text = format!(
-            "the server got slower while it was measured: mean TTFT {:.1} ms in the first half of the steady part, {:.1} ms in the second",
-            drift.first_half_ms, drift.second_half_ms
-        );
-        found.add("drift", Severity::Warning, text);
-    }
     let Metric { n, .. } = result.latency.ttft;
     if is_maximum(n, 0.99) {
         found.add("samples", Severity::Warning, format!("p99 of {n} requests is their maximum"));
+    }
+}
+
+fn stability(result: &RunResult, found: &mut Findings) {
+    result.stability.findings(found);
+    // What waits longer and longer has no quick answers, either: that is said already.
+    let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
+    let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
+    if let Some(drift) = drift.filter(super::Drift::is_seen) {
+        let share = drift.share().unwrap_or(0.0) * 100.0;
+        let how = if share > 0.0 { "slower" } else { "faster" };
+        let text = format!(
+            "the server got {how} while it was measured: at the same load, or of the quickest answers, the time to the first token was {:.0} % \
+             {how} in the second half of the run than in the first (means {:.1} and {:.1} ms)",
+            share.abs(),
+            drift.second_half_ms,
+            drift.first_half_ms
+        );
+        found.add("drift", Severity::Warning, text);
+    }
+}
+
+/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
+/// is is not known where it lasts for a time.
+pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
+    let metrics = &result.server_metrics.as_ref()?.metrics;
+    let of_model = metrics.iter().filter(|metric| {
+        metric.name == "nv_inference_request_success" && metric.labels.get("model") == Some(&result.asked.model)
+    });
+    let counted: f64 = of_model.filter_map(|metric| metric.increase).sum();
+    let sent = result.counts.issued + result.counts.retried;
+    let known = (sent + u64::from(result.asked.warmup)) as f64;
+    if result.asked.warmup_ms.is_some() || counted <= known * (1.0 + COUNTED) + 1.0 {
+        return None;
+    }
+    let text = format!(
+        "the server counted {counted:.0} successful requests of `{}` meanwhile, and {sent} were sent: another client used the server, \
+         and the result has its load in it",
+        result.asked.model
+    );
+    Some(Reason { check: "other_load".to_owned(), severity: Severity::Warning, text })
+}
+
+fn prompts(result: &RunResult, found: &mut Findings) {
+    let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
+    if repeated as f64 > REPEATED * scheduled as f64 {
+        let text = format!(
+            "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
+             so that TTFT and throughput are those of its cache; send more different prompts, or report this share with the result"
+        );
+        found.add("repeated_prompts", Severity::Warning, text);
     }
 }
 

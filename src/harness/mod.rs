@@ -52,12 +52,15 @@ mod selfcheck;
 mod shared;
 mod socket;
 mod spec;
+mod stability;
 mod steady;
 mod summary;
 mod told;
 mod wire;
 mod worker;
 
+#[cfg(test)]
+mod bad_measurements;
 #[cfg(test)]
 mod golden;
 
@@ -72,8 +75,8 @@ pub use files::{amend, read_result, result_schema, write};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls, Usage};
 pub use identity::{
-    EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity, Simulation,
-    ask as ask_identity, ask_all as ask_identities, identity_differences,
+    EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
+    Simulation, ask as ask_identity, ask_all as ask_identities, identity_differences,
 };
 pub use loadgen::{Beside, Loadgen, Reporting};
 pub use metric::{Interval, Metric};
@@ -87,6 +90,7 @@ pub use result::{
 };
 pub use search::{Bounds, Found, Probe, Step};
 pub use spec::{Arrivals, Asking, Length, Limits, Pace, Scenario, Spec, StreamMode, Until};
+pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;
 pub use told::{Load, SessionsTold};

@@ -12,7 +12,7 @@ use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
-    Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Steady, StreamMode,
+    Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Stability, Steady, StreamMode,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -47,6 +47,14 @@ impl Measured {
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
+        self.result.verdict = super::judge::verdict(&self.result.reasons);
+    }
+
+    /// What the servers' metrics counted meanwhile, and whether that is what was sent.
+    pub fn server_counted(&mut self, metrics: ServerMetrics) {
+        self.result.server_metrics = Some(metrics);
+        self.result.reasons.extend(super::judge::other_load(&self.result));
+        self.result.reasons.sort_by_key(|reason| reason.severity);
         self.result.verdict = super::judge::verdict(&self.result.reasons);
     }
 
@@ -102,6 +110,9 @@ pub struct RunResult {
     /// Null when no promise was made.
     pub goodput: Option<Goodput>,
     pub steady: Option<Steady>,
+    /// Whether the run measured one state of the server.
+    #[serde(default)]
+    pub stability: Stability,
     /// With `return_perf_metrics`: the server's own view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSide>,
@@ -386,7 +397,8 @@ pub struct Output {
     pub example: Option<String>,
 }
 
-/// Little's law: requests in flight (a running gauge) against rate × time (the records).
+/// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from the client's own
+/// stamps, so that they agree by construction and are no check of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Little {
     pub in_flight_mean: f64,

@@ -2,20 +2,22 @@
 //! comes. The full window stays the headline; this says whether it is the same story.
 //!
 //! The beginning is cut by MSER-5 (White 1997): of all cuts in the first half, the one after which the mean of the
-//! series of TTFTs, in batches of five, is known best. The end is the last intended arrival.
+//! series of TTFTs, in batches of five, is known best. Requests that a freeze held up do not decide it: a freeze in the middle is no
+//! beginning. The end is the last intended arrival.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::{Label, Metric};
 use super::summary::{e2e, tpot, ttft};
-use super::{Ended, Record};
+use super::{Ended, Freeze, Record};
+use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
 /// Fewer batches say nothing about a beginning.
 const LEAST_BATCHES: usize = 10;
 const WINDOW: &str = "steady: intended arrivals after the cut of MSER-5, to the last one";
-/// Half against half: differences below this many standard errors are noise.
+/// Half against half: differences within this many standard errors are noise. Of stationary queues at ρ ≤ 0.9 at most 1 % exceed it.
 const DRIFT_Z: f64 = 4.0;
 /// … and below this share of the mean they do not matter.
 const DRIFT_SHARE: f64 = 0.2;
@@ -35,34 +37,47 @@ pub struct Steady {
     pub ttft: Metric,
     pub tpot: Metric,
     pub e2e: Metric,
-    /// Whether the second half was like the first.
+    /// Whether the second half of the whole run was like the first.
     pub drift: Drift,
 }
 
-/// Mean TTFT of the first and of the second half of the steady part.
+/// Mean time from issue to first token in the first and in the second half of all requests, those of the beginning included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     pub first_half_ms: f64,
     pub second_half_ms: f64,
-    /// The difference in standard errors, from the spread of batch means.
+    /// Second half − first half as a share of the first, among requests that found equally many others in flight, so that a busier
+    /// half is no slower server. Null where the halves had no load in common.
+    #[serde(default)]
+    pub at_equal_load: Option<f64>,
+    /// That difference in its standard errors, from the spread of batch means; 0 where there is none.
     pub standard_errors: f64,
+    /// Change of the quickest tenth, as a share, where in each eighth of the second half it is beyond all eighths of the first. A queue
+    /// has quick answers again and again, a slower server has not.
+    #[serde(default)]
+    pub floor: Option<f64>,
 }
 
 impl Drift {
-    /// The server got slower while it was measured: a queue that grows, or clocks that fall.
+    /// The server got slower or faster at the same load while it was measured: clocks that fall, caches that fill.
     pub fn is_seen(&self) -> bool {
-        self.standard_errors > DRIFT_Z && self.second_half_ms > self.first_half_ms * (1.0 + DRIFT_SHARE)
+        self.share().is_some()
+    }
+
+    /// How much slower it got, as a share; below 0 faster.
+    pub(super) fn share(&self) -> Option<f64> {
+        let at_equal_load = self.at_equal_load.filter(|_| self.standard_errors.abs() > DRIFT_Z);
+        at_equal_load.filter(|share| share.abs() > DRIFT_SHARE).or(self.floor.filter(|share| share.abs() > DRIFT_SHARE))
     }
 }
 
 impl Steady {
     /// `tokens`: output tokens by second of the run.
-    pub(super) fn of(records: &[Record], tokens: &[u64]) -> Option<Self> {
+    pub(super) fn of(records: &[Record], tokens: &[u64], freeze: Option<&Freeze>) -> Option<Self> {
         let mut answered: Vec<&Record> =
             records.iter().filter(|record| record.ended == Ended::Ok && record.t_first.is_some()).collect();
         answered.sort_by_key(|record| (record.t_sched, record.index));
-        let series: Vec<f64> = answered.iter().filter_map(|record| ttft(record)).collect();
-        let cut = mser5(&series)?;
+        let cut = cut(&answered, freeze)?;
         let (from, to) = (answered.get(cut)?.t_sched, answered.last()?.t_sched);
         if to <= from {
             return None;
@@ -86,7 +101,7 @@ impl Steady {
             ttft: metric("successful requests", "schedule", ttft),
             tpot: metric("successful requests with more tokens than their first chunk has", "first_chunk", tpot),
             e2e: metric("successful requests", "schedule", e2e),
-            drift: drift(&series[cut..])?,
+            drift: drift(&answered, records)?,
         })
     }
 }
@@ -117,21 +132,52 @@ fn batch_means(series: &[f64]) -> Vec<f64> {
     series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect()
 }
 
-fn drift(series: &[f64]) -> Option<Drift> {
-    let means = batch_means(series);
-    let (first, second) = means.split_at(means.len() / 2);
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let error = |part: &[f64]| {
-        let center = mean(part);
-        part.iter().map(|value| (value - center).powi(2)).sum::<f64>() / ((part.len() - 1) * part.len()) as f64
+/// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
+pub(super) fn cut(answered: &[&Record], freeze: Option<&Freeze>) -> Option<usize> {
+    let is_free = |record: &Record| freeze.is_none_or(|freeze| !freeze.has_held_up(record));
+    let (places, series): (Vec<usize>, Vec<f64>) = answered
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| is_free(record))
+        .filter_map(|(place, record)| Some((place, ttft(record)?)))
+        .unzip();
+    match mser5(&series)? {
+        0 => Some(0),
+        cut => places.get(cut).copied(),
+    }
+}
+
+/// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
+fn drift(answered: &[&Record], records: &[Record]) -> Option<Drift> {
+    let sorted = |stamp: fn(&Record) -> u64| {
+        let mut stamps: Vec<u64> = records.iter().map(stamp).collect();
+        stamps.sort_unstable();
+        stamps
     };
-    if first.len() < 2 || second.len() < 2 {
+    let (issues, ends) = (sorted(|record| record.t_issue), sorted(|record| record.t_end));
+    let series: Vec<Observation> = answered
+        .iter()
+        .filter_map(|record| {
+            let at = record.t_issue;
+            let load =
+                issues.partition_point(|issue| *issue < at).saturating_sub(ends.partition_point(|end| *end <= at));
+            Some(Observation { value: record.t_first?.saturating_sub(at) as f64, load: load as u64 })
+        })
+        .collect();
+    let (first, second) = series.split_at(series.len() / 2);
+    if first.is_empty() {
         return None;
     }
-    let standard_error = (error(first) + error(second)).sqrt();
-    let difference = mean(second) - mean(first);
-    let standard_errors = if standard_error > 0.0 { difference / standard_error } else { 0.0 };
-    Some(Drift { first_half_ms: mean(first) / 1e6, second_half_ms: mean(second) / 1e6, standard_errors })
+    let mean_ms = |part: &[Observation]| part.iter().map(|one| one.value).sum::<f64>() / part.len() as f64 / 1e6;
+    let change = LevelChange::of(&series);
+    let values: Vec<f64> = series.iter().map(|one| one.value).collect();
+    Some(Drift {
+        first_half_ms: mean_ms(first),
+        second_half_ms: mean_ms(second),
+        at_equal_load: change.map(|change| change.relative()),
+        standard_errors: change.map_or(0.0, |change| change.standard_errors()),
+        floor: separated_floors(&values),
+    })
 }
 
 #[cfg(test)]
@@ -146,13 +192,5 @@ mod tests {
         let slow: Vec<f64> = (0..200).map(|i| noise(i) + if i < 40 { 500.0 - i as f64 } else { 0.0 }).collect();
         assert!((40..=60).contains(&mser5(&slow).unwrap()), "{:?}", mser5(&slow));
         assert_eq!(mser5(&steady[..30]), None, "too few to say");
-    }
-
-    #[test]
-    fn a_queue_that_grows_is_a_drift() {
-        let growing: Vec<f64> = (0..200u32).map(|i| f64::from(100 + i * 3 + (i * 7919) % 13) * 1e6).collect();
-        assert!(drift(&growing).unwrap().is_seen());
-        let level: Vec<f64> = (0..200u32).map(|i| f64::from(100 + (i * 7919) % 13) * 1e6).collect();
-        assert!(!drift(&level).unwrap().is_seen(), "{:?}", drift(&level));
     }
 }

@@ -13,8 +13,8 @@ use super::result::{
 };
 use super::worker::Share;
 use super::{
-    Adjusted, Class, Ended, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Steady, StreamMode,
-    arrival, beside, by_host, judge, pacer, payload, retokenize,
+    Adjusted, Class, Ended, Freeze, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Stability,
+    Steady, StreamMode, arrival, beside, by_host, judge, pacer, payload, retokenize,
 };
 use crate::event::Verdict;
 
@@ -61,6 +61,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
     let withdrawn = records.iter().filter(|record| record.ended == Ended::Withdrawn).count() as u64;
     let to_answer = schedule.requests.len() as u64 - withdrawn;
     let tokens = tokens(&all, count);
+    let stability = Stability::of(spec, records);
     let mut result = RunResult {
         schema: SCHEMA,
         verdict: Verdict::Valid,
@@ -73,7 +74,12 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         load: Load::of(spec, schedule, &shares, records),
         counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
-        steady: spec.scenario.is_open_loop().then(|| steady(records, &all.tokens_by_second)).flatten(),
+        steady: spec
+            .scenario
+            .is_open_loop()
+            .then(|| steady(records, &all.tokens_by_second, stability.freeze.as_ref()))
+            .flatten(),
+        stability,
         latency: latency(&all, to_answer, &tokens, count, spec.scenario.zero_point()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
@@ -214,8 +220,8 @@ fn source(count: Count, records: &[Record]) -> String {
 }
 
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
-fn steady(records: &[Record], tokens_by_second: &[u64]) -> Option<Steady> {
-    let steady = Steady::of(records, tokens_by_second)?;
+fn steady(records: &[Record], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
+    let steady = Steady::of(records, tokens_by_second, freeze)?;
     let is_known = !ok(records).any(|record| record.retokenized);
     Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
 }

@@ -25,6 +25,9 @@ pub struct Load {
     /// Arrivals that waited because `max_in_flight` requests were in flight. Their latency counts the wait.
     pub held_back: u64,
     pub max_in_flight: Option<u32>,
+    /// Scheduled requests whose whole prompt is that of an earlier one.
+    #[serde(default)]
+    pub prompts_repeated: u64,
     pub sessions: Option<SessionsTold>,
 }
 
@@ -66,6 +69,7 @@ impl Load {
             in_flight_max: in_flight_max(records),
             held_back: shares.iter().map(|share| share.held_back).sum(),
             max_in_flight: spec.pace.max_in_flight,
+            prompts_repeated: schedule.repeated_prompts(),
             sessions: later.then(|| sessions(records)),
         }
     }

@@ -241,13 +241,13 @@ pub const ENTRIES: [Entry; 25] = [
         name: "little",
         place: "little",
         title: "Little's law",
-        about: "A check of the stamps: requests in flight must be rate × time.",
+        about: "Requests in flight, rate and time in the system, whose product they are.",
         formula: "|L − λW| / L, L from a running gauge, λ and W from the records",
         unit: "",
         population: "issued requests",
         zero_point: "issue",
         window: "the whole run",
-        mind: "Above 2 % the run is INVALID(client).",
+        mind: "All terms come from the client's own stamps and agree by construction: it is no check of the run.",
         ..MS
     },
     Entry {

@@ -39,6 +39,6 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Mea
         share.server_metrics = (!part.servers.is_empty())
             .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise(&part, measured.zero, window) });
     }
-    measured.result.server_metrics = Some(summarise(&scrape, measured.zero, window));
+    measured.server_counted(summarise(&scrape, measured.zero, window));
     measured.scrape = Some(scrape);
 }

@@ -120,7 +120,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(steady) = &result.steady {
         let drift = &steady.drift;
         let about = format!(
-            "{} requests from {:.1} s to {:.1} s; mean TTFT of its halves {:.1} → {:.1} ms ({:.1} standard errors)",
+            "{} requests from {:.1} s to {:.1} s; mean TTFT of the run's halves {:.1} → {:.1} ms (at equal load {:.1} standard errors apart)",
             steady.requests,
             steady.from_s,
             steady.to_s,

@@ -214,6 +214,23 @@ impl Schedule {
         self.requests.iter().filter(|request| request.due == Due::Schedule).map(|request| request.at_ns)
     }
 
+    /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which go on from their own history, and prompts
+    /// that were drawn for one request alone are none.
+    pub(super) fn repeated_prompts(&self) -> u64 {
+        let mut seen = std::collections::BTreeSet::new();
+        let parts =
+            self.requests.iter().filter(|request| request.turn == 0).filter_map(|request| request.parts.as_ref());
+        parts
+            .filter(|parts| {
+                let mut hasher = Hasher::new();
+                for part in parts.iter() {
+                    digest_part(part, &mut hasher);
+                }
+                !seen.insert(hasher.finish())
+            })
+            .count() as u64
+    }
+
     /// What belongs together, with the index of its first request: the turns of a session, or the requests of one message.
     pub(super) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, &[Planned])> {
         let mut rest = &self.requests[..];

@@ -198,7 +198,7 @@ fn steady(result: &Value) -> Option<Block> {
             "drift of TTFT",
             Some(format!("{} → {} ms", number(first), number(second))),
             format!(
-                "mean of the first and the second half of the steady part, {} standard errors apart",
+                "mean of the first and the second half of the run; at equal load {} standard errors apart",
                 number(errors)
             ),
         );

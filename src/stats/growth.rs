@@ -1,0 +1,190 @@
+//! Whether a queue grows because more arrives than is served. Pure.
+//!
+//! A trend test on waiting times has too many false alarms: near saturation a stationary queue wanders as slowly as a run is
+//! long. This test compares two rates of the same run instead. While many requests are in flight the server is busy, and the rate
+//! of departures then is its capacity. A stationary queue leaves a high level as often as it reaches it, so that this rate is above
+//! the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With overload it is above 0.
+//!
+//! A queue is said to grow if three things hold: ln(arrivals / capacity) is above a bound that widens with its standard error, the
+//! level late in the window is above the early level by more than counting noise, and the window is long enough for the queue to
+//! have filled. `tests/bench/verdicts.rs` prints the rates of false alarms and the power.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// ln(arrivals / capacity) above which growth is likely; the standard error is added once.
+const LIKELY: (f64, f64) = (-0.075, 1.0);
+/// The same for growth that is certain enough to invalidate a run.
+const CERTAIN: (f64, f64) = (-0.02, 1.5);
+/// How many times the square root of the early level the late level must be above it.
+const RISE: f64 = 1.75;
+/// A window shorter than so many times the usual time in the system shows only how a server fills.
+const TIMES_IN_SYSTEM: f64 = 4.0;
+/// Fewer arrivals show nothing.
+const LEAST_ARRIVALS: usize = 100;
+
+/// Arrivals and departures of a window of arrivals, compared. The window is first to last arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Growth {
+    pub arrivals_per_s: f64,
+    pub departures_per_s: f64,
+    /// Departures per second while the number in the system was at its median or above.
+    pub capacity_per_s: f64,
+    /// ln(arrivals / capacity): about ln ρ of a stationary queue, above 0 with overload.
+    pub log_ratio: f64,
+    /// Of `log_ratio`, as if both counts were Poisson.
+    pub standard_error: f64,
+    /// Mean number in the system in the second quarter of the window.
+    pub early: f64,
+    /// The same in the last quarter.
+    pub late: f64,
+}
+
+impl Growth {
+    /// `visits` are (arrival, end) in seconds, in the order of arrivals. `None`: too few, or over before the server can have filled.
+    pub fn of(visits: &[(f64, f64)]) -> Option<Self> {
+        let (from, to) = (visits.first()?.0, visits.last()?.0);
+        if visits.len() < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time(visits) || to <= from {
+            return None;
+        }
+        let course = Course::of(visits, from, to);
+        let median = course.median().max(1);
+        let (busy_time, busy_departures) = course.at_or_above(median);
+        let departures = visits.iter().filter(|(_, end)| *end <= to).count();
+        if busy_departures == 0 || busy_time <= 0.0 {
+            return None;
+        }
+        let arrivals = (visits.len() - 1) as f64 / (to - from);
+        let capacity = busy_departures as f64 / busy_time;
+        let quarter = |number: f64| from + (to - from) * number / 4.0;
+        Some(Self {
+            arrivals_per_s: arrivals,
+            departures_per_s: departures as f64 / (to - from),
+            capacity_per_s: capacity,
+            log_ratio: (arrivals / capacity).ln(),
+            standard_error: (1.0 / busy_departures as f64 + 1.0 / visits.len() as f64).sqrt(),
+            early: course.mean(quarter(1.0), quarter(2.0)),
+            late: course.mean(quarter(3.0), to),
+        })
+    }
+
+    /// At most 5 % of stationary queues at ρ ≤ 0.9 say so, and at least 90 % of queues at ρ = 1.05 with 3,000 arrivals or more.
+    pub fn is_likely(&self) -> bool {
+        self.exceeds(LIKELY)
+    }
+
+    /// At most 1 % of the same stationary queues say so.
+    pub fn is_certain(&self) -> bool {
+        self.exceeds(CERTAIN)
+    }
+
+    fn exceeds(&self, (bound, errors): (f64, f64)) -> bool {
+        let early = self.early.max(1.0);
+        self.log_ratio > bound + errors * self.standard_error && self.late > early + RISE * early.sqrt()
+    }
+}
+
+/// Median time in the system of the first quarter of the arrivals, before a queue has grown long.
+fn usual_time(visits: &[(f64, f64)]) -> f64 {
+    let mut times: Vec<f64> = visits[..visits.len() / 4].iter().map(|(arrival, end)| end - arrival).collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The number in the system over time, as steps.
+struct Course(Vec<Level>);
+
+struct Level {
+    from: f64,
+    seconds: f64,
+    number: usize,
+    /// It ended with a departure.
+    is_left: bool,
+}
+
+impl Course {
+    fn of(visits: &[(f64, f64)], from: f64, to: f64) -> Self {
+        let mut changes: Vec<(f64, bool)> =
+            visits.iter().flat_map(|(arrival, end)| [(*arrival, false), (*end, true)]).collect();
+        changes.retain(|(at, _)| *at <= to);
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (mut number, mut since) = (0usize, from);
+        let mut levels = Vec::with_capacity(changes.len());
+        for (at, is_left) in changes {
+            levels.push(Level { from: since, seconds: at - since, number, is_left });
+            number = if is_left { number.saturating_sub(1) } else { number + 1 };
+            since = at;
+        }
+        Self(levels)
+    }
+
+    /// Weighted by time.
+    fn median(&self) -> usize {
+        let mut levels: Vec<(usize, f64)> = self.0.iter().map(|level| (level.number, level.seconds)).collect();
+        levels.sort_by_key(|(number, _)| *number);
+        let half = levels.iter().map(|(_, seconds)| seconds).sum::<f64>() / 2.0;
+        let mut sum = 0.0;
+        for (number, seconds) in levels {
+            sum += seconds;
+            if sum >= half {
+                return number;
+            }
+        }
+        0
+    }
+
+    /// Seconds with so many or more in the system, and the departures in them.
+    fn at_or_above(&self, number: usize) -> (f64, usize) {
+        let busy = || self.0.iter().filter(|level| level.number >= number);
+        (busy().map(|level| level.seconds).sum(), busy().filter(|level| level.is_left).count())
+    }
+
+    /// Mean number in the system between two times.
+    fn mean(&self, from: f64, to: f64) -> f64 {
+        let area = self.0.iter().map(|level| {
+            let overlap = (level.from + level.seconds).min(to) - level.from.max(from);
+            overlap.max(0.0) * level.number as f64
+        });
+        area.sum::<f64>() / (to - from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One server, equal gaps of 1 s, and so much service for each.
+    fn visits(service: f64) -> Vec<(f64, f64)> {
+        let mut free = 0.0f64;
+        (0..1_000)
+            .map(|at| {
+                let arrival = f64::from(at);
+                free = free.max(arrival) + service;
+                (arrival, free)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_server_with_headroom_keeps_its_level_and_one_without_does_not() {
+        let held = Growth::of(&visits(0.9)).unwrap();
+        assert!(!held.is_likely(), "{held:?}");
+        assert!((held.arrivals_per_s - 1.0).abs() < 1e-9 && (held.departures_per_s - 1.0).abs() < 0.01, "{held:?}");
+        let grown = Growth::of(&visits(1.3)).unwrap();
+        assert!(grown.is_certain(), "{grown:?}");
+        // 1 / 1.3 is served, and a backlog of 1 − 1/1.3 of the arrivals stays.
+        assert!(
+            (grown.capacity_per_s - 1.0 / 1.3).abs() < 0.01 && (grown.departures_per_s - 1.0 / 1.3).abs() < 0.01,
+            "{grown:?}"
+        );
+        assert!((grown.late - 0.2308 * 875.0).abs() < 5.0, "{grown:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_few_arrivals_or_of_a_server_that_still_fills() {
+        assert_eq!(Growth::of(&visits(0.5)[..99]), None);
+        let slow: Vec<(f64, f64)> = (0..1_000).map(|at| (f64::from(at), f64::from(at) + 400.0)).collect();
+        assert_eq!(Growth::of(&slow), None);
+        assert_eq!(Growth::of(&[]), None);
+    }
+}
