@@ -40,7 +40,7 @@
 //! | `stats` | what several runs say about a difference, and one run about itself: tests, intervals, effective sample sizes; pure | – |
 //! | `lockfile` | what the last good runs were asked for and what became of it, as a file that people commit, and how two such differ; pure | plan, store, event |
 //! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process, report |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf, lockfile |
+//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf, lockfile, stats |
 //! | `translate` | other tools' command lines and configs, read as text: what each word means here, and what has no place; pure | diag, triton |
 //! | `cli` | what was typed → what it means; exit codes | event |
 //! | `app` | the only place that knows every room | all |

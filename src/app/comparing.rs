@@ -1,32 +1,39 @@
 //! `compare`, `report --compat` and `explain`: numbers beside numbers, and what they mean.
 
-use super::results::{find, find_all};
+use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};
 use crate::cli::{Compare, Exit, Explain, Global, Report};
-use crate::report::compare::{self, Comparison, Gate, Sheet};
+use crate::report::compare::{self, Comparison, Gate, GateOutcome, Rules, RunSet, Sheet};
 use crate::report::{self, Paint, Tool, explain, html};
+use crate::stats::Margins;
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Trouble> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
-    let (mut results, mut sheets) = (Vec::new(), Vec::new());
+    let (mut firsts, mut sets) = (Vec::new(), Vec::new());
     for word in &request.results {
-        let told = find(global, word)?.told;
-        sheets.push(match as_tool {
-            Some(tool) => Sheet::as_tool(&told, tool).map_err(Trouble::Usage)?,
-            None => Sheet::of(&told),
-        });
-        results.push(told);
+        let mut sheets = Vec::new();
+        let runs = find_runs(global, word)?;
+        for found in &runs {
+            sheets.push(match as_tool {
+                Some(tool) => Sheet::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
+                None => Sheet::of(&found.told),
+            });
+        }
+        sets.push(RunSet::new(word.as_str(), sheets).map_err(Trouble::Usage)?);
+        firsts.extend(runs.into_iter().next().map(|found| found.told));
     }
-    let [first, others @ ..] = sheets.as_slice() else { return Ok(Exit::Done) };
-    let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, request.force)).collect();
+    let [first, others @ ..] = sets.as_slice() else { return Ok(Exit::Done) };
+    let rules =
+        Rules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } };
+    let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
     say(&if request.json {
-        format!("{:#}\n", compare::json(&sheets, &comparisons))
+        format!("{:#}\n", compare::json(&sets, &comparisons))
     } else {
-        compare::text(&sheets, &comparisons, Paint::chosen(global.color.choice()))
+        compare::text(&sets, &comparisons, Paint::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        let page = html::compare(&results, &sheets, &comparisons).map_err(anyhow::Error::from)?;
+        let page = html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?;
         std::fs::write(path, page)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
         say_error(&format!("the page: {}\n", path.display()));
@@ -34,18 +41,38 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Troubl
     let mut exit = Exit::Done;
     for comparison in &comparisons {
         for gate in &gates {
-            if let Some(delta) = gate.trips(comparison).map_err(Trouble::Usage)? {
-                let percent = delta.percent.unwrap_or_default();
-                let judged = delta.judgement.map_or_else(String::new, |judged| format!(", {}", judged.words()));
-                say_error(&format!("{gate} holds for {}: {percent:+.1} %{judged}\n", comparison.b));
-                exit = Exit::Failed;
-            }
+            exit = exit.max(check(gate, comparison)?);
         }
         if !comparison.has_any() {
             exit = exit.max(Exit::Usage);
         }
     }
     Ok(exit)
+}
+
+/// Prints what one comparison says about a gate, where it is not simply kept.
+fn check(gate: &Gate, comparison: &Comparison) -> Result<Exit, Trouble> {
+    let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
+    let name = &comparison.b;
+    Ok(match gate.outcome(comparison).map_err(Trouble::Usage)? {
+        GateOutcome::Kept(_) => Exit::Done,
+        GateOutcome::Unproven(delta) => {
+            let more =
+                delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
+            let percent = percent(delta);
+            say_error(&format!("{gate} is not shown for {name}: {percent:+.1} %, which may be chance{more}\n"));
+            Exit::Done
+        }
+        GateOutcome::Exceeded(delta) => {
+            let how = if comparison.is_judged() {
+                format!("shown at 95 % with {} and {} runs", comparison.a_runs, comparison.b_runs)
+            } else {
+                "one run on a side: this may be chance, `--repeat 5` measures it".to_owned()
+            };
+            say_error(&format!("{gate} holds for {name}: {:+.1} %, {how}\n", percent(delta)));
+            Exit::DifferenceExceeded
+        }
+    })
 }
 
 /// All mistakes at once.

@@ -10,7 +10,7 @@ use super::Trouble;
 use super::project::Project;
 use crate::cli::Global;
 use crate::event::RunId;
-use crate::harness::Record;
+use crate::harness::{Record, repeat_folders};
 use crate::report::compat::Seen;
 use crate::report::import::{self, Source};
 use crate::report::{Story, Told};
@@ -21,6 +21,7 @@ pub(super) const SEEN: &str = "seen.jsonl";
 const REQUESTS: &str = "requests.jsonl";
 
 /// A result with its requests.
+#[derive(Clone)]
 pub(super) struct Found {
     pub told: Told,
     /// Ours, where we measured.
@@ -42,32 +43,57 @@ pub(super) fn find(global: &Global, word: &str) -> Result<Found, Trouble> {
 
 /// All results that a word names; at least one.
 pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<Found>, Trouble> {
+    places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
+}
+
+/// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.
+pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<Found>, Trouble> {
+    let path = Path::new(word);
+    if !path.exists() && word.contains(',') {
+        let parts = word.split(',').filter(|part| !part.is_empty());
+        return Ok(parts.map(|part| find_runs(global, part)).collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    let below = if path.is_dir() && !path.join(RESULT).is_file() { in_folder(path, word) } else { Vec::new() };
+    let places = if below.is_empty() { places(global, word)? } else { below };
+    let runs = places.into_iter().flat_map(|(name, path)| {
+        let repeats = repeat_folders(&path);
+        if repeats.is_empty() {
+            return vec![(name, path)];
+        }
+        let of = |(n, folder)| (format!("{name}, run {n}"), folder);
+        (1..).zip(repeats).map(of).collect::<Vec<_>>()
+    });
+    runs.map(|(name, path)| read(&name, &path)).collect()
+}
+
+/// Where the results are that a word names, and how each is called; at least one.
+fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Trouble> {
     let path = Path::new(word);
     if path.exists() {
-        return Ok(vec![read(word, path)?]);
+        return Ok(vec![(word.to_owned(), path.to_owned())]);
     }
     let home = Project::here(global)?.home;
     let latest = home.latest().join(word);
     if latest.join(RESULT).is_file() {
-        return Ok(vec![read(word, &latest)?]);
+        return Ok(vec![(word.to_owned(), latest)]);
     }
     if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word) {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
             return Err(Trouble::Usage(format!("run {word} has no benchmark whose result is still there")));
         }
-        return folders.iter().map(|(task, folder)| read(task, folder)).collect();
+        return Ok(folders);
     }
     let below = in_folder(&latest, word);
     if !below.is_empty() {
-        return below.iter().map(|(name, folder)| read(name, folder)).collect();
+        return Ok(below);
     }
     // A benchmark that was not valid is in no `latest`, and worth a look all the same.
     let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
     let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
     let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();
     if !of_last.is_empty() {
-        return of_last.into_iter().map(|(name, folder)| read(name, folder)).collect();
+        return Ok(of_last.into_iter().cloned().collect());
     }
     let mut known: Vec<String> = in_folder(&home.latest(), "").into_iter().chain(last).map(|(name, _)| name).collect();
     known.sort();

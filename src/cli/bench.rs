@@ -27,6 +27,8 @@ pub struct Bench {
     pub is_constant: bool,
     pub requests: Option<u64>,
     pub duration: Option<String>,
+    /// Runs of the measurement.
+    pub repeat: u32,
     pub warmup: u32,
     /// A key of the manifest's `bench.data`, and the file.
     pub data: Option<(&'static str, PathBuf)>,
@@ -141,6 +143,7 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
         is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
         duration,
+        repeat: args.repeat,
         warmup: args.warmup,
         data,
         tokenizer: args.tokenizer.clone(),

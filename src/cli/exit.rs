@@ -23,6 +23,8 @@ pub enum Exit {
     InvalidServer = 5,
     /// It differs from the lock file, and `--locked` was asked for.
     Differs = 6,
+    /// A comparison shows a difference that `--fail-if` does not allow.
+    DifferenceExceeded = 7,
     /// Somebody asked the run to stop (128 + SIGINT).
     Interrupted = 130,
 }
@@ -42,6 +44,7 @@ impl Exit {
             Self::InvalidLoad,
             Self::InvalidServer,
             Self::Differs,
+            Self::DifferenceExceeded,
             Self::Interrupted,
         ];
         all.into_iter().find(|exit| i32::from(exit.code()) == code).unwrap_or(Self::Failed)
@@ -76,7 +79,8 @@ impl Exit {
             Self::InvalidClient => 4,
             Self::InvalidLoad => 5,
             Self::InvalidServer => 6,
-            Self::Done => 7,
+            Self::DifferenceExceeded => 7,
+            Self::Done => 8,
         };
         exits.into_iter().min_by_key(weight).unwrap_or(Self::Done)
     }

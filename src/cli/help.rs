@@ -79,6 +79,7 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench 127.0.0.1:8001 --rate 20 --duration 30s     a Triton, over gRPC",
     "regatta bench http://host:8000/v1/chat/completions --rate 20",
     "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
+    "regatta bench 127.0.0.1:8001 --rate 20 --repeat 5         five runs: means and intervals over them",
     "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
 ]);
@@ -228,15 +229,17 @@ pub(super) const REPORT: &str = with_codes!(examples![
 pub(super) const COMPARE: &str = concat!(
     examples![
         "regatta compare baseline/ run_harness/server",
-        "regatta compare before/ after/ --fail-if 'ttft_p99>5%' --fail-if 'output_tokens<-2%'",
+        "regatta compare before/ after/ --fail-if 'ttft_p99 > +5%' --fail-if 'output_tokens < -2%'",
+        "regatta compare a1,a2,a3 b1,b2,b3 --smallest-effect 2             three runs of each",
         "regatta compare run_harness/server artifacts/ --as genai-perf     ours and GenAI-Perf's",
         "regatta compare a/ b/ c/ --html compared.html                     a page, for people",
     ],
     "\n",
     "Exit codes:\n",
     "  0    compared\n",
-    "  1    a --fail-if holds, or it could not be done\n",
+    "  1    it could not be done\n",
     "  2    nothing may be compared, or the command line is wrong\n",
+    "  7    a --fail-if holds\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
 );

@@ -218,6 +218,7 @@ fn job(command: Command) -> Result<Job, Mistake> {
             as_tool: args.as_tool,
             force: args.force,
             fail_if: args.fail_if,
+            smallest_effect: args.smallest_effect,
             html: args.html,
             json: args.json,
         }),

@@ -321,7 +321,7 @@ pub struct Report {
     pub json: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compare {
     /// At least two.
     pub results: Vec<String>,
@@ -329,6 +329,8 @@ pub struct Compare {
     pub force: bool,
     /// As typed.
     pub fail_if: Vec<String>,
+    /// Percent.
+    pub smallest_effect: Option<f64>,
     /// Where to write a page.
     pub html: Option<PathBuf>,
     pub json: bool,

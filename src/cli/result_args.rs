@@ -72,8 +72,9 @@ pub(super) const METRICS: [&str; 25] = [
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// Results: a task of the last run, a run's name, a folder or a file, ours or another tool's. The others are held
-    /// against the first.
+    /// Results: a task of the last run, a run's name, a folder or a file, ours or another tool's. The others are compared
+    /// with the first. Each may be several runs of one measurement: a result with repeats, a folder of results, or a list
+    /// with commas (`a1,a2,a3`).
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Tell all of them with this tool's definitions, from their requests.
@@ -82,15 +83,25 @@ pub(super) struct CompareArgs {
     /// Subtract numbers that mean different things, too.
     #[arg(long)]
     pub force: bool,
-    /// Leave with 1 when the second result differs so from the first: `ttft_p99>5%`, `output_tokens<-2%`. Repeatable.
+    /// Exit with 7 when another result differs so from the first: `ttft_p99 > +5%`, `output_tokens < -2%`. The names are those
+    /// of result.json, with the statistic. With several runs on each side the difference must be shown to be beyond the limit;
+    /// with one run on a side the two numbers alone decide. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
+    /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub smallest_effect: Option<f64>,
     /// Write a page, too: differences, distributions and courses over each other, how each was measured.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err("it must be above 0 and below 100".to_owned()) }
 }
 
 #[derive(Debug, Args)]

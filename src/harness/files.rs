@@ -35,8 +35,13 @@ pub fn amend(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     if let Some(gpu) = &measured.gpu {
         put(&dir.join(GPU), |out| gpu.lines().try_for_each(|line| writeln!(out, "{line}")))?;
     }
+    write_result(dir, &measured.result)
+}
+
+/// Writes a result alone.
+pub fn write_result(dir: &Path, result: &RunResult) -> Result<(), HarnessError> {
     put(&dir.join(RESULT), |out| {
-        serde_json::to_writer_pretty(&mut *out, &measured.result)?;
+        serde_json::to_writer_pretty(&mut *out, result)?;
         out.write_all(b"\n")
     })
 }

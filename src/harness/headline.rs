@@ -1,10 +1,11 @@
 //! One line for tables.
 
-use super::{Loadgen, RunResult, Scenario, Slo};
+use super::{Loadgen, Repeats, RunResult, Scenario, Slo};
 
 impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
+    /// Of several runs it is `VALID  5 runs  1,204 tok/s (1,190 … 1,218)  TTFT p99 212 ms (205 … 219) …`.
     /// Of a run that LoadGen drove it is LoadGen's own numbers; where it gives none, that is said.
     pub fn headline(&self) -> String {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
@@ -27,7 +28,33 @@ impl RunResult {
         format!("{verdict}  {} (LoadGen {scenario}{mode}: {said}, n={answers}{rehearsal})", loadgen.headline)
     }
 
+    /// Means over runs, with their 95 % intervals.
+    fn headline_over(&self, repeats: &Repeats) -> String {
+        let over = |name: &str, shown: fn(f64) -> String, unit: &str| {
+            repeats.over_runs.get(name).map_or_else(
+                || "n/a".to_owned(),
+                |over| format!("{}{unit} ({} … {})", shown(over.mean), shown(over.low), shown(over.high)),
+            )
+        };
+        let middle = match &self.asked.scenario {
+            Scenario::Offline => over("requests_full", short, " req/s"),
+            _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
+        };
+        format!(
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs, n={} in the first, from {}, tokens from {})",
+            self.verdict.as_str(),
+            repeats.runs.len(),
+            over("output_tokens", grouped, " tok/s"),
+            self.counts.ok,
+            self.asked.scenario.zero_point().replace('_', " "),
+            self.tokens.source
+        )
+    }
+
     fn own_headline(&self) -> String {
+        if let Some(repeats) = &self.repeats {
+            return self.headline_over(repeats);
+        }
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
         let middle = match &self.asked.scenario {
             Scenario::Offline => {
@@ -71,9 +98,9 @@ fn ms(value: Option<f64>) -> String {
 
 /// Three digits that matter, at most two behind the point.
 fn short(value: f64) -> String {
-    match value {
-        _ if value >= 99.95 => grouped(value),
-        _ if value >= 1.0 => format!("{value:.1}"),
+    match value.abs() {
+        size if size >= 99.95 => grouped(value),
+        size if size >= 1.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
 }

@@ -43,6 +43,7 @@ mod payload;
 mod plan;
 pub mod preflight;
 mod record;
+mod repeats;
 mod request;
 mod result;
 mod retokenize;
@@ -71,7 +72,7 @@ pub use by_host::{HostShare, host_of};
 pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
 pub use drive::{Progress, run, run_outside};
 pub use error::HarnessError;
-pub use files::{amend, read_result, result_schema, write};
+pub use files::{amend, read_result, result_schema, write, write_result};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls, Usage};
 pub use identity::{
@@ -83,6 +84,7 @@ pub use metric::{Interval, Metric};
 pub use outside::{Ear, Inlet, Sample};
 pub use plan::{Due, Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};
+pub use repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,

@@ -12,7 +12,7 @@ use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
     Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
-    Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Stability, Steady, StreamMode,
+    Repeats, Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Stability, Steady, StreamMode,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -145,6 +145,9 @@ pub struct RunResult {
     /// What each host did, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostShare>,
+    /// Of a measurement that was made several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
 }
 
 /// One finding of the verdict.

@@ -101,6 +101,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         gpu: None,
         preflight: None,
         hosts: Vec::new(),
+        repeats: None,
     };
     result.hosts = by_host::by_host(spec, &result, &all.records);
     if let Some(chunks) = (all.chunks > 0).then_some(all.chunks) {

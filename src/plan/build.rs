@@ -307,11 +307,11 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
         retry: typed.retry.map(retry),
         cache: typed.cache,
         share: typed.share,
-        // A search that is cut off goes on with the probes that it has, a download with the bytes. Elsewhere an attempt that was
+        // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an attempt that was
         // cut off may still write, so that each has a folder of its own.
         resume: host.is_none()
             && (typed.resume
-                || matches!(&action, Action::Bench(bench) if bench.search.is_some())
+                || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.repeat > 1)
                 || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
     })
 }

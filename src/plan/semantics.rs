@@ -238,8 +238,21 @@ impl Look<'_> {
         }
     }
 
+    /// Runs are repeated where one measurement is one run.
+    fn repeat(&mut self, bench: &Bench) {
+        let key = ["bench", "repeat"];
+        let hint = || Some("take `repeat` away".to_owned());
+        if bench.repeat > 1 && bench.search.is_some() {
+            self.say(&key, "cannot be beside `search`", "a search has several runs of its own", hint());
+        }
+        if bench.repeat > 1 && bench.loadgen.is_some() {
+            self.say(&key, "cannot be beside `loadgen`", "MLPerf's rules say how often a test is run", hint());
+        }
+    }
+
     fn bench(&mut self, bench: &Bench) {
         self.search(bench);
+        self.repeat(bench);
         // With LoadGen it is LoadGen's to say when requests come, how many, and with what.
         let is_ours = bench.loadgen.is_none();
         if is_ours && !self.is_loadgens(bench) {

@@ -10,7 +10,7 @@ use super::load;
 use super::loadgen;
 use super::request::request;
 use super::serve::attach;
-use super::{identity, preflight, scrape, search, telemetry};
+use super::{identity, preflight, repeat, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, RunResult, Spec};
 use crate::manifest::model::{self, Bench};
@@ -35,6 +35,9 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
         return Box::pin(search::perform(errand, spec, bounds, bench.telemetry)).await;
     }
     let before = Box::pin(preflight::preflight(errand, &spec, bench.preflight, program)).await;
+    if bench.repeat > 1 {
+        return Box::pin(repeat::perform(errand, &spec, bench.repeat, bench.telemetry, before)).await;
+    }
     let mut measured = Box::pin(measure(errand, &spec, bench.telemetry, "")).await?;
     if let Some(before) = before {
         measured.after(before);

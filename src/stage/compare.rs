@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::Record;
+use crate::harness::{Record, repeat_folders};
 use crate::manifest::model::CompareResults;
-use crate::report::compare::{Ratios, Sheet};
+use crate::report::compare::{Ratios, Rules, RunSet, Sheet};
 use crate::report::compat::Seen;
 use crate::report::{Paint, Told};
 
@@ -19,9 +19,15 @@ pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failur
     let told = read(errand, compare)?;
     let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), rows: Vec::new() };
     for (index, row) in told.iter().enumerate() {
-        let sheets: Vec<Sheet> = row.iter().map(Sheet::of).collect();
-        let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(&row[0].result, index));
-        ratios.measured(&name, &columns, &sheets, &compare.metrics, compare.force);
+        let sets = columns.iter().zip(row).map(|(column, runs)| {
+            RunSet::new(column.as_str(), runs.iter().map(Sheet::of).collect())
+                .map_err(|why| Failure::new(FailureKind::Refused, why))
+        });
+        let sets = sets.collect::<Result<Vec<_>, _>>()?;
+        let first = row.first().and_then(|runs| runs.first()).map_or(&Value::Null, |told| &told.result);
+        let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
+        let rules = Rules { force: compare.force, ..Rules::default() };
+        ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
     }
     let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
     for row in &compare.published {
@@ -50,8 +56,8 @@ fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Files, format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// Row by row, the results in the order of the columns.
-fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Told>>, Failure> {
+/// Row by row, in the order of the columns, the runs of each result.
+fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Vec<Told>>>, Failure> {
     let rows = compare.results.values().map(|paths| paths.all().len()).max().unwrap_or_default();
     let counts: Vec<String> =
         compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
@@ -64,10 +70,19 @@ fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Told>>, Fai
     }
     (0..rows)
         .map(|row| {
-            let row = compare.results.iter().map(|(name, paths)| told(name, &errand.path(&paths.all()[row])));
+            let row = compare.results.iter().map(|(name, paths)| runs(name, &errand.path(&paths.all()[row])));
             row.collect::<Result<Vec<_>, _>>()
         })
         .collect()
+}
+
+/// The runs of one result: itself, or its repeats.
+fn runs(name: &str, folder: &Path) -> Result<Vec<Told>, Failure> {
+    let repeats = repeat_folders(folder);
+    if repeats.is_empty() {
+        return Ok(vec![told(name, folder)?]);
+    }
+    (1..).zip(repeats).map(|(number, folder)| told(&format!("{name}, run {number}"), &folder)).collect()
 }
 
 /// A result with its requests, where they were kept.

@@ -21,6 +21,7 @@ mod memory;
 mod mlperf;
 mod options;
 mod preflight;
+mod repeat;
 mod repository;
 mod request;
 mod scrape;

@@ -158,14 +158,14 @@ async fn attempt(
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
 /// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
 /// is measured again.
-fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
+pub(super) fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
     let same = result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario;
     (same && result.verdict != Verdict::InvalidClient).then_some(result)
 }
 
-fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
+pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
     fs::create_dir_all(path)
         .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", path.display())))?;
     harness::write(path, measured).map_err(|error| failure(&error))

@@ -1,11 +1,18 @@
-//! Estimators and tests of measured series: what a number is worth, whether a queue grows, which rate a server holds. Pure.
+//! Statistics of measured numbers: what several runs of one measurement say about a difference, what one run says about
+//! itself, whether a queue grows, which rate a server holds. Pure.
 //!
-//! Nothing here knows requests, files or units: a caller hands in numbers and gets numbers with their uncertainty.
+//! Nothing here knows requests, files or units: a caller hands in numbers and gets numbers with their uncertainty. Between
+//! results the unit of replication is the *run*: requests of one run share a queue, a cache and a minute of their server's
+//! life, so that ten thousand of them are not ten thousand independent observations; runs with different seeds are.
 
 mod growth;
+mod holm;
 mod level;
 mod rate_search;
+mod replicate;
+mod student;
 
 pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 pub use rate_search::{Margin, RateEstimate, RateSearch, RateStep};
+pub use replicate::{Conclusion, Judged, Margins, Percents, RunValues, is_beyond, judge, mean_interval};

@@ -50,17 +50,48 @@ fn a_slower_server_is_worse_and_fails_the_gate() {
     result(&world, "before", 0, |_| {});
     result(&world, "after", 5, |_| {});
     let found = delta(&compared(&world, &["before", "after"]), "ttft", "mean");
-    assert_eq!(found["judgement"], "worse");
-    assert!(found["interval"]["low"].as_f64().unwrap() > 0.0);
+    // One run on each side: the numbers, and no judgement.
+    assert_eq!((&found["judgement"], &found["interval"]), (&json!("not_judged"), &Value::Null));
+    world.regatta(&["compare", "before", "after"]).says("one run on each side").says("--repeat 5");
     let gate = |condition: &str, a: &str, b: &str| world.regatta(&["compare", a, b, "--fail-if", condition]);
     let failed = gate("ttft_p99>5%", "before", "after");
-    assert_eq!(failed.code, 1);
-    failed.says("ttft_p99>5% holds for after");
+    assert_eq!(failed.code, 7);
+    failed.says("ttft_p99>5% holds for after").says("one run on a side: this may be chance");
     assert_eq!(gate("ttft_p99>5%", "after", "before").code, 0);
     let wrong = world.regatta(&["compare", "before", "after", "--fail-if", "ttft", "--fail-if", "tpot>a%"]);
     assert_eq!(wrong.code, 2);
     wrong.says("`ttft` is no condition").says("`tpot>a%` is no condition");
     assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
+}
+
+/// Three runs a side, by a list, by a folder of results, and by `repeats/`: one family of rows, judged by how runs differ.
+#[test]
+fn several_runs_of_a_side_are_judged() {
+    let world = World::new();
+    for (run, later) in [(1, 0), (2, 1), (3, 0)] {
+        result(&world, &format!("a{run}"), later, |_| {});
+        result(&world, &format!("after/{run}"), later + 12, |_| {});
+        result(&world, &format!("set/repeats/0{run}"), later, |_| {});
+    }
+    result(&world, "set", 0, |_| {});
+    let found = compared(&world, &["a1,a2,a3", "after"]);
+    let comparison = &found["comparisons"][0];
+    assert_eq!((&comparison["a_runs"], &comparison["b_runs"]), (&json!(3), &json!(3)));
+    let ttft = delta(&found, "ttft", "p50");
+    assert_eq!(ttft["judgement"], "worse", "{ttft}");
+    assert!(ttft["interval"]["low"].as_f64().unwrap() > 20.0 && ttft["p"].as_f64().unwrap() < 0.05);
+    assert_eq!(delta(&found, "tpot", "p50")["judgement"], "equivalent");
+    let back = delta(&compared(&world, &["after", "set"]), "ttft", "p99");
+    assert_eq!(back["judgement"], "better", "{back}");
+    let wider = compared(&world, &["set", "a1,a2,a3", "--smallest-effect", "30"]);
+    assert_eq!(delta(&wider, "ttft", "mean")["judgement"], "equivalent");
+    let gate = |condition: &str| world.regatta(&["compare", "set", "after", "--fail-if", condition]).code;
+    assert_eq!((gate("ttft_p50 > +20%"), gate("ttft_p50 > +500%")), (7, 0));
+    // Results of another load are not runs of the same measurement.
+    result(&world, "after/4", 0, |result| result["asked"]["scenario"]["server"]["rate"] = json!(50.0));
+    let refused = world.regatta(&["compare", "set", "after"]);
+    assert_eq!(refused.code, 2);
+    refused.says("not runs of one measurement").says("request_rate 40 / 50");
 }
 
 #[test]

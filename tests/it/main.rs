@@ -48,6 +48,7 @@ mod ratios;
 mod real;
 mod registry;
 mod rehearsal;
+mod repeat;
 mod report;
 mod repository;
 mod requests;

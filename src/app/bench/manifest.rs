@@ -136,6 +136,9 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
         put("tokenizer", json!(path));
     }
     put("seed", json!(request.seed));
+    if request.repeat > 1 {
+        put("repeat", json!(request.repeat));
+    }
     put("warmup", json!(request.warmup));
     if request.connections > 1 {
         put("triton_num_clients_per_frontend", json!(request.connections));

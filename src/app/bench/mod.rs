@@ -1,6 +1,7 @@
 //! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
 
 pub(super) mod manifest;
+mod over_runs;
 mod table;
 
 use std::fs;
@@ -9,8 +10,10 @@ use std::path::Path;
 use super::run::{self, Ran};
 use super::{Trouble, say, say_error};
 use crate::cli::{self, Bench, Exit, Force, Global, Select};
-use crate::harness::read_result;
+use crate::harness::{read_result, repeat_folders};
 
+/// What of a run is copied.
+const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 /// The stage that measures.
 const STAGE: &str = "bench";
 
@@ -72,6 +75,9 @@ fn tell(request: &Bench, out: &Path) -> Result<(), Trouble> {
     } else {
         let result = read_result(&path).map_err(anyhow::Error::from)?;
         say(&table::text(&result));
+        if let Some(repeats) = &result.repeats {
+            say(&over_runs::text(repeats));
+        }
     }
     Ok(())
 }
@@ -87,8 +93,15 @@ fn export(request: &Bench, ran: &Ran, out: &Path, manifest: &str) -> Result<(), 
     };
     if let Some(folder) = &request.out {
         fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", folder.display()))?;
-        for name in ["result.json", "requests.jsonl", "gpu.jsonl"] {
+        for name in FILES {
             copy(&out.join(name), &folder.join(name))?;
+        }
+        for run in repeat_folders(out) {
+            let to = folder.join(run.strip_prefix(out).unwrap_or(&run));
+            fs::create_dir_all(&to).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", to.display()))?;
+            for name in FILES {
+                copy(&run.join(name), &to.join(name))?;
+            }
         }
         if let Some(report) = &ran.report {
             copy(report, &folder.join("report.html"))?;

@@ -80,6 +80,11 @@ pub struct Bench {
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
+    /// So many runs of this measurement one after the other, with seeds that count up from `seed`: `compare` judges by how
+    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub repeat: u32,
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
     pub warmup: u32,
@@ -145,6 +150,9 @@ fn tensorrt_llm() -> String {
 }
 const fn one() -> u32 {
     1
+}
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 const fn two() -> i32 {
     2

@@ -1,8 +1,9 @@
-//! `--fail-if ttft_p99>5%`: what a comparison must not show.
+//! `--fail-if 'ttft_p99 > +5%'`: what a comparison must not show.
 
 use std::str::FromStr;
 
 use super::{Comparison, Delta};
+use crate::stats;
 
 /// A difference that fails the comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +48,20 @@ impl std::fmt::Display for Gate {
     }
 }
 
+/// What a comparison says about a gate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GateOutcome<'a> {
+    /// The difference is beyond the limit. With runs on both sides this is shown at 95 %; with one run on a side it is
+    /// arithmetic on two numbers.
+    Exceeded(&'a Delta),
+    /// The difference is beyond the limit, and the runs vary so much that it may be chance.
+    Unproven(&'a Delta),
+    Kept(&'a Delta),
+}
+
 impl Gate {
-    /// Whether the comparison shows it; an error where there is no such difference to look at.
-    pub fn trips<'a>(&self, comparison: &'a Comparison) -> Result<Option<&'a Delta>, String> {
+    /// An error where there is no such difference to look at.
+    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<GateOutcome<'a>, String> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
             let known: Vec<String> = comparison
                 .deltas
@@ -74,7 +86,14 @@ impl Gate {
                 delta.unlike.join("; ")
             ));
         };
-        let trips = if self.above { percent > self.percent } else { percent < self.percent };
-        Ok(trips.then_some(delta))
+        let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
+        if !is_beyond {
+            return Ok(GateOutcome::Kept(delta));
+        }
+        let is_shown = match &delta.runs {
+            Some((a, b)) if comparison.is_judged() => stats::is_beyond(a, b, self.percent, self.above),
+            _ => true,
+        };
+        Ok(if is_shown { GateOutcome::Exceeded(delta) } else { GateOutcome::Unproven(delta) })
     }
 }

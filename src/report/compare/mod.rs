@@ -1,26 +1,28 @@
 //! Results beside each other: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
 //!
 //! ```text
-//!  Told ─sheet→ Sheet (numbers with their meanings) ─┐
-//!  Told ─sheet→ Sheet ──────────────────────────────┴→ Comparison ─→ table · JSON
+//!  Told ─sheet→ Sheet (numbers with their meanings), one for each run ─→ RunSet ─┐
+//!  Told ─sheet→ Sheet, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
 //! ```
+//!
+//! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
 
 mod gate;
 mod ratio;
-mod resample;
+mod run_set;
 mod sheet;
 mod tell;
 
 use serde::Serialize;
 
-pub use gate::Gate;
+pub use gate::{Gate, GateOutcome};
 pub use ratio::{Ratio, Ratios};
-pub use resample::Interval;
+pub use run_set::RunSet;
 pub use sheet::{Measure, Sheet};
-pub(in crate::report) use tell::{doubts, letter};
+pub(in crate::report) use tell::{doubts, judged, letter, method};
 pub use tell::{json, text};
 
-use super::compat::Rule;
+use crate::stats::{self, Conclusion, Margins, Percents, RunValues};
 
 /// What may be said of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,10 +30,12 @@ use super::compat::Rule;
 pub enum Judgement {
     Better,
     Worse,
-    /// The interval holds zero.
-    NoDifferenceSeen,
-    /// There is no interval: no requests one by one, or one number for a whole run.
-    NoInterval,
+    /// The difference is smaller than the smallest effect that matters.
+    Equivalent,
+    /// The runs differ too much from each other to say either.
+    CannotTell,
+    /// One run on a side: how much runs differ is not known.
+    NotJudged,
 }
 
 impl Judgement {
@@ -39,9 +43,33 @@ impl Judgement {
         match self {
             Self::Better => "better",
             Self::Worse => "worse",
-            Self::NoDifferenceSeen => "no difference seen",
-            Self::NoInterval => "no interval",
+            Self::Equivalent => "equivalent",
+            Self::CannotTell => "cannot tell",
+            Self::NotJudged => "not judged",
         }
+    }
+
+    const fn of(conclusion: Conclusion, is_better: bool) -> Self {
+        match conclusion {
+            Conclusion::Different if is_better => Self::Better,
+            Conclusion::Different => Self::Worse,
+            Conclusion::Equivalent => Self::Equivalent,
+            Conclusion::CannotTell { .. } => Self::CannotTell,
+            Conclusion::OneRun => Self::NotJudged,
+        }
+    }
+}
+
+/// Of a difference in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl From<Percents> for Interval {
+    fn from(Percents { low, high }: Percents) -> Self {
+        Self { low, high }
     }
 }
 
@@ -53,43 +81,76 @@ pub struct Delta {
     /// `mean`, `p50`, `p90`, `p95`, `p99`; empty for a rate.
     pub stat: &'static str,
     pub unit: &'static str,
+    /// Means over the runs of each side.
     pub a: Option<f64>,
     pub b: Option<f64>,
+    /// Standard deviations between the runs; absent for one run.
+    pub a_stddev: Option<f64>,
+    pub b_stddev: Option<f64>,
     /// (b − a) / a; absent where the two mean different things.
     pub percent: Option<f64>,
-    /// 95 % interval of the percentage.
+    /// 95 % interval of the percentage, from the differences between runs; of this row alone.
     pub interval: Option<Interval>,
+    /// Of no difference, after Holm's correction for all rows.
+    pub p: Option<f64>,
     pub judgement: Option<Judgement>,
+    /// With `cannot_tell`: so many runs on each side could; absent where a thousand could not.
+    pub runs_needed: Option<u32>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,
+    #[serde(skip)]
+    runs: Option<(RunValues, RunValues)>,
 }
 
-/// One result against the first.
+/// How results are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// Subtracts what is unlike, too; the differences in meaning stay written beside it.
+    pub force: bool,
+    pub margins: Margins,
+}
+
+/// One side against the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub a: String,
     pub b: String,
+    pub a_runs: usize,
+    pub b_runs: usize,
+    /// The smallest effect that matters, percent.
+    pub smallest_effect: f64,
     /// Why nothing at all may be subtracted: the load was not the same.
     pub unlike_load: Vec<String>,
     /// What could not be looked at.
     pub notes: Vec<String>,
-    /// Both had the same arrivals and prompts, so requests are compared one with one.
-    pub paired: bool,
+    /// Run by run both had the same arrivals and prompts.
+    pub same_plan: bool,
     pub deltas: Vec<Delta>,
 }
 
 impl Comparison {
-    /// `force` subtracts what is unlike, too; the differences in meaning stay written beside it.
-    pub fn of(a: &Sheet, b: &Sheet, force: bool) -> Self {
-        let (unlike_load, notes) = a.unlike_load(b);
-        let paired = a.digest.is_some() && a.digest == b.digest;
-        let mut deltas = Vec::new();
-        for one in &a.measures {
-            if let Some(other) = b.measures.iter().find(|other| other.key == one.key) {
-                deltas.extend(differences(one, other, &unlike_load, paired, force));
-            }
+    pub fn of(a: &RunSet, b: &RunSet, rules: Rules) -> Self {
+        let (unlike_load, notes) = a.first().unlike_load(b.first());
+        let others: Vec<_> = b.rows().collect();
+        let mut deltas: Vec<Delta> = a
+            .rows()
+            .filter_map(|one| {
+                let same = |other: &&run_set::Row<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
+                Some(difference(&one, others.iter().find(same)?, &unlike_load, rules.force))
+            })
+            .collect();
+        judge(&mut deltas, a, rules.margins);
+        Self {
+            a: a.name.clone(),
+            b: b.name.clone(),
+            a_runs: a.runs().len(),
+            b_runs: b.runs().len(),
+            smallest_effect: rules.margins.smallest_percent,
+            unlike_load,
+            notes,
+            same_plan: have_same_plan(a, b),
+            deltas,
         }
-        Self { a: a.name.clone(), b: b.name.clone(), unlike_load, notes, paired, deltas }
     }
 
     /// Whether anything was subtracted.
@@ -97,9 +158,20 @@ impl Comparison {
         self.deltas.iter().any(|delta| delta.percent.is_some())
     }
 
+    /// Both sides have the two runs or more that a judgement needs.
+    pub const fn is_judged(&self) -> bool {
+        self.a_runs > 1 && self.b_runs > 1
+    }
+
     pub fn find(&self, metric: &str, stat: &str) -> Option<&Delta> {
         self.deltas.iter().find(|delta| delta.metric == metric && delta.stat == stat)
     }
+}
+
+fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
+    let pairs = a.runs().iter().zip(b.runs());
+    a.runs().len() == b.runs().len()
+        && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
 }
 
 /// Of 0 there is none, except nothing at all.
@@ -111,42 +183,48 @@ fn percent(a: f64, b: f64) -> Option<f64> {
     }
 }
 
-fn differences(a: &Measure, b: &Measure, unlike_load: &[String], paired: bool, force: bool) -> Vec<Delta> {
-    let meanings = a.meaning.differences(&b.meaning);
-    let stats = a.stats.iter().filter_map(|(stat, value)| Some((*stat, *value, b.stat(stat)?)));
-    stats
-        .map(|(stat, one, other)| {
-            let mut unlike = unlike_load.to_vec();
-            unlike.extend(meanings.iter().cloned());
-            if stat.starts_with('p') && a.meaning.percentile_rule != b.meaning.percentile_rule {
-                unlike.push(format!("percentile rule: {} / {}", a.meaning.percentile_rule, b.meaning.percentile_rule));
-            }
-            let may = unlike.is_empty() || force;
-            let percent = percent(one, other).filter(|_| may);
-            let interval = percent.and_then(|_| {
-                let rule =
-                    Rule::ALL.into_iter().find(|rule| rule.words() == a.meaning.percentile_rule).unwrap_or(Rule::Floor);
-                resample::interval(&a.values, &b.values, stat, rule, paired)
-            });
-            let judgement = percent.map(|_| match interval {
-                None => Judgement::NoInterval,
-                Some(Interval { low, high }) if low <= 0.0 && high >= 0.0 => Judgement::NoDifferenceSeen,
-                Some(Interval { low, .. }) if (low > 0.0) == a.more_is_better => Judgement::Better,
-                Some(_) => Judgement::Worse,
-            });
-            Delta {
-                metric: a.key.clone(),
-                stat,
-                unit: a.unit,
-                a: Some(one),
-                b: Some(other),
-                percent,
-                interval,
-                judgement,
-                unlike,
-            }
-        })
-        .collect()
+fn difference(a: &run_set::Row<'_>, b: &run_set::Row<'_>, unlike_load: &[String], force: bool) -> Delta {
+    let mut unlike = unlike_load.to_vec();
+    unlike.extend(a.measure.meaning.differences(&b.measure.meaning));
+    let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
+    if a.stat.starts_with('p') && rules[0] != rules[1] {
+        unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
+    }
+    let percent = percent(a.values.mean, b.values.mean).filter(|_| unlike.is_empty() || force);
+    let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
+    Delta {
+        metric: a.measure.key.clone(),
+        stat: a.stat,
+        unit: a.measure.unit,
+        a: Some(a.values.mean),
+        b: Some(b.values.mean),
+        a_stddev: stddev(&a.values),
+        b_stddev: stddev(&b.values),
+        percent,
+        interval: None,
+        p: None,
+        judgement: None,
+        runs_needed: None,
+        unlike,
+        runs: percent.map(|_| (a.values, b.values)),
+    }
+}
+
+/// All rows that were subtracted, as one family.
+fn judge(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
+    let rows: Vec<(RunValues, RunValues)> = deltas.iter().filter_map(|delta| delta.runs).collect();
+    let judged = stats::judge(&rows, margins);
+    for (delta, judged) in deltas.iter_mut().filter(|delta| delta.runs.is_some()).zip(judged) {
+        let more_is_better =
+            a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
+        let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
+        delta.interval = judged.interval.map(Interval::from);
+        delta.p = judged.p;
+        delta.judgement = Some(Judgement::of(judged.conclusion, is_better));
+        if let Conclusion::CannotTell { runs } = judged.conclusion {
+            delta.runs_needed = runs;
+        }
+    }
 }
 
 #[cfg(test)]

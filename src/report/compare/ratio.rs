@@ -8,7 +8,7 @@ use minijinja::context;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Interval, Judgement, Sheet};
+use super::{Comparison, Interval, Judgement, Rules, RunSet};
 use crate::report::paint::{Paint, Tone, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
@@ -27,7 +27,7 @@ pub struct Ratio {
     pub other: Option<f64>,
     /// other / base, percent.
     pub percent: Option<f64>,
-    /// 95 % interval of it, where requests are known one by one.
+    /// 95 % interval of it, where there are several runs of both.
     pub interval: Option<Interval>,
     pub judgement: Option<Judgement>,
     /// Why there is no ratio, or in what the numbers differ.
@@ -44,11 +44,11 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Adds one row: the sheets are in the order of the columns.
-    pub fn measured(&mut self, row: &str, columns: &[String], sheets: &[Sheet], metrics: &[String], force: bool) {
-        let [first, others @ ..] = sheets else { return };
-        for (sheet, column) in others.iter().zip(columns.iter().skip(1)) {
-            let comparison = Comparison::of(first, sheet, force);
+    /// Adds one row: the runs are in the order of the columns.
+    pub fn measured(&mut self, row: &str, columns: &[String], sets: &[RunSet], metrics: &[String], rules: Rules) {
+        let [first, others @ ..] = sets else { return };
+        for (set, column) in others.iter().zip(columns.iter().skip(1)) {
+            let comparison = Comparison::of(first, set, rules);
             for metric in metrics {
                 self.rows.push(one(row, column, metric, &comparison));
             }
@@ -89,7 +89,9 @@ impl Ratios {
         let mut notes: Vec<String> = Vec::new();
         for row in &self.rows {
             let remark = row.source.as_ref().map(|source| format!("published: {source}"));
-            let remark = remark.or_else(|| row.judgement.map(|judged| judged.words().to_owned()));
+            let remark = remark.or_else(|| {
+                row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.words().to_owned())
+            });
             rows.push(vec![
                 (Tone::Name, clean(&row.row)),
                 (Tone::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
@@ -117,7 +119,7 @@ impl Ratios {
     pub fn json(&self) -> Value {
         value!({
             "base": self.base,
-            "ratio": "other / base, percent; 95 % interval by resampling requests, where they are known one by one",
+            "ratio": "other / base, percent, of means over runs; 95 % interval from the differences between runs, where there are several of both",
             "rows": self.rows,
         })
     }
@@ -133,7 +135,7 @@ impl Ratios {
                     row => &row.row, metric => &row.metric, unit => &row.unit, column => &row.column,
                     base => number(row.base), other => number(row.other), percent => percent(row),
                     interval => row.interval.map(|it| format!("{:.1} … {:.1} %", it.low, it.high)),
-                    word => row.judgement.map(Judgement::words), unlike => &row.unlike, source => &row.source,
+                    word => row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(Judgement::words), unlike => &row.unlike, source => &row.source,
                 }
             })
             .collect();

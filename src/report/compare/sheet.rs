@@ -179,6 +179,12 @@ impl Sheet {
         }
     }
 
+    /// The measure of the same name and meaning.
+    pub(super) fn like(&self, measure: &Measure) -> Option<&Measure> {
+        let found = self.measures.iter().find(|other| other.key == measure.key)?;
+        found.meaning.differences(&measure.meaning).is_empty().then_some(found)
+    }
+
     /// What makes numbers unlike where it differs, as text by name.
     pub const fn load(&self) -> &BTreeMap<String, String> {
         &self.load

@@ -4,29 +4,34 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Delta, Judgement, Sheet};
+use super::{Comparison, Delta, Judgement, RunSet, Sheet};
 use crate::event::Verdict;
 use crate::report::paint::{Paint, Tone, clean, table};
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 
-pub fn text(sheets: &[Sheet], comparisons: &[Comparison], paint: Paint) -> String {
+pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Paint) -> String {
     let mut out = String::new();
-    let rows: Vec<_> = sheets
+    let rows: Vec<_> = sets
         .iter()
         .enumerate()
-        .map(|(n, sheet)| {
+        .map(|(n, set)| {
+            let sheet = set.worst();
+            let runs = match set.runs().len() {
+                1 => String::new(),
+                runs => format!(", {runs} runs"),
+            };
             vec![
                 (Tone::Strong, letter(n)),
-                (Tone::Name, clean(&sheet.name)),
+                (Tone::Name, clean(&set.name)),
                 (tone_of(sheet.verdict), sheet.verdict_word().to_owned()),
-                (Tone::Quiet, format!("as {}", sheet.tool.title())),
+                (Tone::Quiet, format!("as {}{runs}", sheet.tool.title())),
             ]
         })
         .collect();
     out.push_str(&table(paint, "", &rows));
-    for doubt in doubts(sheets) {
+    for doubt in doubts(sets) {
         let _ = writeln!(out, "{}", paint.tone(Tone::Odd, doubt));
     }
     for (n, comparison) in comparisons.iter().enumerate() {
@@ -45,17 +50,19 @@ const fn tone_of(verdict: Option<Verdict>) -> Tone {
 }
 
 /// What a reader must know of results that are no measurements of a server.
-pub(in crate::report) fn doubts(sheets: &[Sheet]) -> Vec<String> {
-    let doubt = |(n, sheet): (usize, &Sheet)| {
+pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
+    let doubt = |(n, set): (usize, &RunSet)| {
+        let sheet = set.worst();
         let why = match sheet.verdict? {
             Verdict::InvalidClient => "its numbers are as much the client's as the server's",
             Verdict::InvalidLoad => "the load was not reached, or a limit missed",
             Verdict::InvalidServer => "the server gave errors, and those requests are in no latency",
             Verdict::Valid | Verdict::ValidWithWarnings => return None,
         };
-        Some(format!("{} is {}: {why}", letter(n), sheet.verdict_word()))
+        let which = if set.runs().len() > 1 { format!(" in {}", sheet.name) } else { String::new() };
+        Some(format!("{} is {}{which}: {why}", letter(n), sheet.verdict_word()))
     };
-    sheets.iter().enumerate().filter_map(doubt).collect()
+    sets.iter().enumerate().filter_map(doubt).collect()
 }
 
 /// `A`, `B`, …: how a result is called in a table.
@@ -76,9 +83,8 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
     }
     out.push('\n');
     out.push_str(&table(paint, "", &rows));
-    if comparison.paired {
-        let _ =
-            writeln!(out, "{}", paint.tone(Tone::Quiet, "same arrivals and prompts: requests compared one with one"));
+    for line in method(comparison) {
+        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, line));
     }
     for note in &comparison.notes {
         let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(note)));
@@ -89,6 +95,44 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
     if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
         let hint = "unlike numbers are not subtracted: `--as TOOL` tells both with one definition where requests are known one by one, `--force` subtracts all the same";
         let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, hint));
+    }
+}
+
+/// What the judgements rest on, or what they would need.
+pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    if comparison.has_any() {
+        lines.push(if comparison.is_judged() {
+            format!(
+                "means over {} and {} runs; better or worse: shown at 95 % over all rows together (Welch, Holm) and at least {} %; \
+                 equivalent: shown to differ by less; intervals are of one row each",
+                comparison.a_runs, comparison.b_runs, comparison.smallest_effect
+            )
+        } else {
+            let which = match (comparison.a_runs, comparison.b_runs) {
+                (1, 1) => "one run on each side",
+                _ => "one run on one side",
+            };
+            format!(
+                "{which}: two runs of the same server differ, too, and by how much is not known, so no row is judged; \
+                 measure each side 5 times (`--repeat 5`)"
+            )
+        });
+    }
+    if comparison.same_plan {
+        lines.push("both sides had the same arrivals and prompts".to_owned());
+    }
+    lines
+}
+
+/// `better`, `cannot tell, 9 runs could`; nothing where one run says nothing.
+pub(in crate::report) fn judged(delta: &Delta) -> String {
+    match (delta.judgement, delta.runs_needed) {
+        (None | Some(Judgement::NotJudged), _) => String::new(),
+        (Some(Judgement::CannotTell), Some(runs)) => {
+            format!("{}, {runs} runs each could", Judgement::CannotTell.words())
+        }
+        (Some(judged), _) => judged.words().to_owned(),
     }
 }
 
@@ -105,11 +149,11 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
         })
         .collect();
     let (tone, word) = match delta.judgement {
-        Some(Judgement::Better) => (Tone::Good, Judgement::Better.words()),
-        Some(Judgement::Worse) => (Tone::Bad, Judgement::Worse.words()),
-        Some(other) => (Tone::Quiet, other.words()),
-        None if delta.unlike.is_empty() => (Tone::Quiet, "no percentage of 0"),
-        None => (Tone::Odd, "unlike"),
+        Some(Judgement::Better) => (Tone::Good, judged(delta)),
+        Some(Judgement::Worse) => (Tone::Bad, judged(delta)),
+        Some(_) => (Tone::Quiet, judged(delta)),
+        None if delta.unlike.is_empty() => (Tone::Quiet, "no percentage of 0".to_owned()),
+        None => (Tone::Odd, "unlike".to_owned()),
     };
     vec![
         (Tone::Name, delta.metric.clone()),
@@ -118,7 +162,7 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
         (Tone::Plain, number(delta.b)),
         (Tone::Plain, delta.percent.map_or_else(String::new, |percent| format!("{percent:+.1} %"))),
         (Tone::Quiet, delta.interval.map_or_else(String::new, |it| format!("{:+.1} … {:+.1} %", it.low, it.high))),
-        (tone, [vec![word.to_owned()], marks].concat().join(" ")),
+        (tone, [vec![word], marks].concat().join(" ").trim().to_owned()),
     ]
 }
 
@@ -131,16 +175,23 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-pub fn json(sheets: &[Sheet], comparisons: &[Comparison]) -> Value {
-    let results: Vec<Value> = sheets
+pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
+    let verdict = |sheet: &Sheet| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
+    let results: Vec<Value> = sets
         .iter()
-        .map(|sheet| {
-            let meanings: serde_json::Map<String, Value> = sheet
+        .map(|set| {
+            let meanings: serde_json::Map<String, Value> = set
+                .first()
                 .measures
                 .iter()
                 .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
                 .collect();
-            value!({ "name": sheet.name, "verdict": sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict)), "as": sheet.tool.name(), "metrics": meanings })
+            let runs: Vec<Value> =
+                set.runs().iter().map(|run| value!({ "name": run.name, "verdict": verdict(run) })).collect();
+            value!({
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(), "runs": runs,
+                "metrics": meanings,
+            })
         })
         .collect();
     value!({ "results": results, "comparisons": comparisons })

@@ -1,4 +1,4 @@
-//! Differences: judged, paired, reproducible, and gated.
+//! Differences: judged by runs, reproducible, and gated.
 
 use serde_json::json;
 
@@ -34,9 +34,13 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> Told {
     Told { name: name.to_owned(), result, seen }
 }
 
-fn compare(a: &Told, b: &Told) -> Comparison {
-    let sheet = |told| Sheet::as_tool(told, crate::report::Tool::Regatta).expect("requests are known");
-    Comparison::of(&sheet(a), &sheet(b), false)
+fn compare(a: &[Told], b: &[Told]) -> Comparison {
+    let side = |told: &[Told]| {
+        let sheets =
+            told.iter().map(|told| Sheet::as_tool(told, crate::report::Tool::Regatta).expect("requests are known"));
+        RunSet::new(told[0].name.clone(), sheets.collect()).expect("runs of one measurement")
+    };
+    Comparison::of(&side(a), &side(b), Rules::default())
 }
 
 /// Deterministic noise of ±20 ms.
@@ -45,52 +49,80 @@ fn noise(index: u64, salt: u64) -> f64 {
     (mixed % 4_001) as f64 / 100.0 - 20.0
 }
 
-#[test]
-fn a_clear_difference_is_judged_and_noise_is_not() {
-    let a = told("a", "one", |index| 100.0 + noise(index, 1));
-    let same = told("b", "two", |index| 100.0 + noise(index, 7_777));
-    let slower = told("c", "two", |index| 110.0 + noise(index, 7_777));
-    let judged = |b: &Told| compare(&a, b).find("ttft", "mean").and_then(|delta| delta.judgement);
-    assert_eq!(judged(&same), Some(Judgement::NoDifferenceSeen));
-    assert_eq!(judged(&slower), Some(Judgement::Worse));
-    let back = compare(&slower, &a);
-    assert_eq!(back.find("ttft", "p50").and_then(|delta| delta.judgement), Some(Judgement::Better));
+/// Five runs of one server, whose requests and whose days differ.
+fn runs(name: &str, salt: u64, factor: f64) -> Vec<Told> {
+    let run = |run: u64| {
+        let day = noise(run, salt) / 40.0;
+        let digest = format!("{salt} {run}");
+        told(name, &digest, move |index| (100.0 + day + noise(index, salt + 1_000 * run)) * factor)
+    };
+    (1..=5).map(run).collect()
+}
+
+fn judged(comparison: &Comparison, stat: &str) -> Option<Judgement> {
+    comparison.find("ttft", stat).and_then(|delta| delta.judgement)
 }
 
 #[test]
-fn requests_of_one_plan_are_compared_one_with_one_and_show_less() {
-    let a = told("a", "plan", |index| 100.0 + noise(index, 1));
-    let shifted = |digest: &str| told("b", digest, |index| 100.5 + noise(index, 1));
-    let paired = compare(&a, &shifted("plan"));
-    let apart = compare(&a, &shifted("other"));
-    assert!(paired.paired && !apart.paired);
-    let judged = |it: &Comparison| it.find("ttft", "mean").and_then(|delta| delta.judgement);
-    assert_eq!((judged(&paired), judged(&apart)), (Some(Judgement::Worse), Some(Judgement::NoDifferenceSeen)));
+fn several_runs_are_judged_and_one_is_not() {
+    let (a, same, slower) = (runs("a", 1, 1.0), runs("b", 77, 1.0), runs("c", 77, 1.06));
+    let comparison = compare(&a, &slower);
+    assert_eq!(
+        (judged(&comparison, "mean"), judged(&comparison, "p99")),
+        (Some(Judgement::Worse), Some(Judgement::Worse))
+    );
+    assert_eq!(judged(&compare(&slower, &a), "p50"), Some(Judgement::Better));
+    let unclear = judged(&compare(&a, &same), "mean");
+    assert!(matches!(unclear, Some(Judgement::CannotTell | Judgement::Equivalent)), "{unclear:?}");
+    let one = compare(&a[..1], &slower[..1]);
+    let delta = one.find("ttft", "mean").unwrap();
+    assert_eq!((delta.judgement, delta.interval, delta.p), (Some(Judgement::NotJudged), None, None));
+    assert!(delta.percent.is_some_and(|percent| percent > 3.0));
 }
 
 #[test]
-fn the_same_files_give_the_same_interval() {
-    let a = told("a", "one", |index| 100.0 + noise(index, 1));
-    let b = told("b", "two", |index| 104.0 + noise(index, 99));
-    assert_eq!(compare(&a, &b), compare(&a, &b));
-}
-
-#[test]
-fn a_tail_that_few_requests_show_has_no_interval() {
-    let mut a = told("a", "one", |index| 100.0 + noise(index, 1));
-    a.seen.truncate(150);
+fn runs_of_the_same_numbers_are_equivalent() {
+    let a = runs("a", 1, 1.0);
     let comparison = compare(&a, &a);
-    let interval = |stat| comparison.find("ttft", stat).and_then(|delta| delta.interval);
-    assert!(interval("mean").is_some() && interval("p90").is_some() && interval("p99").is_none());
+    assert!(comparison.same_plan);
+    let throughput = comparison.find("requests_full", "").and_then(|delta| delta.judgement);
+    assert_eq!(throughput, Some(Judgement::Equivalent));
+}
+
+#[test]
+fn runs_of_different_loads_are_no_side() {
+    let mut all = runs("a", 1, 1.0);
+    all[2].result["asked"]["scenario"]["server"]["rate"] = json!(50.0);
+    let refused = RunSet::new("a", all.iter().map(Sheet::of).collect()).unwrap_err();
+    assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
+}
+
+#[test]
+fn the_number_of_runs_that_could_tell_is_given() {
+    let noisy = |name: &str, salt: u64| -> Vec<Told> {
+        let run =
+            |run: u64| told(name, &format!("{salt} {run}"), move |index| 100.0 + noise(run, salt) + noise(index, run));
+        (1..=3).map(run).collect()
+    };
+    let comparison = compare(&noisy("a", 1), &noisy("b", 50));
+    let delta = comparison.find("ttft", "mean").unwrap();
+    assert_eq!(delta.judgement, Some(Judgement::CannotTell));
+    assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
+    let text = text(&[], &[comparison], crate::report::Paint::OFF);
+    assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
 }
 
 #[test]
 fn a_gate_is_read_and_looks_at_one_difference() {
-    let a = told("a", "one", |_| 100.0);
-    let b = told("b", "one", |_| 110.0);
+    let a = [told("a", "one", |_| 100.0)];
+    let b = [told("b", "one", |_| 110.0)];
     let comparison = compare(&a, &b);
-    let trips = |text: &str| text.parse::<Gate>().and_then(|gate| Ok(gate.trips(&comparison)?.is_some()));
+    let trips = |text: &str| {
+        let gate: Gate = text.parse()?;
+        Ok::<_, String>(matches!(gate.outcome(&comparison)?, GateOutcome::Exceeded(_)))
+    };
     assert_eq!(trips("ttft_p99>5%"), Ok(true));
+    assert_eq!(trips("ttft_p99 > +5%"), Ok(true));
     assert_eq!(trips("ttft_p99 > 10.5%"), Ok(false));
     assert_eq!(trips("requests_full<-5"), Ok(false));
     assert!(trips("ttft_p98>5%").unwrap_err().contains("ttft_p99"));
@@ -100,11 +132,26 @@ fn a_gate_is_read_and_looks_at_one_difference() {
 }
 
 #[test]
+fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
+    let gate: Gate = "ttft_mean > +5%".parse().unwrap();
+    let clear = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.2));
+    assert!(matches!(gate.outcome(&clear), Ok(GateOutcome::Exceeded(_))));
+    let kept = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.02));
+    assert!(matches!(gate.outcome(&kept), Ok(GateOutcome::Kept(_))));
+    // Two runs that differ by 30 %, against two that differ as much: the means are 7 % apart, and that may be chance.
+    let two =
+        |name: &str, values: [f64; 2]| values.map(|value| told(name, &value.to_string(), move |_| value)).to_vec();
+    let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
+    assert!(matches!(gate.outcome(&chance), Ok(GateOutcome::Unproven(_))));
+}
+
+#[test]
 fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     let (mut a, b) = (told("a", "one", |_| 100.0), told("b", "one", |_| 110.0));
     a.result["verdict"] = json!("invalid_client");
-    let sheets = [Sheet::of(&a), Sheet::of(&b)];
-    assert_eq!((sheets[0].verdict_word(), sheets[1].verdict_word()), ("INVALID(client)", "VALID"));
-    assert_eq!(tell::doubts(&sheets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
-    assert_eq!(json(&sheets, &[])["results"][0]["verdict"], "invalid_client");
+    let sets = [RunSet::single(Sheet::of(&a)), RunSet::single(Sheet::of(&b))];
+    let words = |set: &RunSet| set.worst().verdict_word();
+    assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)", "VALID"));
+    assert_eq!(tell::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }

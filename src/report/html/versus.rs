@@ -10,7 +10,7 @@ use super::overlay::{self, Series, colour};
 use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
-use crate::report::compare::{Comparison, Delta, Judgement, Sheet, doubts, letter};
+use crate::report::compare::{Comparison, Delta, Judgement, RunSet, Sheet, doubts, judged, letter, method};
 use crate::report::compat::{Meaning, Told};
 use crate::report::paint::to_the_second;
 
@@ -36,7 +36,7 @@ struct Row {
     interval: String,
     bar: String,
     tone: &'static str,
-    word: &'static str,
+    word: String,
     /// Which of the reasons make the two unlike.
     marks: Vec<usize>,
     shown: bool,
@@ -54,18 +54,22 @@ struct Line {
     is_load: bool,
 }
 
-/// The page. `told` and `sheets` are the same results in the same order, and the first is what the others are held against.
-pub fn compare(told: &[Told], sheets: &[Sheet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
+/// The page. `told` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
+/// with. Distributions and courses are those of the first runs.
+pub fn compare(told: &[Told], sets: &[RunSet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("compare.html", PAGE)?;
-    let results: Vec<_> = sheets
+    let sheets: Vec<Sheet> = sets.iter().map(|set| set.first().clone()).collect();
+    let results: Vec<_> = sets
         .iter()
         .enumerate()
-        .map(|(place, sheet)| {
+        .map(|(place, set)| {
+            let sheet = set.worst();
             context! {
                 letter => letter(place),
                 colour => colour(place),
-                name => &sheet.name,
+                name => &set.name,
+                runs => set.runs().len(),
                 verdict => sheet.verdict_word(),
                 tone => tone_of(sheet.verdict),
                 tool => sheet.tool.title(),
@@ -76,16 +80,17 @@ pub fn compare(told: &[Told], sheets: &[Sheet], comparisons: &[Comparison]) -> R
     let sections: Vec<_> = comparisons.iter().enumerate().map(|(n, one)| section(one, n + 1)).collect();
     let page = environment.get_template("compare.html")?.render(context! {
         style => Safe::from_safe_string(STYLE.to_owned()),
-        title => sheets.iter().map(|sheet| sheet.name.as_str()).collect::<Vec<_>>().join(" · "),
+        title => sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>().join(" · "),
         results,
-        doubts => doubts(sheets),
+        doubts => doubts(sets),
+        has_several => sets.iter().any(|set| set.runs().len() > 1),
         sections,
-        spreads => spreads(sheets).into_iter().map(|(svg, unlike)| context! {
+        spreads => spreads(&sheets).into_iter().map(|(svg, unlike)| context! {
             svg => Safe::from_safe_string(svg), unlike,
         }).collect::<Vec<_>>(),
         courses => courses(told).into_iter().map(Safe::from_safe_string).collect::<Vec<_>>(),
-        measured => Serde(measured(sheets)),
-        meanings => Serde(meanings(sheets)),
+        measured => Serde(measured(&sheets)),
+        meanings => Serde(meanings(&sheets)),
     })?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
@@ -128,15 +133,16 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
         name => comparison.b.clone(),
         better => count(Judgement::Better),
         worse => count(Judgement::Worse),
-        same => count(Judgement::NoDifferenceSeen),
+        equivalent => count(Judgement::Equivalent),
+        unclear => count(Judgement::CannotTell),
+        is_judged => comparison.is_judged(),
         unlike => rows.iter().filter(|row| row.shown && row.word == "unlike").count(),
         more => rows.iter().any(|row| !row.shown),
         rows => rows.iter().map(|row| context! {
             svg => Safe::from_safe_string(row.bar.clone()),
             ..Safe::from(Serde(row))
         }).collect::<Vec<_>>(),
-        paired => comparison.paired,
-        notes => comparison.notes.clone(),
+        notes => method(comparison).into_iter().chain(comparison.notes.clone()).collect::<Vec<_>>(),
         reasons,
         refused => !comparison.has_any(),
         widest => number(most),
@@ -156,11 +162,11 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
         })
         .collect();
     let (tone, word) = match delta.judgement {
-        Some(judged @ Judgement::Better) => ("good", judged.words()),
-        Some(judged @ Judgement::Worse) => ("bad", judged.words()),
-        Some(judged) => ("none", judged.words()),
-        None if delta.unlike.is_empty() => ("none", "no percentage of 0"),
-        None => ("odd", "unlike"),
+        Some(Judgement::Better) => ("good", judged(delta)),
+        Some(Judgement::Worse) => ("bad", judged(delta)),
+        Some(_) => ("none", judged(delta)),
+        None if delta.unlike.is_empty() => ("none", "no percentage of 0".to_owned()),
+        None => ("odd", "unlike".to_owned()),
     };
     let shown = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), number);
     Row {

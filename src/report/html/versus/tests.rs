@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::report::compare::Rules;
 use crate::report::compat::{Chunk, Chunks, Kind, Seen};
 
 /// 300 requests at 20 a second, TTFT `by` ms.
@@ -49,10 +50,14 @@ fn noise(index: u64) -> f64 {
 }
 
 fn page(file: &str, told: &[Told]) -> String {
-    let sheets: Vec<Sheet> = told.iter().map(Sheet::of).collect();
-    let (first, others) = sheets.split_first().expect("results");
-    let comparisons: Vec<_> = others.iter().map(|other| Comparison::of(first, other, false)).collect();
-    let page = compare(told, &sheets, &comparisons).expect("a page");
+    let sets: Vec<RunSet> = told.iter().map(|told| RunSet::single(Sheet::of(told))).collect();
+    page_of(file, told, &sets)
+}
+
+fn page_of(file: &str, told: &[Told], sets: &[RunSet]) -> String {
+    let (first, others) = sets.split_first().expect("results");
+    let comparisons: Vec<_> = others.iter().map(|other| Comparison::of(first, other, Rules::default())).collect();
+    let page = compare(told, sets, &comparisons).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(file), &page).expect("written");
     }
@@ -64,7 +69,14 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
     let a = told("before", |index| 100.0 + noise(index), |_| {});
     let b = told("after", |index| 112.0 + noise(index), |_| {});
     let text = page("compared.html", &[a, b]);
-    for wanted in ["B against A", "+11.", "worse", "TTFT: % of requests", "Requests in flight", "one with one"] {
+    for wanted in [
+        "B against A",
+        "+11.",
+        "one run: not judged",
+        "TTFT: % of requests",
+        "Requests in flight",
+        "same arrivals and prompts",
+    ] {
         assert!(text.contains(wanted), "no {wanted}");
     }
     assert!(text.contains("uniform min 4, max 12") || text.contains("uniform max 12, min 4"));
@@ -73,6 +85,20 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
     for unwanted in ["<script", "http:", "https:", "<img", "<link", "@import", "url("] {
         let text = text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "");
         assert!(!text.contains(unwanted), "{unwanted}");
+    }
+}
+
+#[test]
+fn several_runs_are_judged_on_the_page() {
+    let side = |name: &str, from: f64| -> Vec<Told> {
+        (0..4).map(|run| told(name, move |index| from + f64::from(run) / 10.0 + noise(index), |_| {})).collect()
+    };
+    let (a, b) = (side("before", 100.0), side("after", 112.0));
+    let set =
+        |told: &[Told]| RunSet::new(told[0].name.clone(), told.iter().map(Sheet::of).collect()).expect("one load");
+    let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
+    for wanted in ["4 runs", "9 worse", "means over 4 and 4 runs", "of the first run of each"] {
+        assert!(text.contains(wanted), "no {wanted}");
     }
 }
 

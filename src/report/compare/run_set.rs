@@ -1,0 +1,77 @@
+//! One side of a comparison: the runs of one measurement.
+
+use super::{Measure, Sheet};
+use crate::event::Verdict;
+use crate::stats::RunValues;
+
+/// Runs that were made the same way, with different seeds or at different times. At least one.
+#[derive(Clone, Debug)]
+pub struct RunSet {
+    pub name: String,
+    runs: Vec<Sheet>,
+}
+
+/// A metric and a statistic of all runs.
+pub(super) struct Row<'a> {
+    /// As the first run has it.
+    pub measure: &'a Measure,
+    pub stat: &'static str,
+    pub values: RunValues,
+}
+
+impl RunSet {
+    /// `Err`: why they are not runs of one measurement.
+    pub fn new(name: impl Into<String>, runs: Vec<Sheet>) -> Result<Self, String> {
+        let name = name.into();
+        let Some((first, others)) = runs.split_first() else { return Err(format!("{name} has no result")) };
+        for other in others {
+            let (unlike, _) = first.unlike_load(other);
+            if !unlike.is_empty() {
+                return Err(format!(
+                    "{name} has results that are not runs of one measurement: {} and {} differ in {}\n  hint: name one of them",
+                    first.name,
+                    other.name,
+                    unlike.join("; ")
+                ));
+            }
+        }
+        Ok(Self { name, runs })
+    }
+
+    /// One run alone.
+    pub fn single(run: Sheet) -> Self {
+        Self { name: run.name.clone(), runs: vec![run] }
+    }
+
+    pub fn first(&self) -> &Sheet {
+        &self.runs[0]
+    }
+
+    pub fn runs(&self) -> &[Sheet] {
+        &self.runs
+    }
+
+    /// The run with the worst verdict.
+    pub fn worst(&self) -> &Sheet {
+        let badness = |run: &&Sheet| match run.verdict {
+            Some(Verdict::InvalidServer) => 5,
+            Some(Verdict::InvalidClient) => 4,
+            Some(Verdict::InvalidLoad) => 3,
+            Some(Verdict::ValidWithWarnings) => 2,
+            None => 1,
+            Some(Verdict::Valid) => 0,
+        };
+        // Of equally bad ones the first.
+        self.runs.iter().rev().max_by_key(badness).unwrap_or_else(|| self.first())
+    }
+
+    /// Numbers that every run has, with one meaning.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.first().measures.iter().flat_map(move |measure| {
+            measure.stats.iter().filter_map(move |(stat, _)| {
+                let values: Option<Vec<f64>> = self.runs.iter().map(|run| run.like(measure)?.stat(stat)).collect();
+                Some(Row { measure, stat, values: RunValues::of(&values?)? })
+            })
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in
+//! `repeats/<n>`; one that was finished is not made again when the stage was cut off.
+
+use std::fs;
+
+use super::bench::{failure, judged, measure};
+use super::errand::Errand;
+use super::search::{before, keep};
+use crate::event::{Done, Failure, FailureKind};
+use crate::harness::preflight::Preflight;
+use crate::harness::{self, RunResult, Spec, repeat_folder, result_of_repeats};
+use crate::manifest::model::Telemetry;
+
+/// What a run leaves beside its result.
+const FILES: [&str; 4] = ["requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"];
+
+pub async fn perform(
+    errand: &Errand,
+    spec: &Spec,
+    times: u32,
+    watched: Telemetry,
+    mut preflight: Option<Preflight>,
+) -> Result<Done, Failure> {
+    let mut results: Vec<RunResult> = Vec::new();
+    for number in 1..=times {
+        let spec = Spec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
+        let folder = errand.lease.out.join(repeat_folder(number));
+        let result = if let Some(result) = before(&folder, &spec) {
+            result
+        } else {
+            let name = format!("run {number} of {times}");
+            let mut measured = Box::pin(measure(errand, &spec, watched, &name)).await?;
+            if let Some(preflight) = preflight.take() {
+                measured.after(preflight);
+            }
+            if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
+                return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+            }
+            keep(&folder, &measured)?;
+            measured.result
+        };
+        let is_lost = result.reasons.first().is_some_and(|reason| reason.check == "server");
+        results.push(result);
+        if is_lost {
+            // Without a server there is nothing to repeat.
+            break;
+        }
+    }
+    let Some(result) = result_of_repeats(&results) else {
+        return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
+    };
+    let first = errand.lease.out.join(repeat_folder(1));
+    for name in FILES.into_iter().filter(|name| first.join(name).is_file()) {
+        let to = errand.lease.out.join(name);
+        fs::copy(first.join(name), &to)
+            .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", to.display())))?;
+    }
+    harness::write_result(&errand.lease.out, &result).map_err(|error| failure(&error))?;
+    judged(&result)
+}
