@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::collect::Pool;
+use crate::stats::{Ends, NoInterval, Series};
 
 pub(super) const RULE: &str = "nearest rank, sorted element floor(N·p)";
 const POOL_RULE: &str =
@@ -34,11 +35,23 @@ pub struct Metric {
     pub p99: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// 95 % order-statistic interval of p99; null for pools, whose values are not independent, and for an empty population.
+    /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
+    /// this state: how much runs differ from each other only `repeats` tell. Absent where the run is too short for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_interval: Option<Interval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_interval: Option<Interval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_interval: Option<Interval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_interval: Option<Interval>,
     pub p99_interval: Option<Interval>,
+    /// Which of the intervals is the first that is not there, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_interval: Option<String>,
 }
 
-/// Ends of a confidence interval; an end is null when N is too small to have it.
+/// Ends of a confidence interval; an end may be null in results of earlier versions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     pub low: Option<f64>,
@@ -70,12 +83,30 @@ impl Metric {
             p99: None,
             min: None,
             max: None,
+            mean_interval: None,
+            p50_interval: None,
+            p90_interval: None,
+            p95_interval: None,
             p99_interval: None,
+            no_interval: None,
         }
     }
 
-    /// From exact values in ns; `ns` is sorted on the way.
+    /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
     pub(super) fn exact(label: &Label, ns: &mut [f64], excluded: u64) -> Self {
+        let series = Series::new(ns.iter().map(|value| value / NS_PER_MS));
+        let mut no_interval = None;
+        let mut interval = |name: &str, ends: Result<Ends, NoInterval>| match ends {
+            Ok((low, high)) => Some(Interval { low: Some(low), high: Some(high) }),
+            Err(why) => {
+                no_interval.get_or_insert_with(|| format!("{name}: {why}"));
+                None
+            }
+        };
+        let mean_interval = interval("mean", series.mean_interval());
+        let [p50_interval, p90_interval, p95_interval, p99_interval] =
+            [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)]
+                .map(|(name, p)| interval(name, series.percentile_interval(p)));
         ns.sort_by(f64::total_cmp);
         let at = |p| percentile(ns, p).map(|value| value / NS_PER_MS);
         Self {
@@ -88,11 +119,12 @@ impl Metric {
             p99: at(0.99),
             min: at(0.0),
             max: at(1.0),
-            p99_interval: (!ns.is_empty()).then(|| {
-                let (low, high) = ranks_95(ns.len(), 0.99);
-                let value = |rank: usize| ns[rank - 1] / NS_PER_MS;
-                Interval { low: low.map(value), high: high.map(value) }
-            }),
+            mean_interval,
+            p50_interval,
+            p90_interval,
+            p95_interval,
+            p99_interval,
+            no_interval: no_interval.filter(|_| !ns.is_empty()),
             ..Self::empty(label, RULE, excluded)
         }
     }
@@ -126,54 +158,26 @@ pub(super) fn is_maximum(n: u64, p: f64) -> bool {
     n > 0 && (n as f64 * p).floor() as u64 >= n - 1
 }
 
-/// Ranks (from 1) whose values enclose the true quantile with 95 % confidence, 2.5 % on either side.
-///
-/// The number of values below the quantile is binomial(n, p): the low rank l has P(B < l) ≤ 2.5 %, the high rank h
-/// P(B ≥ h) ≤ 2.5 %. Either may not exist.
-fn ranks_95(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
-    const TAIL: f64 = 0.025;
-    let ln_odds = (p / (1.0 - p)).ln();
-    // Walk the masses down from B = n; they underflow harmlessly where they no longer matter.
-    let mut ln_mass = n as f64 * p.ln();
-    let mut upper_tail = 0.0;
-    let mut high = None;
-    let mut low = None;
-    let mut successes = n;
-    loop {
-        let above = upper_tail;
-        upper_tail += ln_mass.exp();
-        if upper_tail <= TAIL {
-            high = Some(successes);
-        }
-        // P(B < successes + 1) = 1 − P(B ≥ successes + 1)
-        if 1.0 - above <= TAIL && low.is_none() {
-            low = Some(successes + 1);
-        }
-        if low.is_some() || successes == 0 {
-            break;
-        }
-        ln_mass += (successes as f64 / (n - successes + 1) as f64).ln() - ln_odds;
-        successes -= 1;
-    }
-    // The walk meets falling values of l: the first that satisfies is the largest.
-    (low.filter(|rank| (1..=n).contains(rank)), high)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// 4,000 independent values have intervals; the same in the order of a queue that fills and empties have none.
     #[test]
-    fn the_interval_of_p99_needs_enough_values() {
-        assert_eq!(ranks_95(300, 0.99), (Some(293), None));
-        assert_eq!(ranks_95(367, 0.99).1, None);
-        assert_eq!(ranks_95(368, 0.99).1, Some(368));
-        let (low, high) = ranks_95(10_000, 0.99);
-        // Normal approximation: 9,900 ± 1.96·√99 ≈ 9,880.5 … 9,919.5.
-        assert!((9_879..=9_882).contains(&low.unwrap()) && (9_919..=9_922).contains(&high.unwrap()));
-        // One value lies above the quantile in 1 % of all cases only.
-        assert_eq!(ranks_95(1, 0.99), (Some(1), None));
-        assert_eq!(ranks_95(1, 0.5), (None, None));
+    fn intervals_are_there_where_the_run_is_long_enough() {
+        let label = Label { population: "all", zero_point: "issue", window: "full" };
+        let at = |number: u64| (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64;
+        let mut mixed: Vec<f64> = (0..4_000).map(at).collect();
+        let metric = Metric::exact(&label, &mut mixed, 0);
+        let p90 = metric.p90_interval.expect("independent values");
+        assert!(p90.low < metric.p90 && metric.p90 < p90.high && metric.mean_interval.is_some(), "{metric:?}");
+        let mut slow: Vec<f64> =
+            (0..4_000).map(|number| f64::from((number / 500) % 2) * 1e6 + at(1) + f64::from(number)).collect();
+        let metric = Metric::exact(&label, &mut slow, 0);
+        assert_eq!((metric.mean_interval, metric.p99_interval), (None, None));
+        assert!(metric.no_interval.unwrap().starts_with("mean: too few independent values"), "a slow series");
+        let metric = Metric::exact(&label, &mut [1e6; 30], 0);
+        assert_eq!(metric.no_interval.as_deref(), Some("mean: too few values: 30 of 2000"));
     }
 
     #[test]

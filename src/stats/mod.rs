@@ -8,11 +8,15 @@
 mod growth;
 mod holm;
 mod level;
+#[cfg(test)]
+mod queue;
 mod rate_search;
 mod replicate;
 mod student;
+mod within_run;
 
 pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 pub use rate_search::{Margin, RateEstimate, RateSearch, RateStep};
 pub use replicate::{Conclusion, Judged, Margins, Percents, RunValues, is_beyond, judge, mean_interval};
+pub use within_run::{Ends, NoInterval, Series};

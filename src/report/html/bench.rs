@@ -45,7 +45,7 @@ pub(super) struct Metric {
     pub unit: String,
     pub n: String,
     pub cells: Vec<String>,
-    /// The interval of p99.
+    /// Intervals from this run, or why there are none.
     pub interval: Option<String>,
     pub population: String,
     pub zero_point: String,
@@ -188,23 +188,32 @@ fn scalar(value: &Value) -> String {
     }
 }
 
+/// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what it
+/// claims, and none of the mean: theirs is not shown.
+fn interval(fields: &Map<String, Value>) -> Option<String> {
+    let of = |statistic: &str| {
+        let interval = fields.get(&format!("{statistic}_interval"))?;
+        let (low, high) = (interval.get("low")?.as_f64()?, interval.get("high")?.as_f64()?);
+        Some(format!("{statistic} {} … {}", number(low), number(high)))
+    };
+    let why = fields.get("no_interval").and_then(Value::as_str);
+    if fields.get("mean_interval").is_none_or(Value::is_null) {
+        return why.map(|why| format!("no 95 % interval from this run alone: {why}"));
+    }
+    let all: Vec<String> = ["mean", "p50", "p90", "p95", "p99"].into_iter().filter_map(of).collect();
+    let rest = why.map_or_else(String::new, |why| format!("; no further one: {why}"));
+    Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
+}
+
 pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
     let text = |key: &str| fields.get(key).map(scalar).unwrap_or_default();
     let shown = |key: &str| fields.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
-    let end = |interval: &Value, key: &str| interval.get(key).and_then(Value::as_f64).map(number);
     Metric {
         name: title(name),
         unit: text("unit"),
         n: fields.get("n").and_then(Value::as_f64).map(number).unwrap_or_default(),
         cells: COLUMNS.iter().map(|column| shown(column)).collect(),
-        interval: fields.get("p99_interval").filter(|interval| interval.is_object()).map(|interval| {
-            match (end(interval, "low"), end(interval, "high")) {
-                (Some(low), Some(high)) => format!("{low} … {high}"),
-                (Some(low), None) => format!("{low} …, too few values for an upper end"),
-                (None, Some(high)) => format!("… {high}, too few values for a lower end"),
-                (None, None) => "too few values".to_owned(),
-            }
-        }),
+        interval: interval(fields),
         population: text("population"),
         zero_point: text("zero_point").replace('_', " "),
         token_source: text("token_source"),

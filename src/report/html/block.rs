@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::bench::{Metric, metric};
 use super::svg::number;
-use super::{gpu, hosts, preflight, search};
+use super::{gpu, hosts, preflight, repeats, search};
 
 /// One of them, ready for the template.
 #[derive(Debug, Default, Serialize)]
@@ -36,13 +36,26 @@ impl Block {
 }
 
 /// Keys of a result that are told here, and nowhere else on the page.
-pub(super) const TOLD: [&str; 11] =
-    ["hosts", "goodput", "steady", "server", "withdrawals", "outputs", "tokens", "load", "search", "gpu", "preflight"];
+pub(super) const TOLD: [&str; 12] = [
+    "repeats",
+    "hosts",
+    "goodput",
+    "steady",
+    "server",
+    "withdrawals",
+    "outputs",
+    "tokens",
+    "load",
+    "search",
+    "gpu",
+    "preflight",
+];
 
 /// Those that this result has, in the order of a reader's questions.
 pub(super) fn read(result: &Value) -> Vec<Block> {
     let all = [
         search::read(result),
+        repeats::read(result),
         hosts::read(result),
         goodput(result),
         adjusted(result),

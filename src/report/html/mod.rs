@@ -11,6 +11,7 @@ mod overlay;
 mod page;
 mod plot;
 mod preflight;
+mod repeats;
 mod search;
 mod server;
 mod svg;

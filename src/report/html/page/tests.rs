@@ -18,7 +18,7 @@ fn metric(zero: &str, scale: f64) -> Value {
         "unit": "ms", "n": 3000, "population": "successful requests", "excluded": 0, "zero_point": zero,
         "token_source": "output_ids", "window": "whole run", "percentile_rule": "nearest rank, sorted element floor(N·p)",
         "mean": 80.0 * scale, "p50": 61.25 * scale, "p90": 150.0 * scale, "p95": 180.5 * scale, "p99": 212.4 * scale,
-        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": { "low": 201.0 * scale, "high": null },
+        "min": 20.0 * scale, "max": 340.0 * scale, "p99_interval": null, "no_interval": "mean: too few values: 300 of 2000",
     })
 }
 
@@ -82,7 +82,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "drift: the second half",
         "from schedule",
         "sorted element floor(N·p)",
-        "201 …, too few values for an upper end",
+        "no 95 % interval from this run alone: mean: too few values: 300 of 2000",
         "TTFT: % of requests",
         "Output tokens in each second",
         "1,204",

@@ -1,0 +1,71 @@
+//! Queues whose truth is known, for tests of intervals and comparisons: c servers, first come first served, Poisson
+//! arrivals. Time is in mean service times. Also read by `tests/bench/stats.rs`.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Requests that pass before the first that is returned, so that the queue is in its long-run state.
+const SETTLING: usize = 5_000;
+
+/// How long a request is served.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Service {
+    Exponential,
+    Fixed,
+}
+
+/// One server system under one load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queue {
+    pub servers: usize,
+    pub service: Service,
+    /// Arrivals over what the servers could do.
+    pub utilisation: f64,
+    /// Mean service time; 1.05 is a server that is 5 % slower under the same arrivals.
+    pub service_time: f64,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passage {
+    pub arrival: f64,
+    pub wait: f64,
+    pub service: f64,
+}
+
+impl Queue {
+    pub const fn new(servers: usize, service: Service, utilisation: f64) -> Self {
+        Self { servers, service, utilisation, service_time: 1.0 }
+    }
+
+    /// The same seed gives the same arrivals, whatever the service time.
+    pub fn requests(&self, n: usize, seed: u64) -> Vec<Passage> {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut exponential = move || -rng.random::<f64>().max(f64::MIN_POSITIVE).ln();
+        let mut free = vec![0.0_f64; self.servers];
+        let mut arrival = 0.0;
+        let mut all = Vec::with_capacity(n);
+        for number in 0..SETTLING + n {
+            arrival += exponential() / (self.servers as f64 * self.utilisation);
+            let drawn = exponential();
+            let service = self.service_time * if self.service == Service::Fixed { 1.0 } else { drawn };
+            let next = (0..free.len()).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
+            let begin = free[next].max(arrival);
+            free[next] = begin + service;
+            if number >= SETTLING {
+                all.push(Passage { arrival, wait: begin - arrival, service });
+            }
+        }
+        all
+    }
+
+    /// Probability of waiting: Erlang's C formula, of exponential service.
+    pub fn erlang_c(&self) -> f64 {
+        let load = self.servers as f64 * self.utilisation * self.service_time;
+        let mut blocked = 1.0;
+        for servers in 1..=self.servers {
+            blocked = load * blocked / (servers as f64 + load * blocked);
+        }
+        blocked / (1.0 - load / self.servers as f64 * (1.0 - blocked))
+    }
+}

@@ -1,0 +1,216 @@
+//! Intervals of the mean and of percentiles of one run, whose values depend on their neighbours: requests that meet in a
+//! queue are slow together, so that N of them are worth fewer independent ones.
+//!
+//! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values are
+//! independent, the variance of batch means falls with the batch's length, and by how much it exceeds that is the *design
+//! effect*. The largest over all lengths with at least eight batches is taken, with Student's t for so many batches. The
+//! interval of a percentile is that of order statistics, with ranks for the effective number.
+//!
+//! In a short run of a busy server the design effect itself is not known, and comes out too small just when the interval
+//! would be wrong. So there is an interval only where the run is long: the ranks of block means, which no single spike
+//! moves, must be worth enough independent values, or look independent. Thresholds come from simulated queues
+//! (`tests/bench/stats.rs`): M/M/4 and M/D/8 at 50, 80 and 90 % utilisation.
+
+use std::fmt;
+
+use super::student;
+
+/// Shorter runs have no intervals.
+const FEWEST_VALUES: usize = 2_000;
+const FEWEST_BATCHES: usize = 8;
+/// Values in a block whose mean is ranked.
+const BLOCK: usize = 5;
+/// Design effect of ranks up to which a series looks independent; in nineteen of twenty cases one that is stays below.
+const LOOKS_INDEPENDENT: f64 = 2.0;
+/// Independent blocks that the mean needs.
+const FEWEST_BLOCKS: f64 = 200.0;
+/// Independent blocks beyond a percentile.
+const FEWEST_BLOCKS_BEYOND: f64 = 20.0;
+/// Effective values beyond a percentile.
+const FEWEST_BEYOND: f64 = 12.0;
+const TAIL: f64 = 0.025;
+const NORMAL_975: f64 = 1.959_963_985;
+
+/// Values of one run in the order of their arrival, looked at once for all intervals.
+#[derive(Clone, Debug)]
+pub struct Series {
+    values: Vec<f64>,
+    sorted: Vec<f64>,
+    /// How many independent blocks the ranks are worth, and their design effect.
+    blocks: f64,
+    block_effect: f64,
+}
+
+/// Why there is no interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NoInterval {
+    TooFewValues {
+        n: usize,
+    },
+    /// The run is short for how long its server remembers.
+    TooDependent {
+        n: usize,
+        blocks: f64,
+        needed: f64,
+    },
+    TooFewBeyond {
+        beyond: f64,
+    },
+}
+
+impl fmt::Display for NoInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewValues { n } => write!(f, "too few values: {n} of {FEWEST_VALUES}"),
+            Self::TooDependent { n, blocks, needed } => write!(
+                f,
+                "too few independent values: neighbours are alike, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
+            ),
+            Self::TooFewBeyond { beyond } => {
+                write!(f, "too few independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")
+            }
+        }
+    }
+}
+
+/// Ends of a 95 % interval.
+pub type Ends = (f64, f64);
+
+impl Series {
+    /// Values that are not numbers are left out.
+    pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (blocks, block_effect) = if values.len() < FEWEST_VALUES { (0.0, 1.0) } else { ranked_blocks(&values) };
+        Self { values, sorted, blocks, block_effect }
+    }
+
+    /// 95 % interval of the mean.
+    pub fn mean_interval(&self) -> Result<Ends, NoInterval> {
+        let widening = self.widening(FEWEST_BLOCKS)?;
+        let (mean, variance) = moments(&self.values);
+        let effect = design_effect(&self.values);
+        let half = widening
+            * student::critical(TAIL, effect.dof)
+            * (variance * effect.times / self.values.len() as f64).sqrt();
+        Ok((mean - half, mean + half))
+    }
+
+    /// 95 % interval of a percentile, 0.5 ≤ p < 1.
+    pub fn percentile_interval(&self, p: f64) -> Result<Ends, NoInterval> {
+        let widening = self.widening(FEWEST_BLOCKS.max(FEWEST_BLOCKS_BEYOND / (1.0 - p)))?;
+        let n = self.sorted.len();
+        let at = |share: f64| self.sorted[((share * n as f64) as usize).min(n - 1)];
+        let limit = at(p);
+        let beyond: Vec<f64> = self.values.iter().map(|value| if *value >= limit { 1.0 } else { 0.0 }).collect();
+        let effect = design_effect(&beyond);
+        let effective = n as f64 / effect.times;
+        let beyond = effective * (1.0 - p);
+        if beyond < FEWEST_BEYOND {
+            return Err(NoInterval::TooFewBeyond { beyond });
+        }
+        let t = widening * student::critical(TAIL, effect.dof) / NORMAL_975;
+        match binomial_shares(effective / (t * t), p) {
+            (Some(low), Some(high)) => Ok((at(low), at(high))),
+            _ => Err(NoInterval::TooFewBeyond { beyond }),
+        }
+    }
+
+    /// By how much an interval is wider, because what it rests on is itself an estimate; an error where it is none.
+    fn widening(&self, needed: f64) -> Result<f64, NoInterval> {
+        let n = self.values.len();
+        if n < FEWEST_VALUES {
+            return Err(NoInterval::TooFewValues { n });
+        }
+        if self.block_effect <= LOOKS_INDEPENDENT {
+            return Ok(1.0);
+        }
+        if self.blocks < needed {
+            return Err(NoInterval::TooDependent { n, blocks: self.blocks, needed });
+        }
+        Ok(1.0 + 0.5 * (needed / self.blocks).powi(2))
+    }
+}
+
+/// How much more the mean varies than that of independent values, and what is known of it.
+struct DesignEffect {
+    times: f64,
+    dof: f64,
+}
+
+fn moments(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0))
+}
+
+/// The largest over batch lengths, which grow by a quarter.
+fn design_effect(values: &[f64]) -> DesignEffect {
+    let n = values.len();
+    let mut largest = DesignEffect { times: 1.0, dof: (n as f64 - 1.0).max(1.0) };
+    let (_, variance) = moments(values);
+    if variance == 0.0 {
+        return largest;
+    }
+    let mut length = 1;
+    while n / length >= FEWEST_BATCHES {
+        let batches = n / length;
+        // The beginning is left out, where a length does not divide the run.
+        let kept = &values[n - batches * length..];
+        let means: Vec<f64> =
+            kept.chunks_exact(length).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
+        let times = length as f64 * moments(&means).1 / variance;
+        if times > largest.times {
+            largest = DesignEffect { times, dof: (batches - 1) as f64 };
+        }
+        length = if length < 4 { length + 1 } else { length * 5 / 4 };
+    }
+    largest
+}
+
+/// Ranks of block means: how many independent ones they are worth, and their design effect.
+fn ranked_blocks(values: &[f64]) -> (f64, f64) {
+    let means: Vec<f64> = values.chunks_exact(BLOCK).map(|block| block.iter().sum::<f64>()).collect();
+    let mut order: Vec<usize> = (0..means.len()).collect();
+    order.sort_by(|one, other| means[*one].total_cmp(&means[*other]));
+    let mut ranks = vec![0.0; means.len()];
+    for (rank, place) in order.into_iter().enumerate() {
+        ranks[place] = rank as f64;
+    }
+    let effect = design_effect(&ranks).times;
+    (ranks.len() as f64 / effect, effect)
+}
+
+/// Shares of the sorted values between which the percentile lies with 95 %, for `n` independent ones: the number below it
+/// is binomial(n, p); the low rank l has P(B < l) ≤ 2.5 %, the high rank h P(B ≥ h) ≤ 2.5 %. Either may not exist.
+fn binomial_shares(n: f64, p: f64) -> (Option<f64>, Option<f64>) {
+    let n = n.floor().max(1.0) as usize;
+    let ln_odds = (p / (1.0 - p)).ln();
+    // Walk the masses down from B = n; they underflow harmlessly where they do not matter.
+    let mut ln_mass = n as f64 * p.ln();
+    let mut upper_tail = 0.0;
+    let (mut low, mut high) = (None, None);
+    let mut successes = n;
+    loop {
+        let above = upper_tail;
+        upper_tail += ln_mass.exp();
+        if upper_tail <= TAIL {
+            high = Some(successes);
+        }
+        // P(B < successes + 1) = 1 − P(B ≥ successes + 1)
+        if 1.0 - above <= TAIL {
+            low = Some(successes + 1);
+        }
+        if low.is_some() || successes == 0 {
+            break;
+        }
+        ln_mass += (successes as f64 / (n - successes + 1) as f64).ln() - ln_odds;
+        successes -= 1;
+    }
+    let share = |rank: usize| (rank as f64 - 0.5) / n as f64;
+    (low.filter(|rank| (1..=n).contains(rank)).map(share), high.map(share))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Intervals hold what they claim, on series whose truth is known by a formula.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::super::queue::{Queue, Service};
+use super::*;
+
+/// How often an interval was there, and how often it held the truth.
+#[derive(Debug, Default)]
+struct Coverage {
+    runs: u32,
+    given: u32,
+    held: u32,
+}
+
+impl Coverage {
+    fn count(&mut self, interval: Result<Ends, NoInterval>, truth: f64) {
+        self.runs += 1;
+        if let Ok((low, high)) = interval {
+            self.given += 1;
+            self.held += u32::from(low <= truth && truth <= high);
+        }
+    }
+
+    /// Few runs, so that the test is quick: 90 % of 95 % is what chance leaves; the campaign has more.
+    fn is_kept(&self) -> bool {
+        f64::from(self.held) >= 0.90 * f64::from(self.given)
+    }
+}
+
+/// P(wait > t) of M/M/c is C·exp(−c·(1 − ρ)·t), by Erlang.
+fn wait_percentile(queue: &Queue, p: f64) -> f64 {
+    (queue.erlang_c() / (1.0 - p)).ln() / (queue.servers as f64 * (1.0 - queue.utilisation))
+}
+
+#[test]
+fn independent_values_have_intervals_that_hold() {
+    let mut all = [Coverage::default(), Coverage::default(), Coverage::default()];
+    for seed in 0..100 {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let series = Series::new((0..4_000).map(|_| -rng.random::<f64>().max(f64::MIN_POSITIVE).ln()));
+        all[0].count(series.mean_interval(), 1.0);
+        all[1].count(series.percentile_interval(0.9), 10.0_f64.ln());
+        all[2].count(series.percentile_interval(0.99), 100.0_f64.ln());
+    }
+    assert!(all.iter().all(|one| one.given >= 85 && one.is_kept()), "{all:?}");
+}
+
+/// Waits of M/M/4: at 50 % utilisation a run of 10,000 is long, at 90 % it is short, and then there is no interval.
+#[test]
+fn waits_in_a_queue_have_intervals_that_hold_or_none() {
+    for (utilisation, runs, least, most) in [(0.5, 40, 38, 40), (0.8, 30, 0, 30), (0.9, 30, 0, 2)] {
+        let queue = Queue::new(4, Service::Exponential, utilisation);
+        let mean = queue.erlang_c() / (4.0 * (1.0 - utilisation));
+        let (mut of_mean, mut of_tail) = (Coverage::default(), Coverage::default());
+        for seed in 0..runs {
+            let series = Series::new(queue.requests(10_000, seed).into_iter().map(|request| request.wait));
+            of_mean.count(series.mean_interval(), mean);
+            of_tail.count(series.percentile_interval(0.95), wait_percentile(&queue, 0.95));
+        }
+        assert!((least..=most).contains(&of_mean.given), "at {utilisation}: {of_mean:?}");
+        for coverage in [of_mean, of_tail] {
+            assert!(coverage.given < 10 || coverage.is_kept(), "at {utilisation}: {coverage:?}");
+        }
+    }
+}
+
+#[test]
+fn a_short_run_says_why_it_has_no_interval() {
+    let short = Series::new((0..300).map(f64::from));
+    assert_eq!(short.mean_interval(), Err(NoInterval::TooFewValues { n: 300 }));
+    assert_eq!(short.percentile_interval(0.99).unwrap_err().to_string(), "too few values: 300 of 2000");
+    let queue = Queue::new(8, Service::Fixed, 0.9);
+    let busy = Series::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
+    let why = busy.mean_interval().unwrap_err().to_string();
+    assert!(
+        why.starts_with("too few independent values: neighbours are alike, so that 3000 are worth about "),
+        "{why}"
+    );
+}
+
+#[test]
+fn ranks_are_those_of_the_binomial_law() {
+    let rank = |n: f64, p: f64| {
+        let (low, high) = binomial_shares(n, p);
+        let of = |share: Option<f64>| share.map(|share| (share * n + 0.5).round() as u32);
+        (of(low), of(high))
+    };
+    assert_eq!(rank(300.0, 0.99), (Some(293), None));
+    assert_eq!(rank(367.0, 0.99).1, None);
+    assert_eq!(rank(368.0, 0.99).1, Some(368));
+    let (low, high) = rank(10_000.0, 0.99);
+    // Normal approximation: 9,900 ± 1.96·√99 ≈ 9,880.5 … 9,919.5.
+    assert!((9_879..=9_882).contains(&low.unwrap()) && (9_919..=9_922).contains(&high.unwrap()));
+    assert_eq!(rank(1.0, 0.5), (None, None));
+}
+
+/// The generator is the queue that it says: Erlang's mean wait, and Little's law by it.
+#[test]
+fn the_queues_are_those_of_the_formulas() {
+    let queue = Queue::new(4, Service::Exponential, 0.8);
+    assert!((queue.erlang_c() - 0.5964).abs() < 1e-3, "{}", queue.erlang_c());
+    let waits: Vec<f64> = (0..8).flat_map(|seed| queue.requests(20_000, seed)).map(|request| request.wait).collect();
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    let expected = queue.erlang_c() / (4.0 * 0.2);
+    assert!((mean / expected - 1.0).abs() < 0.1, "{mean} {expected}");
+}
