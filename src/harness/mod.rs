@@ -84,7 +84,7 @@ pub use metric::{Interval, Metric};
 pub use outside::{Ear, Inlet, Sample};
 pub use plan::{Due, Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};
-pub use repeats::{OverRuns, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
+pub use repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,

@@ -17,7 +17,8 @@ use super::{RunResult, judge};
 use crate::event::Verdict;
 use crate::stats::{RunValues, mean_interval};
 
-const FOLDER: &str = "repeats";
+/// The folder of the runs, below that of their result.
+pub const REPEATS: &str = "repeats";
 /// Statistics of a metric that are told over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output_tokens"];
@@ -62,12 +63,12 @@ pub struct OverRuns {
 
 /// Where the run of this number, from 1, is kept.
 pub fn repeat_folder(number: u32) -> PathBuf {
-    Path::new(FOLDER).join(format!("{number:02}"))
+    Path::new(REPEATS).join(format!("{number:02}"))
 }
 
 /// Folders of the runs that `folder` has the result of, in their order; none where it was measured once.
 pub fn repeat_folders(folder: &Path) -> Vec<PathBuf> {
-    let below = std::fs::read_dir(folder.join(FOLDER)).into_iter().flatten().flatten().take(MOST);
+    let below = std::fs::read_dir(folder.join(REPEATS)).into_iter().flatten().flatten().take(MOST);
     let mut found: Vec<PathBuf> =
         below.map(|item| item.path()).filter(|path| path.join("result.json").is_file()).collect();
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());

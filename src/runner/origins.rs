@@ -48,12 +48,7 @@ pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
         }
     }
     let tasks = wanted.into_iter().map(|index| origin(plan, shelf, &plan.tasks[index as usize])).collect();
-    Origins {
-        manifest: plan.name.clone(),
-        manifest_digest: plan.manifest_digest,
-        params: plan.params.clone(),
-        tasks,
-    }
+    Origins { manifest: plan.name.clone(), manifest_digest: plan.manifest_digest, params: plan.params.clone(), tasks }
 }
 
 fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {

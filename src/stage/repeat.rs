@@ -2,6 +2,7 @@
 //! `repeats/<n>`; one that was finished is not made again when the stage was cut off.
 
 use std::fs;
+use std::path::Path;
 
 use super::bench::{failure, judged, measure};
 use super::errand::Errand;
@@ -21,6 +22,7 @@ pub async fn perform(
     watched: Telemetry,
     mut preflight: Option<Preflight>,
 ) -> Result<Done, Failure> {
+    start_anew(&errand.lease.out)?;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
         let spec = Spec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
@@ -57,4 +59,15 @@ pub async fn perform(
     }
     harness::write_result(&errand.lease.out, &result).map_err(|error| failure(&error))?;
     judged(&result)
+}
+
+/// Goes on with finished runs only where the stage was cut off: with a result of all of them it had come to its end, and a
+/// selection of the runs that went well would say nothing.
+fn start_anew(out: &Path) -> Result<(), Failure> {
+    let repeats = out.join(harness::REPEATS);
+    if !out.join("result.json").is_file() || !repeats.is_dir() {
+        return Ok(());
+    }
+    fs::remove_dir_all(&repeats)
+        .map_err(|error| Failure::new(FailureKind::System, format!("cannot remove {}: {error}", repeats.display())))
 }

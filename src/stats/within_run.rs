@@ -175,8 +175,12 @@ fn ranked_blocks(values: &[f64]) -> (f64, f64) {
     let mut order: Vec<usize> = (0..means.len()).collect();
     order.sort_by(|one, other| means[*one].total_cmp(&means[*other]));
     let mut ranks = vec![0.0; means.len()];
-    for (rank, place) in order.into_iter().enumerate() {
-        ranks[place] = rank as f64;
+    let mut next = 0;
+    // Equal means have the middle of their ranks, not the order in which they came.
+    for tied in order.chunk_by(|one, other| means[*one].total_cmp(&means[*other]).is_eq()) {
+        let middle = next as f64 + (tied.len() - 1) as f64 / 2.0;
+        tied.iter().for_each(|place| ranks[*place] = middle);
+        next += tied.len();
     }
     let effect = design_effect(&ranks).times;
     (ranks.len() as f64 / effect, effect)

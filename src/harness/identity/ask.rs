@@ -20,7 +20,8 @@ const ALL: Duration = Duration::from_secs(10);
 /// Never fails and takes at most 10 s: what is not answered is absent. Nothing is asked twice and nothing is changed.
 pub async fn ask(endpoint: &Endpoint, protocol: &Protocol, model: &str) -> ServerIdentity {
     let model_given = (!model.is_empty()).then(|| model.to_owned());
-    let mut identity = ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
+    let mut identity =
+        ServerIdentity { address: endpoint.to_string(), model: model_given, ..ServerIdentity::default() };
     // What was answered until the time is over is kept.
     let _ = timeout(ALL, questions(endpoint, protocol, model, &mut identity)).await;
     identity

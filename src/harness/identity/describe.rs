@@ -32,7 +32,8 @@ impl ServerIdentity {
         if let Some(version) = &self.version {
             text = format!("{text} {version}");
         }
-        if let Some(speed) = self.simulation.as_ref().map(|it| it.speed).filter(|speed| (speed - 1.0).abs() > f64::EPSILON)
+        if let Some(speed) =
+            self.simulation.as_ref().map(|it| it.speed).filter(|speed| (speed - 1.0).abs() > f64::EPSILON)
         {
             text = format!("{text} at speed {speed}");
         }
@@ -114,14 +115,20 @@ impl RunIdentity {
         put("HTTP server", of(|server| server.http_server.clone()));
         put("model", of(|server| server.model.clone()));
         put("model source", of(|server| server.model_source.clone()));
-        put("model versions", of(|server| (!server.model_versions.is_empty()).then(|| server.model_versions.join("+"))));
+        put(
+            "model versions",
+            of(|server| (!server.model_versions.is_empty()).then(|| server.model_versions.join("+"))),
+        );
         put("backend", of(|server| server.backend.clone()));
         put("max batch size", of(|server| server.max_batch_size.map(|size| size.to_string())));
         put("max model length", of(|server| server.max_model_len.map(|length| length.to_string())));
         let names: std::collections::BTreeSet<&String> =
             self.servers.iter().flat_map(|server| server.settings.keys()).collect();
         for name in names {
-            put(&format!("setting {name}"), Some(counted(self.servers.iter().filter_map(|it| it.settings.get(name).cloned()))));
+            put(
+                &format!("setting {name}"),
+                Some(counted(self.servers.iter().filter_map(|it| it.settings.get(name).cloned()))),
+            );
         }
         put("model metadata", of(|server| server.metadata_digest.clone()));
         put("server host", of(|server| server.host.clone()));
@@ -135,7 +142,10 @@ impl RunIdentity {
         put("engine built by", Some(counted(self.engines.iter().filter_map(|it| it.version.clone()))));
         let flags: std::collections::BTreeSet<&String> = self.engines.iter().flat_map(|it| it.build.keys()).collect();
         for flag in flags {
-            put(&format!("engine {flag}"), Some(counted(self.engines.iter().filter_map(|it| it.build.get(flag).cloned()))));
+            put(
+                &format!("engine {flag}"),
+                Some(counted(self.engines.iter().filter_map(|it| it.build.get(flag).cloned()))),
+            );
         }
         put("client host", Some(self.client.host.clone()));
         let machine = format!("{} {}, {} cores", self.client.os, self.client.arch, self.client.cores);

@@ -56,7 +56,8 @@ impl Asker {
             Some(tls) => Some(Connector::new(tls).ok()?),
         };
         let key = http.api_key_env.as_ref().and_then(|name| std::env::var(name).ok());
-        let prefix = http.path.as_deref().and_then(|path| path.find("/v1/").or_else(|| path.find("/v2/")).map(|at| &path[..at]));
+        let prefix =
+            http.path.as_deref().and_then(|path| path.find("/v1/").or_else(|| path.find("/v2/")).map(|at| &path[..at]));
         Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })
     }
 

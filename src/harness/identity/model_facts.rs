@@ -73,8 +73,7 @@ impl ModelFacts {
             list(&config[key]).map(tensor).collect::<Vec<_>>()
         };
         facts.tensors = [tensors("input", "in"), tensors("output", "out")].concat();
-        facts.steps =
-            list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
+        facts.steps = list(&config["ensemble_scheduling"]["step"]).map(|step| text(&step["model_name"])).collect();
         let parameters = config["parameters"].as_object().into_iter().flatten();
         facts.parameters = parameters.map(|(name, value)| (name.clone(), text(&value["string_value"]))).collect();
         facts.backend = text(&config["backend"]);

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::report::compat::{Chunk, Chunks, Kind, Seen, Told};
+use crate::stats::{Queue, Service};
 
 /// 400 requests whose TTFT goes through `by` ms.
 fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> Told {
@@ -78,6 +79,28 @@ fn several_runs_are_judged_and_one_is_not() {
     let delta = one.find("ttft", "mean").unwrap();
     assert_eq!((delta.judgement, delta.interval, delta.p), (Some(Judgement::NotJudged), None, None));
     assert!(delta.percent.is_some_and(|percent| percent > 3.0));
+}
+
+/// Requests → sheets → runs → comparison, on waits of M/M/4 at 80 %, whose requests are slow together: identical queues are
+/// told apart in at most one of twenty comparisons, over all rows. 40 pairs leave chance its part; the campaign of
+/// `cargo bench --bench stats` has more.
+#[test]
+fn identical_queues_are_not_told_apart() {
+    let queue = Queue::new(4, Service::Exponential, 0.8);
+    let side = |first: u64| -> Vec<Told> {
+        let run = |seed: u64| {
+            let waits: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.wait).collect();
+            told("queue", &seed.to_string(), move |index| 20.0 + 100.0 * waits[index as usize])
+        };
+        (first..first + 5).map(run).collect()
+    };
+    let is_told_apart = |pair: &u64| {
+        let comparison = compare(&side(100 * pair), &side(100 * pair + 50));
+        let judgements = comparison.deltas.iter().filter_map(|delta| delta.judgement);
+        judgements.into_iter().any(|judged| matches!(judged, Judgement::Better | Judgement::Worse))
+    };
+    let told_apart = (0..40).filter(is_told_apart).count();
+    assert!(told_apart <= 4, "{told_apart} of 40 pairs of identical queues");
 }
 
 #[test]

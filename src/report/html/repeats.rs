@@ -62,7 +62,7 @@ mod tests {
         let over = json!({ "unit": "ms", "values": [10.0, 12.0, 11.0], "mean": 11.0, "stddev": 1.0, "low": 8.5, "high": 13.5 });
         let result = json!({ "repeats": { "runs": [1, 2, 3], "shown": 1, "over_runs": { "ttft_p99": over } } });
         let block = read(&result).unwrap();
-        assert_eq!(block.rows, [["TTFT p99, ms", "11", "8.5 … 13.5", "9.091 %", "10 12 11"]]);
+        assert_eq!(block.rows, [["TTFT p99, ms", "11", "8.5 … 13.5", "9.09 %", "10 12 11"]]);
         assert!(block.about.contains("3 runs") && read(&json!({})).is_none());
     }
 }

@@ -1,0 +1,234 @@
+//! Whether intervals hold the truth, and whether comparisons are right, on queues whose truth is known.
+//!
+//! ```text
+//! cargo bench --bench stats              # 200 runs a cell, 200 pairs
+//! cargo bench --bench stats -- 1000 500  # so many runs a cell of the coverage table, so many pairs of the campaigns
+//! ```
+//!
+//! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
+//! law as if all requests were independent, and requests drawn again in blocks of ⌈N^⅓⌉ neighbours. *After* is the product's own
+//! code: `stats::Series`, and requests → `Sheet` → `RunSet` → `Comparison`.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
+
+#[path = "../../src/stats/queue.rs"]
+#[allow(dead_code, reason = "tests of the library use the rest")]
+mod queue;
+
+use queue::{Passage, Queue, Service};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use regatta::report::Tool;
+use regatta::report::compare::{Comparison, Judgement, Rules, RunSet, Sheet};
+use regatta::report::compat::{Chunk, Chunks, Kind, Seen, Told};
+use regatta::stats::{NoInterval, Series};
+use serde_json::json;
+
+const STATISTICS: [(&str, f64); 5] = [("mean", 0.0), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
+const RUN_LENGTHS: [usize; 4] = [300, 3_000, 10_000, 30_000];
+/// Requests of a run in the campaigns.
+const REQUESTS: usize = 1_000;
+const TRUTH: usize = 2_000_000;
+
+fn main() {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let (runs, pairs) = (numbers.first().copied().unwrap_or(200), numbers.get(1).copied().unwrap_or(200));
+    coverage(runs);
+    campaigns(pairs);
+}
+
+/// The systems, with a name; `None` are independent values.
+fn systems() -> Vec<(String, Option<Queue>)> {
+    let mut all = vec![("independent".to_owned(), None)];
+    for (name, servers, service) in [("M/M/4", 4, Service::Exponential), ("M/D/8", 8, Service::Fixed)] {
+        for utilisation in [0.5, 0.8, 0.9] {
+            all.push((format!("{name} at {utilisation}"), Some(Queue::new(servers, service, utilisation))));
+        }
+    }
+    all
+}
+
+/// Times to the first token in the order of arrival: the wait, and a short part of its own for each request.
+fn series(system: Option<&Queue>, n: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Pcg64::seed_from_u64(seed ^ 0x5eed);
+    let mut own = move || rng.random::<f64>();
+    match system {
+        None => (0..n).map(|_| -own().max(f64::MIN_POSITIVE).ln()).collect(),
+        Some(queue) => queue.requests(n, seed).iter().map(|request| request.wait + 0.1 + 0.1 * own()).collect(),
+    }
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn percentile(sorted: &[f64], p: f64) -> f64 {
+    sorted[((sorted.len() as f64 * p) as usize).min(sorted.len() - 1)]
+}
+
+/// Share of printed 95 % intervals that hold the truth, and share of runs that have one.
+fn coverage(runs: u64) {
+    println!(
+        "Printed 95 % intervals that hold the truth, of one run's TTFT ({runs} runs a cell; in brackets: runs that print one)\n"
+    );
+    print!("{:<14} {:>7}  {:>15}", "system", "n", "before: p99");
+    STATISTICS.iter().for_each(|(name, _)| print!("  {:>13}", format!("after: {name}")));
+    println!();
+    for (name, system) in systems() {
+        let long = sorted(series(system.as_ref(), TRUTH, u64::MAX));
+        let truth = |p: f64| {
+            if p == 0.0 { long.iter().sum::<f64>() / long.len() as f64 } else { percentile(&long, p) }
+        };
+        let truths = STATISTICS.map(|(_, p)| truth(p));
+        for n in RUN_LENGTHS {
+            let mut before = 0;
+            let mut after = [(0_u64, 0_u64); 5];
+            for seed in 0..runs {
+                let values = series(system.as_ref(), n, seed);
+                before += u64::from(as_if_independent(&sorted(values.clone()), 0.99, truths[4]));
+                let series = Series::new(values);
+                for (at, (_, p)) in STATISTICS.iter().enumerate() {
+                    let ends: Result<_, NoInterval> =
+                        if *p == 0.0 { series.mean_interval() } else { series.percentile_interval(*p) };
+                    if let Ok((low, high)) = ends {
+                        after[at].0 += 1;
+                        after[at].1 += u64::from(low <= truths[at] && truths[at] <= high);
+                    }
+                }
+            }
+            let percent = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
+            print!("{name:<14} {n:>7}  {:>9.0} (100)", percent(before, runs));
+            for (given, held) in after {
+                if given == 0 {
+                    print!("  {:>13}", "-   (0)");
+                } else {
+                    print!("  {:>7.0} ({:>3.0})", percent(held, given), percent(given, runs));
+                }
+            }
+            println!();
+        }
+    }
+}
+
+/// Order statistics with the ranks that N independent values would have; an end that does not exist holds everything.
+fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
+    let n = sorted.len();
+    let half = 1.96 * (n as f64 * p * (1.0 - p)).sqrt();
+    let (low, high) = (n as f64 * p - half, n as f64 * p + half + 1.0);
+    let above_low = low < 1.0 || sorted[low as usize - 1] <= truth;
+    let below_high = high as usize > n || sorted[high as usize - 1] >= truth;
+    above_low && below_high
+}
+
+/// A run as the harness has it: requests with their arrivals, chunks and lengths.
+fn run(name: &str, queue: &Queue, seed: u64) -> Told {
+    const UNIT_MS: f64 = 100.0;
+    let seen =
+        queue.requests(REQUESTS, seed).into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
+            let sched = arrival * UNIT_MS;
+            let first = sched + (wait + 0.2 * service) * UNIT_MS;
+            let last = sched + (wait + service) * UNIT_MS;
+            let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
+            Seen {
+                index,
+                ok: true,
+                sched: Some(sched),
+                issue: sched,
+                end: last,
+                input: Some(8),
+                tokens: Some(16),
+                retokenised: None,
+                chunks: Chunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
+                error: None,
+            }
+        });
+    let result = json!({
+        "verdict": "valid", "schedule_digest": "", "latency": {}, "rates": {},
+        "asked": { "scenario": { "server": { "rate": 1.0 } } }, "counts": { "ok": REQUESTS },
+    });
+    Told { name: name.to_owned(), result, seen: seen.collect() }
+}
+
+fn side(name: &str, queue: &Queue, runs: u64, seed: u64) -> RunSet {
+    let sheets = (0..runs)
+        .map(|number| Sheet::as_tool(&run(name, queue, seed + number), Tool::Regatta).expect("its requests are known"));
+    RunSet::new(name, sheets.collect()).expect("runs of one load")
+}
+
+/// What a campaign counts.
+#[derive(Default)]
+struct Tally {
+    pairs: u64,
+    rows: u64,
+    /// Rows that are judged better or worse.
+    judged: u64,
+    /// Pairs with at least one such row.
+    with_any: u64,
+    /// Pairs in which a latency is judged worse, and none better.
+    found: u64,
+}
+
+fn compare(pairs: u64, runs: u64, queue: &Queue, slower: f64) -> Tally {
+    let mut tally = Tally { pairs, ..Tally::default() };
+    for pair in 0..pairs {
+        let b = Queue { service_time: queue.service_time * slower, ..*queue };
+        let (a, b) = (side("A", queue, runs, 1_000 * pair), side("B", &b, runs, 1_000 * pair + 500));
+        let comparison = Comparison::of(&a, &b, Rules::default());
+        let count =
+            |wanted: Judgement| comparison.deltas.iter().filter(|delta| delta.judgement == Some(wanted)).count() as u64;
+        let (better, worse) = (count(Judgement::Better), count(Judgement::Worse));
+        tally.rows += comparison.deltas.len() as u64;
+        tally.judged += better + worse;
+        tally.with_any += u64::from(better + worse > 0);
+        tally.found += u64::from(worse > 0 && better == 0);
+    }
+    tally
+}
+
+/// The old way for one run on each side: the mean TTFT, requests drawn again in blocks of neighbours.
+fn blocks_say_different(a: &[f64], b: &[f64], rng: &mut Pcg64) -> bool {
+    const ROUNDS: usize = 200;
+    let length = (a.len() as f64).cbrt().ceil() as usize;
+    let mut drawn = |of: &[f64]| {
+        let blocks = of.len().div_ceil(length);
+        let sum: f64 = (0..blocks)
+            .map(|_| {
+                let start = rng.random_range(0..of.len());
+                (0..length).map(|at| of[(start + at) % of.len()]).sum::<f64>()
+            })
+            .sum();
+        sum / (blocks * length) as f64
+    };
+    let ratios = sorted((0..ROUNDS).map(|_| drawn(b) / drawn(a)).collect());
+    percentile(&ratios, 0.025) > 1.0 || percentile(&ratios, 0.975) < 1.0
+}
+
+fn campaigns(pairs: u64) {
+    println!(
+        "\nTwo servers that are the same, and one that is 5 % slower under the same arrivals: {pairs} pairs, {REQUESTS} requests a run\n"
+    );
+    println!(
+        "{:<14} {:>24} {:>16} {:>16} {:>16} {:>16}",
+        "system", "before: A/A, TTFT mean", "A/A 5+5: rows", "A/A 5+5: pairs", "+5 % found, 3+3", "+5 % found, 5+5"
+    );
+    for (name, system) in systems() {
+        let Some(queue) = system else { continue };
+        let mut rng = Pcg64::seed_from_u64(1);
+        let waits = |seed| series(Some(&queue), REQUESTS, seed);
+        let before = (0..pairs)
+            .filter(|pair| blocks_say_different(&waits(1_000 * pair), &waits(1_000 * pair + 500), &mut rng))
+            .count();
+        let same = compare(pairs, 5, &queue, 1.0);
+        let [three, five] = [3, 5].map(|runs| compare(pairs, runs, &queue, 1.05));
+        let percent = |part: u64, whole: u64| format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0);
+        println!(
+            "{name:<14} {:>24} {:>16} {:>16} {:>16} {:>16}",
+            percent(before as u64, pairs),
+            percent(same.judged, same.rows),
+            percent(same.with_any, same.pairs),
+            percent(three.found, three.pairs),
+            percent(five.found, five.pairs),
+        );
+    }
+}
