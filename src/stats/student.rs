@@ -46,20 +46,19 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
     const TINY: f64 = 1e-300;
     const MOST_STEPS: u32 = 10_000;
     let away_from_zero = |value: f64| if value.abs() < TINY { TINY } else { value };
-    let mut c = 1.0;
-    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
-    let mut result = d;
-    for step in 1..=MOST_STEPS {
-        let m = f64::from(step);
-        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
-        d = 1.0 / away_from_zero(1.0 + even * d);
-        c = away_from_zero(1.0 + even / c);
-        result *= d * c;
-        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
-        d = 1.0 / away_from_zero(1.0 + odd * d);
-        c = away_from_zero(1.0 + odd / c);
-        result *= d * c;
-        if (d * c - 1.0).abs() < 1e-15 {
+    let mut numerator = 1.0;
+    let mut denominator = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
+    let mut result = denominator;
+    for step in (1..=MOST_STEPS).map(f64::from) {
+        let even = step * (b - step) * x / ((a + 2.0 * step - 1.0) * (a + 2.0 * step));
+        denominator = 1.0 / away_from_zero(1.0 + even * denominator);
+        numerator = away_from_zero(1.0 + even / numerator);
+        result *= denominator * numerator;
+        let odd = -(a + step) * (a + b + step) * x / ((a + 2.0 * step) * (a + 2.0 * step + 1.0));
+        denominator = 1.0 / away_from_zero(1.0 + odd * denominator);
+        numerator = away_from_zero(1.0 + odd / numerator);
+        result *= denominator * numerator;
+        if (denominator * numerator - 1.0).abs() < 1e-15 {
             break;
         }
     }

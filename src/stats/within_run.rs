@@ -179,7 +179,9 @@ fn ranked_blocks(values: &[f64]) -> (f64, f64) {
     // Equal means have the middle of their ranks, not the order in which they came.
     for tied in order.chunk_by(|one, other| means[*one].total_cmp(&means[*other]).is_eq()) {
         let middle = next as f64 + (tied.len() - 1) as f64 / 2.0;
-        tied.iter().for_each(|place| ranks[*place] = middle);
+        for place in tied {
+            ranks[*place] = middle;
+        }
         next += tied.len();
     }
     let effect = design_effect(&ranks).times;

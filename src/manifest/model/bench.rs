@@ -151,8 +151,8 @@ fn tensorrt_llm() -> String {
 const fn one() -> u32 {
     1
 }
-const fn is_one(number: &u32) -> bool {
-    *number == 1
+fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
+    *number == T::from(1)
 }
 const fn two() -> i32 {
     2
