@@ -214,6 +214,51 @@ fn perf_analyzers_raw_export_is_computed_again() {
     assert_eq!(result["asked"]["concurrency"], 2);
 }
 
+/// Recorded from AIPerf 0.13 with `--use-server-token-count`; and without it, by changing what it counted.
+#[test]
+fn aiperf_with_the_servers_counts_names_the_server() {
+    let world = World::new();
+    world.copy("tests/golden/peers/aiperf-server-counts");
+    let folder = "tests/golden/peers/aiperf-server-counts";
+    let (summary, records) = (format!("{folder}/profile_export_aiperf.json"), format!("{folder}/profile_export.jsonl"));
+    for (n, files) in [vec![&summary], vec![&records], vec![&summary, &records]].iter().enumerate() {
+        let out = format!("in{n}");
+        let mut words = vec!["import"];
+        words.extend(files.iter().map(|file| file.as_str()));
+        words.extend(["--out", &out]);
+        world.good(&words);
+        let result = json_of(&world, &format!("{out}/result.json"));
+        assert_eq!(result["tokens"]["source"], "the server", "{files:?}");
+        assert_eq!(result["latency"]["itl"]["token_source"], "the server", "{files:?}");
+        assert_eq!(result["tokens"]["output"], json!(15.0), "{files:?}");
+    }
+    // Another count of the prompt shows that a tokenizer of the client's counted.
+    let text = world.read(&records);
+    let other = text.replace("\"input_sequence_length\":{\"value\":7,", "\"input_sequence_length\":{\"value\":8,");
+    assert_ne!(text, other);
+    world.file("client.jsonl", &other);
+    world.good(&["import", "client.jsonl", "--out", "client"]);
+    assert_eq!(json_of(&world, "client/result.json")["tokens"]["source"], "the client's tokenizer");
+}
+
+#[test]
+fn an_imported_result_is_not_called_ours() {
+    let world = World::new();
+    world.copy("tests/golden/peers/aiperf-server-counts");
+    let folder = "tests/golden/peers/aiperf-server-counts";
+    world.good(&["import", folder, "--out", "in"]);
+    let told = world.good(&["report", "in", "--compat", "vllm"]);
+    told.says("measured by aiperf, not by Regatta").says("by Regatta's rule: mean").says("by the tool's rule: mean");
+    assert!(!told.stdout.contains("ours") && !told.stdout.contains("theirs"), "{}", told.stdout);
+    let told: Value =
+        serde_json::from_str(&world.good(&["report", "in", "--compat", "vllm", "--json"]).stdout).unwrap();
+    let rows = told["in"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["measured_by"] == "aiperf"), "{told:#}");
+    // AIPerf's rate is not Regatta's, which needs the schedule.
+    let rate = rows.iter().find(|row| row["word"] == "requests/s").unwrap();
+    assert_eq!((&rate["ours"], rate["theirs"]["mean"].is_f64()), (&Value::Null, true));
+}
+
 #[test]
 fn guidellm_and_sglang_keep_their_own_meanings() {
     let world = World::new();

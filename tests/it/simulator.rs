@@ -2,6 +2,7 @@
 
 mod asked;
 pub mod ground;
+mod peers;
 
 use std::path::Path;
 use std::time::Duration;

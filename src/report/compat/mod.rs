@@ -86,7 +86,7 @@ impl From<&Metric> for Stat {
     }
 }
 
-/// One word: our number, and theirs from the same requests.
+/// One word: the number by Regatta's definition, and by a tool's, from the same requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
@@ -94,6 +94,9 @@ pub struct Row {
     /// `ms` or `/s`. A rate has a mean only.
     pub unit: &'static str,
     pub tool: &'static str,
+    /// Who measured the requests: Regatta, or the tool whose file was imported. Then `ours` is that tool's measurement, told by
+    /// Regatta's definition.
+    pub measured_by: String,
     pub ours: Option<Stat>,
     pub theirs: Option<Stat>,
     /// What they mean by it.
@@ -109,8 +112,12 @@ pub fn compat(told: &Told, tool: Tool) -> Vec<Row> {
 
 fn row(told: &Told, tool: Tool, concept: Concept) -> Option<Row> {
     let (theirs, why) = number(told, tool, concept);
+    let imported_from = told.result.pointer("/imported/tool").and_then(Value::as_str);
     let ours = match told.result.pointer("/rates/requests_full").and_then(Value::as_f64) {
-        Some(rate) if concept == Concept::Requests => Some(Stat { mean: Some(rate), ..Stat::default() }),
+        // The rate of an imported result has its tool's definition.
+        Some(rate) if concept == Concept::Requests && imported_from.is_none() => {
+            Some(Stat { mean: Some(rate), ..Stat::default() })
+        }
         _ => number(told, Tool::Regatta, concept).0,
     };
     if ours.is_none() && theirs.is_none() {
@@ -120,6 +127,7 @@ fn row(told: &Told, tool: Tool, concept: Concept) -> Option<Row> {
         word: concept.title(),
         unit: if concept == Concept::Requests { "/s" } else { "ms" },
         tool: tool.name(),
+        measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
         ours,
         theirs,
         formula: Meaning::of(tool, concept).map(|meaning| meaning.formula),
@@ -160,7 +168,13 @@ pub fn text(rows: &[Row], paint: Paint) -> String {
         Some(stat) => number(pick(&stat)),
         None => "–".to_owned(),
     };
-    let heads = ["", "", "ours mean", "p99", "theirs mean", "p99", "n", "what they mean"];
+    let imported_from = rows.iter().map(|row| row.measured_by.as_str()).find(|tool| *tool != Tool::Regatta.name());
+    let heads = match imported_from {
+        None => ["", "", "ours mean", "p99", "theirs mean", "p99", "n", "what they mean"],
+        Some(_) => {
+            ["", "", "by Regatta's rule: mean", "p99", "by the tool's rule: mean", "p99", "n", "the tool's rule"]
+        }
+    };
     let mut lines = vec![heads.map(|head| (Tone::Quiet, head.to_owned())).to_vec()];
     for row in rows {
         let meaning = match (&row.formula, &row.note) {
@@ -179,5 +193,9 @@ pub fn text(rows: &[Row], paint: Paint) -> String {
             (Tone::Quiet, clean(&meaning)),
         ]);
     }
-    table(paint, "", &lines)
+    let table = table(paint, "", &lines);
+    match imported_from {
+        None => table,
+        Some(tool) => format!("measured by {}, not by Regatta\n{table}", clean(tool)),
+    }
 }

@@ -27,6 +27,9 @@ pub struct Source {
     pub text: String,
 }
 
+/// A server's count of tokens, as [`Tool::counted`] names it.
+const SERVER: &str = "the server";
+
 /// What a file is known to be.
 enum Known {
     /// The tool's own numbers.
@@ -120,6 +123,16 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
         .flatten()
         .collect();
     from.dedup();
+    // AIPerf's records do not say who counted; its summary does.
+    if let (Some((_, numbers)), Some((_, requests))) = (&numbers, &mut requests)
+        && numbers.tool == Some(Tool::AiPerf)
+        && numbers.counted == Some(SERVER)
+    {
+        requests.counted = numbers.counted;
+        for one in &mut requests.seen {
+            one.tokens = one.retokenised.take().or(one.tokens);
+        }
+    }
     let seen = requests.as_ref().map(|(_, requests)| requests.seen.clone()).unwrap_or_default();
     // The records of a run may have other counts than its numbers.
     let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Requests, Tool, at, text_at};
+use super::{Requests, SERVER, Tool, at, text_at};
 use crate::report::compat::{Chunk, Chunks, Kind, Seen};
 
 /// Chunks from a first one and the gaps after it. Which chunk has how many tokens is known only if each has one.
@@ -24,12 +24,28 @@ fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -
     }
 }
 
+/// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not say whether the
+/// option was set; where all counts agree, the server's count is what they are.
+fn has_server_counts<'a>(mut lines: impl Iterator<Item = &'a Value>) -> bool {
+    let same = |line: &Value, length: &str, usage: &str| {
+        let metric = |tag: &str| at(line, &format!("/metrics/{tag}/value"));
+        metric(length).zip(metric(usage)).is_some_and(|(length, usage)| length.total_cmp(&usage).is_eq())
+    };
+    let mut lines = lines.by_ref().filter(|line| line.pointer("/metrics/output_sequence_length").is_some()).peekable();
+    lines.peek().is_some()
+        && lines.all(|line| {
+            same(line, "output_sequence_length", "usage_completion_tokens")
+                && same(line, "input_sequence_length", "usage_prompt_tokens")
+        })
+}
+
 /// AIPerf's records, without its warm-up.
 pub(super) fn aiperf(lines: &[Value]) -> Requests {
     let profiled = |line: &&Value| text_at(line, "/metadata/benchmark_phase").is_none_or(|phase| phase == "profiling");
     let ns = |line: &Value, key: &str| line.pointer(&format!("/metadata/{key}")).and_then(Value::as_u64);
     let start = lines.iter().filter(profiled).filter_map(|line| ns(line, "request_start_ns")).min().unwrap_or(0);
     let ms = |at: u64| (i128::from(at) - i128::from(start)) as f64 / 1e6;
+    let is_server_count = has_server_counts(lines.iter().filter(profiled));
     let seen = lines
         .iter()
         .filter(profiled)
@@ -58,7 +74,7 @@ pub(super) fn aiperf(lines: &[Value]) -> Requests {
                 end,
                 input: metric("input_sequence_length").map(|n| n as u32),
                 tokens: metric("usage_completion_tokens").map(|n| n as u32),
-                retokenised,
+                retokenised: retokenised.filter(|_| !is_server_count),
                 chunks,
                 error: error.map(|error| text_at(error, "/message").unwrap_or_else(|| error.to_string())),
             })
@@ -69,7 +85,7 @@ pub(super) fn aiperf(lines: &[Value]) -> Requests {
         format: "AIPerf profile_export.jsonl",
         version: None,
         asked: Map::new(),
-        counted: None,
+        counted: is_server_count.then_some(SERVER),
         seen,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Numbers, Partly, Tool, at, text_at};
+use super::{Concept, Numbers, Partly, SERVER, Tool, at, text_at};
 
 /// Where a file keeps the numbers of a metric: places under it, and what makes ms of them.
 struct Layout<'a> {
@@ -69,7 +69,7 @@ pub(super) fn genai_perf(value: &Value) -> Numbers {
         window_s: at(value, "/benchmark_duration/avg"),
         requests_per_s,
         tokens_per_s: at(value, "/output_token_throughput/avg"),
-        counted: None,
+        counted: (is_aiperf && has_server_counts(value)).then_some(SERVER),
         more: Vec::new(),
         stats: vec![
             (Concept::Ttft, layout.read("/time_to_first_token")),
@@ -77,6 +77,11 @@ pub(super) fn genai_perf(value: &Value) -> Numbers {
             (Concept::E2e, layout.read("/request_latency")),
         ],
     }
+}
+
+/// AIPerf's `--use-server-token-count`: its sequence lengths are then those of the server's usage.
+fn has_server_counts(value: &Value) -> bool {
+    value.pointer("/input_config/endpoint/use_server_token_count").and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// vLLM's object, and SGLang's, which has other words for the whole answer.

@@ -16,6 +16,7 @@ use tonic::Status;
 
 use super::answer::Answer;
 use super::more::Times;
+use super::statistics::Route;
 use crate::sim::core::{Core, Holding, Limits, Token};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
@@ -62,6 +63,8 @@ pub(super) struct Job {
     pub osl: u64,
     pub answer: Answer,
     pub reply: Reply,
+    /// The models that count it.
+    pub route: Route,
     /// Tokens so far, and when the first came.
     pub made: u64,
     pub first_token: u64,
@@ -82,12 +85,9 @@ enum Command {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub served: AtomicU64,
-    pub failed: AtomicU64,
     pub tokens: AtomicU64,
     /// Prompt tokens of requests that were let in.
     pub input_tokens: AtomicU64,
-    /// From arrival to the last token, simulated microseconds, of answered requests.
-    pub duration_us: AtomicU64,
     pub stall_after_tokens: Option<u64>,
     pub die_after_requests: Option<u64>,
     pub dead: CancellationToken,
@@ -251,7 +251,7 @@ impl Running {
             }
             Err(unfit) => {
                 let message = format!("Executor failed to enqueue the request: {unfit}");
-                self.shared.failed.fetch_add(1, Ordering::Relaxed);
+                job.route.failed(0);
                 self.inside.fetch_sub(1, Ordering::Relaxed);
                 match job.reply {
                     Reply::Stream(sender) => {
@@ -270,12 +270,8 @@ impl Running {
         let mut gone = Vec::new();
         core.finish(|token| {
             shared.tokens.fetch_add(1, Ordering::Relaxed);
-            // Counted before it is said: who has the last token finds it in the statistics.
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let Some(job) = jobs.get_mut(&token.id) else { return };
-            if token.is_last {
-                shared.duration_us.fetch_add(now.saturating_sub(job.arrived) / 1_000, Ordering::Relaxed);
-            }
             job.made = token.index + 1;
             if token.index == 0 {
                 job.first_token = now;
@@ -287,6 +283,11 @@ impl Running {
                 last_token: now,
             });
             let is_message_done = token.is_last && job.answer.ends();
+            // Counted before it is sent: a client that has the last token finds it in the statistics.
+            if let Some(times) = &times {
+                let responses = if job.answer.is_streaming { job.made } else { 1 };
+                job.route.answered(times, responses, is_message_done);
+            }
             let is_heard = speak(job, token, is_message_done, times);
             if token.is_last {
                 if let Some(job) = jobs.remove(&token.id) {

@@ -35,7 +35,12 @@ pub(super) enum Kind {
     /// Triton's vLLM backend: text in and out, over an engine of its own.
     Vllm(Box<Engine>),
     /// Text in and out, over the engine model of this name.
-    Text { engine: String },
+    Text {
+        engine: String,
+        /// Models that make tokens of a text, and a text of tokens.
+        before: Vec<String>,
+        after: Vec<String>,
+    },
     /// A part of the text path that is not simulated on its own.
     Python,
 }
@@ -135,10 +140,15 @@ fn model(name: &str, folder: &Path) -> Result<Model, String> {
         ("tensorrtllm", _) => Kind::Engine(Box::new(engine_of(&config)?)),
         ("vllm", _) => Kind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
-            Kind::Text { engine: config.parameters["tensorrt_llm_model_name"].string_value.clone() }
+            // As in the backend's `lib/triton_decoder.py`.
+            Kind::Text {
+                engine: config.parameters["tensorrt_llm_model_name"].string_value.clone(),
+                before: vec!["preprocessing".to_owned()],
+                after: vec!["postprocessing".to_owned()],
+            }
         }
         ("python", _) => Kind::Python,
-        (_, "ensemble") => Kind::Text { engine: String::new() },
+        (_, "ensemble") => Kind::Text { engine: String::new(), before: Vec::new(), after: Vec::new() },
         ("", "") => return Err(format!("must specify 'platform' or 'backend' for model {name}")),
         (other, _) => return Err(format!("unable to find backend library for backend '{other}'")),
     };
@@ -171,7 +181,7 @@ fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
     let loaded: Vec<String> = models.keys().cloned().collect();
     let broken: Vec<String> = failed.iter().map(|(name, _)| name.clone()).collect();
     for model in models.values_mut() {
-        let Kind::Text { engine } = &mut model.kind else { continue };
+        let Kind::Text { engine, before, after } = &mut model.kind else { continue };
         let name = &model.name;
         let mut why = None;
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
@@ -183,6 +193,10 @@ fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
                 } else if let Some(is_decoupled) = engines.get(step) {
                     step.clone_into(engine);
                     model.is_decoupled = *is_decoupled;
+                } else if engine.is_empty() {
+                    before.push(step.clone());
+                } else {
+                    after.push(step.clone());
                 }
             }
         }

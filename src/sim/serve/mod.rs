@@ -5,13 +5,16 @@
 
 mod answer;
 mod decode;
+mod describe;
 mod driver;
 mod http;
 mod inputs;
 mod load;
 mod more;
+mod prompt;
 mod request;
 mod service;
+mod statistics;
 mod tensor;
 mod vllm;
 
@@ -31,7 +34,9 @@ use tonic::transport::server::TcpIncoming;
 use self::driver::{Clock, Driver, Shared};
 use self::http::{Face, Open};
 use self::load::Model;
+use self::prompt::PromptTokens;
 use self::service::{Inner, Service};
+use self::statistics::Statistics;
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 
@@ -136,6 +141,7 @@ pub async fn serve(
     let loading = Duration::try_from_secs_f64(options.load_seconds / options.speed)
         .map_err(|_| ServeError::LoadSeconds(options.load_seconds))?;
     let models = load::load(&options.repository).map_err(ServeError::Load)?;
+    let prompts = PromptTokens::of(&models).map_err(ServeError::Load)?;
     let mut stop = Box::pin(stop);
     // Without a port, as a server that is loading has none.
     tokio::select! {
@@ -157,7 +163,7 @@ pub async fn serve(
         faces.push(open);
     }
     let dead = CancellationToken::new();
-    let inner = start(models, &options, &dead)?;
+    let inner = start(models, prompts, &options, &dead)?;
     let open = inner.open.clone();
     on_ready(addresses);
 
@@ -199,7 +205,12 @@ pub async fn serve(
 }
 
 /// One thread for each copy of each engine.
-fn start(models: BTreeMap<String, Model>, options: &SimOptions, dead: &CancellationToken) -> Result<Inner, ServeError> {
+fn start(
+    models: BTreeMap<String, Model>,
+    prompts: PromptTokens,
+    options: &SimOptions,
+    dead: &CancellationToken,
+) -> Result<Inner, ServeError> {
     let clock = Clock::new(options.speed);
     let mut drivers = BTreeMap::new();
     for model in models.values() {
@@ -218,7 +229,9 @@ fn start(models: BTreeMap<String, Model>, options: &SimOptions, dead: &Cancellat
         drivers.insert(model.name.clone(), (copies, shared));
     }
     Ok(Inner {
+        statistics: Statistics::new(models.keys()),
         models,
+        prompts,
         drivers,
         clock,
         is_ready: !options.faults.never_ready,

@@ -10,6 +10,7 @@ use super::decode::{Voice, Words, decode, word_list};
 use super::inputs::Inputs;
 use super::load::{Engine, Kind, Model};
 use super::more::Returns;
+use super::prompt::PromptTokens;
 use super::tensor::{Refusal, check};
 use super::vllm;
 use crate::triton::proto::inference::ModelInferRequest;
@@ -36,6 +37,7 @@ pub(super) fn accept(
     model: &Model,
     engine: Option<(&str, &Engine)>,
     request: &ModelInferRequest,
+    prompts: &PromptTokens,
     is_final_apart: bool,
 ) -> Result<Accepted, Refusal> {
     let inputs = check(model, request)?;
@@ -73,7 +75,7 @@ pub(super) fn accept(
     }
     let mut parts = Vec::new();
     for row in 0..inputs.rows {
-        let asked = Asked::read(model, engine, &inputs, row)?;
+        let asked = Asked::read(model, engine, &inputs, prompts, row)?;
         if asked.is_streaming && !model.is_decoupled {
             return Err(Refusal::backend(
                 "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
@@ -113,12 +115,18 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(model: &Model, engine: &Engine, inputs: &Inputs<'_>, row: usize) -> Result<Self, Refusal> {
+    fn read(
+        model: &Model,
+        engine: &Engine,
+        inputs: &Inputs<'_>,
+        prompts: &PromptTokens,
+        row: usize,
+    ) -> Result<Self, Refusal> {
         let is_text = !matches!(model.kind, Kind::Engine(_));
         let (isl, osl, is_streaming, prompt) = match model.kind {
             Kind::Engine(_) => tokens(inputs, engine, row)?,
-            Kind::Vllm(_) => vllm::text(inputs, row)?,
-            Kind::Text { .. } | Kind::Python => text(inputs, row)?,
+            Kind::Vllm(_) => vllm::text(inputs, prompts, row)?,
+            Kind::Text { .. } | Kind::Python => text(inputs, prompts, row)?,
         };
         check_lengths(isl, osl, engine)?;
         let beams = inputs.int("beam_width", row).unwrap_or(1);
@@ -243,11 +251,10 @@ fn tokens(inputs: &Inputs<'_>, engine: &Engine, row: usize) -> Result<(u64, u64,
     Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
-/// Four bytes are a token.
-fn text(inputs: &Inputs<'_>, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
     let text = inputs.texts("text_input", row).and_then(|texts| texts.into_iter().next()).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
-    let isl = text.len().div_ceil(4).max(1) as u64;
+    let isl = prompts.count(&text);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(false);
     let prompt = Prompt::Text(if excludes { Vec::new() } else { text });
     Ok((isl, osl, inputs.switch("stream", row).unwrap_or(false), prompt))

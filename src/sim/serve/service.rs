@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt as _, wrappers::UnboundedReceiverStream};
@@ -13,30 +12,32 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::answer::{Answer, bare};
+use super::describe::{index, metadata, server, statistics};
 use super::driver::{Clock, Driver, Job, Reply, Shared};
 use super::load::{Engine, Kind, Model};
+use super::prompt::PromptTokens;
 use super::request::{Accepted, Part, accept, version};
-use super::tensor::{Refusal, full_shape, wire_name};
+use super::statistics::{Route, Statistics};
+use super::tensor::Refusal;
 use crate::triton::proto::health::health_check_response::ServingStatus;
 use crate::triton::proto::health::health_server::Health;
 use crate::triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceService;
-use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
-use crate::triton::proto::inference::repository_index_response::ModelIndex;
 use crate::triton::proto::inference::{
-    InferStatistics, ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse,
-    ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatistics,
-    ModelStatisticsRequest, ModelStatisticsResponse, ModelStreamInferResponse, RepositoryIndexRequest,
-    RepositoryIndexResponse, ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse,
-    ServerReadyRequest, ServerReadyResponse, StatisticDuration,
+    ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
+    ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest, ModelStatisticsResponse,
+    ModelStreamInferResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest, ServerLiveResponse,
+    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
 };
 
 /// What every call shares.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub models: BTreeMap<String, Model>,
+    pub prompts: PromptTokens,
     /// For each engine model, one driver for each copy of the engine, and what they count.
     pub drivers: BTreeMap<String, (Vec<Driver>, Arc<Shared>)>,
+    pub statistics: Statistics,
     pub clock: Clock,
     pub is_ready: bool,
     pub is_final_apart: bool,
@@ -101,7 +102,7 @@ impl Inner {
     pub fn engine_under<'a>(&'a self, model: &'a Model) -> Option<(&'a str, &'a Engine)> {
         match &model.kind {
             Kind::Engine(engine) | Kind::Vllm(engine) => Some((&model.name, engine)),
-            Kind::Text { engine: name } => match &self.models.get(name)?.kind {
+            Kind::Text { engine: name, .. } => match &self.models.get(name)?.kind {
                 Kind::Engine(engine) => Some((name, engine)),
                 _ => None,
             },
@@ -115,12 +116,37 @@ impl Inner {
             let message = "ModelInfer RPC doesn't support models with decoupled transaction policy".to_owned();
             return Err(Refusal { code: Code::Unimplemented, message, by_backend: false });
         }
-        let accepted = accept(model, self.engine_under(model), request, self.is_final_apart)?;
-        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.error_on_request == Some(number) {
-            return Err(Refusal::backend(format!("simulated failure of request number {number}")));
+        let accepted =
+            accept(model, self.engine_under(model), request, &self.prompts, self.is_final_apart).and_then(|accepted| {
+                let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+                if self.error_on_request == Some(number) {
+                    return Err(Refusal::backend(format!("simulated failure of request number {number}")));
+                }
+                Ok(accepted)
+            });
+        // What the server refuses never reaches the model, and the model does not count it.
+        accepted.inspect_err(|refusal| {
+            if refusal.by_backend {
+                self.statistics.route(model).failed(0);
+            }
+        })
+    }
+
+    /// One request, one response.
+    pub async fn infer(self: &Arc<Self>, request: &ModelInferRequest) -> Result<ModelInferResponse, Status> {
+        let accepted = self.accept(request, true)?;
+        let call = self.call();
+        let (sender, receiver) = oneshot::channel();
+        // Only a decoupled model has several parts.
+        let mut sender = Some(sender);
+        if let Some(answer) = self.submit(accepted, call.owner, || sender.take().map(Reply::Once)) {
+            return Ok(bare(&answer.model_name, &answer.model_version, &answer.id));
         }
-        Ok(accepted)
+        match receiver.await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(message)) => Err(Status::internal(message)),
+            Err(_) => Err(Status::unavailable("the server is stopping")),
+        }
     }
 
     /// `reply` makes the way back for one part. A stop is answered at once: by the answer that comes back.
@@ -140,10 +166,13 @@ impl Inner {
             Accepted::Serve { engine, parts } => {
                 let arrived = self.clock.now();
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
+                let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
+                let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
                 for Part { isl, osl, answer } in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
-                        driver.submit(Job { arrived, owner, isl, osl, answer, reply, made: 0, first_token: 0 });
+                        let route = route.clone();
+                        driver.submit(Job { arrived, owner, isl, osl, answer, reply, route, made: 0, first_token: 0 });
                     }
                 }
                 None
@@ -200,12 +229,7 @@ impl GrpcInferenceService for Service {
         &self,
         _: Request<ServerMetadataRequest>,
     ) -> Result<Response<ServerMetadataResponse>, Status> {
-        let extensions = ["model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics"];
-        Ok(Response::new(ServerMetadataResponse {
-            name: "triton".to_owned(),
-            version: format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-            extensions: extensions.map(str::to_owned).into_iter().chain([self.0.speed_extension()]).collect(),
-        }))
+        Ok(Response::new(server(&self.0)))
     }
 
     async fn model_metadata(
@@ -213,25 +237,7 @@ impl GrpcInferenceService for Service {
         request: Request<ModelMetadataRequest>,
     ) -> Result<Response<ModelMetadataResponse>, Status> {
         let request = request.into_inner();
-        let model = self.0.find(&request.name, &request.version)?;
-        let config = &model.config;
-        let tensor = |name: &str, data_type, dims: &[i64]| TensorMetadata {
-            name: name.to_owned(),
-            datatype: wire_name(data_type).to_owned(),
-            shape: full_shape(config.max_batch_size, dims),
-        };
-        let platform = if config.platform.is_empty() { &config.backend } else { &config.platform };
-        Ok(Response::new(ModelMetadataResponse {
-            name: model.name.clone(),
-            versions: model.versions.iter().map(u64::to_string).collect(),
-            platform: platform.clone(),
-            inputs: config.input.iter().map(|input| tensor(&input.name, input.data_type(), &input.dims)).collect(),
-            outputs: config
-                .output
-                .iter()
-                .map(|output| tensor(&output.name, output.data_type(), &output.dims))
-                .collect(),
-        }))
+        Ok(Response::new(metadata(self.0.find(&request.name, &request.version)?)))
     }
 
     async fn model_config(
@@ -244,19 +250,7 @@ impl GrpcInferenceService for Service {
     }
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
-        let accepted = self.0.accept(&request.into_inner(), true)?;
-        let call = self.0.call();
-        let (sender, receiver) = oneshot::channel();
-        // Only a decoupled model has several parts.
-        let mut sender = Some(sender);
-        if let Some(answer) = self.0.submit(accepted, call.owner, || sender.take().map(Reply::Once)) {
-            return Ok(Response::new(bare(&answer.model_name, &answer.model_version, &answer.id)));
-        }
-        match receiver.await {
-            Ok(Ok(response)) => Ok(Response::new(response)),
-            Ok(Err(message)) => Err(Status::internal(message)),
-            Err(_) => Err(Status::unavailable("the server is stopping")),
-        }
+        Ok(Response::new(self.0.infer(&request.into_inner()).await?))
     }
 
     /// As with the real server, the response headers come only with the first response.
@@ -303,45 +297,14 @@ impl GrpcInferenceService for Service {
         request: Request<ModelStatisticsRequest>,
     ) -> Result<Response<ModelStatisticsResponse>, Status> {
         let request = request.into_inner();
-        if !request.name.is_empty() {
-            self.0.find(&request.name, &request.version)?;
-        }
-        let counted = |count: u64| Some(StatisticDuration { count, ns: 0 });
-        let models = self.0.models.values().filter(|model| request.name.is_empty() || model.name == request.name);
-        let model_stats = models
-            .map(|model| {
-                let shared = self.0.drivers.get(&model.name).map(|(_, shared)| shared);
-                let read = |of: fn(&Shared) -> &AtomicU64| shared.map_or(0, |s| of(s).load(Ordering::Relaxed));
-                let (served, failed) = (read(|s| &s.served), read(|s| &s.failed));
-                ModelStatistics {
-                    name: model.name.clone(),
-                    version: version(model),
-                    last_inference: if served > 0 { milliseconds() } else { 0 },
-                    inference_count: served,
-                    execution_count: served,
-                    inference_stats: Some(InferStatistics {
-                        success: counted(served),
-                        fail: counted(failed),
-                        ..InferStatistics::default()
-                    }),
-                    ..ModelStatistics::default()
-                }
-            })
-            .collect();
-        Ok(Response::new(ModelStatisticsResponse { model_stats }))
+        Ok(Response::new(statistics(&self.0, &request.name, &request.version)?))
     }
 
     async fn repository_index(
         &self,
         _: Request<RepositoryIndexRequest>,
     ) -> Result<Response<RepositoryIndexResponse>, Status> {
-        let index = self.0.models.values().map(|model| ModelIndex {
-            name: model.name.clone(),
-            version: version(model),
-            state: "READY".to_owned(),
-            reason: String::new(),
-        });
-        Ok(Response::new(RepositoryIndexResponse { models: index.collect() }))
+        Ok(Response::new(index(&self.0)))
     }
 }
 
@@ -362,8 +325,4 @@ fn refused(request: &ModelInferRequest, inner: &Inner, refusal: Refusal) -> Mode
         return ModelStreamInferResponse { error_message: refusal.message, ..marked };
     }
     ModelStreamInferResponse { error_message: refusal.message, infer_response: Some(response) }
-}
-
-fn milliseconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }

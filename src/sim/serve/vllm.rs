@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::answer::Prompt;
 use super::inputs::Inputs;
 use super::load::Engine;
+use super::prompt::PromptTokens;
 use super::tensor::Refusal;
 use crate::sim::core::{Chunking, Limits, Policy};
 use crate::sim::engine;
@@ -90,8 +91,12 @@ pub(super) fn engine(version: &Path) -> Result<Engine, String> {
     })
 }
 
-/// Lengths, streaming and prompt of a row. Four bytes are a token.
-pub(super) fn text(inputs: &Inputs<'_>, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+/// Lengths, streaming and prompt of a row.
+pub(super) fn text(
+    inputs: &Inputs<'_>,
+    prompts: &PromptTokens,
+    row: usize,
+) -> Result<(u64, u64, bool, Prompt), Refusal> {
     let first = |name: &str| inputs.texts(name, row).and_then(|texts| texts.into_iter().next());
     let text = first("text_input").unwrap_or_default();
     let settings: Map<String, Value> = match first("sampling_parameters") {
@@ -114,6 +119,6 @@ pub(super) fn text(inputs: &Inputs<'_>, row: usize) -> Result<(u64, u64, bool, P
             "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.".to_owned(),
         ));
     }
-    let isl = text.len().div_ceil(4).max(1) as u64;
+    let isl = prompts.count(&text);
     Ok((isl, osl, streams, Prompt::Text(if excludes { Vec::new() } else { text })))
 }

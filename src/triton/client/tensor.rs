@@ -235,7 +235,9 @@ pub struct Tensor {
 impl Tensor {
     pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: Data) -> Result<Self, TensorError> {
         let (name, shape) = (name.into(), shape.into());
-        let wanted = shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).product();
+        let sizes = shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
+        // More elements than can be counted are more than can be given.
+        let wanted = sizes.fold(1_usize, usize::saturating_mul);
         if wanted != data.len() {
             return Err(TensorError::Count { name, shape, wanted, given: data.len() });
         }

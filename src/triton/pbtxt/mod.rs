@@ -3,6 +3,7 @@
 //! Knows the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
+mod json;
 mod lex;
 mod schema;
 mod tree;
@@ -13,6 +14,7 @@ use std::ops::Range;
 use super::proto::inference::ModelConfig;
 
 pub use document::{Document, Step};
+pub use json::json;
 pub use write::write;
 
 /// What is wrong in a config.pbtxt, and where.

@@ -58,7 +58,7 @@ fn entry(field: &FieldDescriptor, key: &MapKey, value: &Value, depth: usize, out
     let _ = writeln!(out, "{indent}}}");
 }
 
-fn spelled_key(key: &MapKey) -> String {
+pub(super) fn spelled_key(key: &MapKey) -> String {
     match key {
         MapKey::Bool(it) => it.to_string(),
         MapKey::I32(it) => it.to_string(),

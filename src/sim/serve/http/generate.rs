@@ -20,8 +20,14 @@ use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferRes
 
 type Said = Result<ModelStreamInferResponse, Status>;
 
-pub(super) async fn perform(inner: &Arc<Inner>, name: &str, body: &Map<String, Value>, streams: bool) -> Answer {
-    let model = match inner.find(name, "") {
+pub(super) async fn perform(
+    inner: &Arc<Inner>,
+    name: &str,
+    version: &str,
+    body: &Map<String, Value>,
+    streams: bool,
+) -> Answer {
+    let model = match inner.find(name, version) {
         Ok(model) => model,
         Err(refusal) => return refused(&refusal),
     };

@@ -7,36 +7,63 @@ use super::super::driver::Shared;
 use super::super::load::{Kind, Model};
 use super::super::request::version;
 use super::super::service::Inner;
+use super::super::statistics::ModelStatistics;
 use crate::sim::core::Holding;
 
 type Counter = fn(&Shared) -> &AtomicU64;
+/// Name, help and value of a counter that every model has.
+type Inference = (&'static str, &'static str, fn(&ModelStatistics) -> u64);
+
+const INFERENCE: [Inference; 8] = [
+    ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| s.success.count()),
+    ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| {
+        s.inferences.load(Ordering::Relaxed)
+    }),
+    ("nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", |s| {
+        s.executions.load(Ordering::Relaxed)
+    }),
+    (
+        "nv_inference_request_duration_us",
+        "Cumulative inference request duration in microseconds (includes cached requests)",
+        |s| s.success.us(),
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+        |s| s.queue.us(),
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "Cumulative compute input duration in microseconds (does not include cached requests)",
+        |_| 0,
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "Cumulative compute inference duration in microseconds (does not include cached requests)",
+        |s| s.compute_infer.us(),
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+        |_| 0,
+    ),
+];
 
 pub(super) fn text(inner: &Inner) -> String {
     let mut page = Page(String::new());
-    let counters: [(&str, &str, Counter); 3] = [
-        ("nv_inference_request_success", "Number of successful inference requests, all batch sizes", |s| &s.served),
-        ("nv_inference_count", "Number of inferences performed (does not include cached requests)", |s| &s.served),
-        ("nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", |s| {
-            &s.served
-        }),
-    ];
-    for (name, help, of) in counters {
+    let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.of(&model.name)?)));
+    for (name, help, of) in INFERENCE {
         page.head(name, help, "counter");
-        for (model, shared, _) in engines(inner) {
-            page.line(name, model, &[], of(shared).load(Ordering::Relaxed));
+        for (model, statistics) in models() {
+            page.line(name, model, &[], of(statistics));
         }
     }
     page.head("nv_inference_request_failure", "Number of failed inference requests, all batch sizes", "counter");
-    for (model, shared, _) in engines(inner) {
-        let failed = shared.failed.load(Ordering::Relaxed);
+    for (model, statistics) in models() {
+        let failed = statistics.fail.count();
         for (reason, count) in [("REJECTED", 0), ("CANCELED", 0), ("BACKEND", failed), ("OTHER", 0)] {
             page.line("nv_inference_request_failure", model, &[("reason", reason)], count);
         }
-    }
-    let name = "nv_inference_request_duration_us";
-    page.head(name, "Cumulative inference request duration in microseconds (includes cached requests)", "counter");
-    for (model, shared, _) in engines(inner) {
-        page.line(name, model, &[], shared.duration_us.load(Ordering::Relaxed));
     }
     let name = "nv_inference_pending_request_count";
     page.head(name, "Instantaneous number of pending requests awaiting execution per-model.", "gauge");

@@ -1,9 +1,11 @@
-//! The HTTP face: Triton's health, metadata and generate extension, OpenAI's interface, Prometheus metrics.
+//! The HTTP face: KServe v2 with Triton's extensions (binary tensor data, generate, model configuration, statistics,
+//! repository index), OpenAI's interface, Prometheus metrics.
 //!
 //! It says what the gRPC face says, of the same engines: a request comes in as JSON, goes through the same checks, and
 //! its responses go out as JSON.
 
 mod generate;
+mod infer;
 mod metrics;
 mod openai;
 
@@ -14,8 +16,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -25,9 +27,19 @@ use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::request::version;
+use super::describe;
 use super::service::Inner;
-use super::tensor::{Refusal, full_shape, wire_name};
+use super::tensor::{Refusal, wire_name};
+use crate::triton::pbtxt;
+use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
+use crate::triton::proto::inference::repository_index_response::ModelIndex;
+use crate::triton::proto::inference::{
+    InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
+    RepositoryIndexResponse, StatisticDuration,
+};
+
+/// The longest body of a request, as Triton's `--http-max-input-size`.
+const LONGEST_BODY: usize = 64 << 20;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 type Answer = Response<Body>;
@@ -95,23 +107,7 @@ async fn answer(inner: &Arc<Inner>, face: Face, request: Request<Incoming>) -> A
     match (request.method(), words.as_slice()) {
         (&Method::GET, ["v2", "health", "live"]) => empty(StatusCode::OK),
         (&Method::GET, ["v2", "health", "ready"] | ["health"]) => empty(ready(inner.is_ready)),
-        (&Method::GET, ["v2"]) => said(
-            StatusCode::OK,
-            &json!({
-                "name": "triton",
-                "version": format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-                "extensions": ["model_configuration", "statistics", "generate", inner.speed_extension()],
-            }),
-        ),
-        (&Method::GET, ["v2", "models", name, "ready"]) => empty(ready(inner.is_ready && inner.find(name, "").is_ok())),
-        (&Method::GET, ["v2", "models", name]) => metadata(inner, name),
-        (&Method::POST, ["v2", "models", name, call @ ("generate" | "generate_stream")]) => {
-            let (name, streams) = ((*name).to_owned(), *call == "generate_stream");
-            match body(request).await {
-                Ok(body) => generate::perform(inner, &name, &body, streams).await,
-                Err(why) => failed(StatusCode::BAD_REQUEST, &why),
-            }
-        }
+        (_, ["v2", rest @ ..]) => kserve(inner, rest, request).await,
         (&Method::GET, ["v1", "models"]) => openai::models(inner),
         (&Method::POST, ["v1", "chat", "completions"]) => openai::perform(inner, openai::Kind::Chat, request).await,
         (&Method::POST, ["v1", "completions"]) => openai::perform(inner, openai::Kind::Completions, request).await,
@@ -119,24 +115,108 @@ async fn answer(inner: &Arc<Inner>, face: Face, request: Request<Incoming>) -> A
     }
 }
 
-fn metadata(inner: &Inner, name: &str) -> Answer {
-    let model = match inner.find(name, "") {
-        Ok(model) => model,
-        Err(refusal) => return refused(&refusal),
+/// The calls of KServe v2; `words` are the path behind `/v2/`.
+async fn kserve(inner: &Arc<Inner>, words: &[&str], request: Request<Incoming>) -> Answer {
+    let is_post = request.method() == Method::POST;
+    if !is_post && request.method() != Method::GET {
+        return empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let (name, version, call) = match words {
+        [] if !is_post => return said(StatusCode::OK, &server(inner)),
+        ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
+        ["repository", "index"] if is_post => return said(StatusCode::OK, &index(&describe::index(inner))),
+        ["models", name, "versions", version, call @ ..] => (*name, *version, call),
+        ["models", name, call @ ..] => (*name, "", call),
+        _ => return empty(StatusCode::NOT_FOUND),
     };
-    let config = &model.config;
-    let tensor = |name: &str, data_type, dims: &[i64]| json!({"name": name, "datatype": wire_name(data_type), "shape": full_shape(config.max_batch_size, dims)});
-    let platform = if config.platform.is_empty() { &config.backend } else { &config.platform };
-    said(
-        StatusCode::OK,
-        &json!({
-            "name": model.name,
-            "versions": [version(model)],
-            "platform": platform,
-            "inputs": config.input.iter().map(|it| tensor(&it.name, it.data_type(), &it.dims)).collect::<Vec<_>>(),
-            "outputs": config.output.iter().map(|it| tensor(&it.name, it.data_type(), &it.dims)).collect::<Vec<_>>(),
-        }),
-    )
+    let model = || inner.find(name, version);
+    let told = match (is_post, call) {
+        (false, ["ready"]) => return empty(ready(inner.is_ready && model().is_ok())),
+        (false, []) => model().map(|model| metadata(&describe::metadata(model))),
+        (false, ["config"]) => model().map(|model| pbtxt::json(&model.config)),
+        (false, ["stats"]) => describe::statistics(inner, name, version).map(|told| statistics(&told)),
+        (true, ["infer" | "generate" | "generate_stream"]) => {
+            let (name, version, call) = (name.to_owned(), version.to_owned(), call[0].to_owned());
+            return post(inner, &name, &version, &call, request).await;
+        }
+        _ => return empty(StatusCode::NOT_FOUND),
+    };
+    told.map_or_else(|refusal| refused(&refusal), |told| said(StatusCode::OK, &told))
+}
+
+async fn post(inner: &Arc<Inner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {
+    let headers = request.headers().clone();
+    let body = match bytes(request).await {
+        Ok(body) => body,
+        Err(why) => return failed(StatusCode::BAD_REQUEST, &why),
+    };
+    if call == "infer" {
+        return infer::perform(inner, name, version, &headers, &body).await;
+    }
+    match object(&body) {
+        Ok(body) => generate::perform(inner, name, version, &body, call == "generate_stream").await,
+        Err(why) => failed(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+fn server(inner: &Inner) -> Value {
+    let told = describe::server(inner);
+    json!({ "name": told.name, "version": told.version, "extensions": told.extensions })
+}
+
+fn metadata(told: &ModelMetadataResponse) -> Value {
+    let tensor =
+        |tensor: &TensorMetadata| json!({"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape});
+    json!({
+        "name": told.name,
+        "versions": told.versions,
+        "platform": told.platform,
+        "inputs": told.inputs.iter().map(tensor).collect::<Vec<_>>(),
+        "outputs": told.outputs.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+fn index(told: &RepositoryIndexResponse) -> Value {
+    let model = |model: &ModelIndex| json!({"name": model.name, "version": model.version, "state": model.state, "reason": model.reason});
+    told.models.iter().map(model).collect()
+}
+
+fn statistics(told: &ModelStatisticsResponse) -> Value {
+    let duration = |it: Option<StatisticDuration>| it.map(|it| json!({"count": it.count, "ns": it.ns}));
+    let inference = |it: &InferStatistics| {
+        json!({
+            "success": duration(it.success),
+            "fail": duration(it.fail),
+            "queue": duration(it.queue),
+            "compute_input": duration(it.compute_input),
+            "compute_infer": duration(it.compute_infer),
+            "compute_output": duration(it.compute_output),
+            "cache_hit": duration(it.cache_hit),
+            "cache_miss": duration(it.cache_miss),
+        })
+    };
+    let batch = |it: &InferBatchStatistics| {
+        json!({
+            "batch_size": it.batch_size,
+            "compute_input": duration(it.compute_input),
+            "compute_infer": duration(it.compute_infer),
+            "compute_output": duration(it.compute_output),
+        })
+    };
+    let model = |it: &ModelStatistics| {
+        json!({
+            "name": it.name,
+            "version": it.version,
+            "last_inference": it.last_inference,
+            "inference_count": it.inference_count,
+            "execution_count": it.execution_count,
+            "inference_stats": it.inference_stats.as_ref().map(inference),
+            "batch_stats": it.batch_stats.iter().map(batch).collect::<Vec<_>>(),
+            "memory_usage": [],
+            "response_stats": {},
+        })
+    };
+    json!({ "model_stats": told.model_stats.iter().map(model).collect::<Vec<_>>() })
 }
 
 const fn ready(is: bool) -> StatusCode {
@@ -144,9 +224,20 @@ const fn ready(is: bool) -> StatusCode {
     if is { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
+async fn bytes(request: Request<Incoming>) -> Result<Bytes, String> {
+    if request.body().size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(format!("the body is longer than {LONGEST_BODY} bytes"));
+    }
+    let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await;
+    Ok(body.map_err(|error| format!("cannot read a body of at most {LONGEST_BODY} bytes: {error}"))?.to_bytes())
+}
+
+fn object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("failed to parse the request JSON buffer: {error}"))
+}
+
 async fn body(request: Request<Incoming>) -> Result<serde_json::Map<String, Value>, String> {
-    let bytes = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-    serde_json::from_slice(&bytes).map_err(|error| format!("failed to parse the request JSON buffer: {error}"))
+    object(&bytes(request).await?)
 }
 
 fn whole(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Answer {

@@ -15,6 +15,7 @@ use super::super::answer::{self, Prompt};
 use super::super::decode::Voice;
 use super::super::driver::Reply;
 use super::super::more::Returns;
+use super::super::prompt::PromptTokens;
 use super::super::request::{Accepted, Part, check_lengths, version};
 use super::super::service::{Inner, Speaking};
 use super::super::tensor::Refusal;
@@ -60,6 +61,7 @@ pub(super) async fn perform(inner: &Arc<Inner>, kind: Kind, request: Request<Inc
         id: part.answer.id.clone(),
         model,
         isl: part.isl,
+        isl_source: inner.prompts.source(),
         osl: part.osl,
         include_usage,
         continuous_usage,
@@ -114,7 +116,7 @@ fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Re
     if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
         return Err(Refusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
     }
-    let isl = prompt_tokens(kind, body)?;
+    let isl = prompt_tokens(&inner.prompts, kind, body)?;
     let osl =
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
     let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Refusal::invalid("max_tokens must be at least 1".to_owned()))?;
@@ -152,17 +154,17 @@ fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Re
     })
 }
 
-/// Four bytes are a token, as on the text path of the gRPC face.
-fn prompt_tokens(kind: Kind, body: &Map<String, Value>) -> Result<u64, Refusal> {
-    let bytes = |text: &str| text.len().div_ceil(4) as u64;
+/// As on the text path of the gRPC face. A chat's template is not counted.
+fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, Refusal> {
+    let count = |text: &str| prompts.count(text.as_bytes());
     let missing = |what: &str| Refusal::invalid(format!("`{what}` is missing or has the wrong type"));
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
-            messages.iter().map(|message| message["content"].as_str().map_or(0, bytes)).sum()
+            messages.iter().map(|message| message["content"].as_str().map_or(0, count)).sum()
         }
         Kind::Completions => match body.get("prompt") {
-            Some(Value::String(text)) => bytes(text),
+            Some(Value::String(text)) => count(text),
             Some(Value::Array(ids)) if ids.iter().all(Value::is_u64) => ids.len() as u64,
             _ => return Err(missing("prompt")),
         },
@@ -177,6 +179,8 @@ struct Shape {
     id: String,
     model: String,
     isl: u64,
+    /// How `isl` was counted.
+    isl_source: &'static str,
     osl: u64,
     include_usage: bool,
     continuous_usage: bool,
@@ -196,7 +200,12 @@ impl Shape {
     }
 
     fn usage(&self, tokens: u64) -> Value {
-        json!({"prompt_tokens": self.isl, "total_tokens": self.isl + tokens, "completion_tokens": tokens})
+        json!({
+            "prompt_tokens": self.isl,
+            "total_tokens": self.isl + tokens,
+            "completion_tokens": tokens,
+            "prompt_tokens_source": self.isl_source,
+        })
     }
 
     /// A chat begins with who speaks.

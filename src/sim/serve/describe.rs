@@ -1,0 +1,58 @@
+//! What the server says of itself and of its models, for either protocol.
+
+use super::load::Model;
+use super::request::version;
+use super::service::Inner;
+use super::tensor::{Refusal, full_shape, wire_name};
+use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
+use crate::triton::proto::inference::repository_index_response::ModelIndex;
+use crate::triton::proto::inference::{
+    ModelMetadataResponse, ModelStatisticsResponse, RepositoryIndexResponse, ServerMetadataResponse,
+};
+
+pub(super) fn server(inner: &Inner) -> ServerMetadataResponse {
+    let extensions =
+        ["model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics", "generate"];
+    ServerMetadataResponse {
+        name: "triton".to_owned(),
+        version: format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
+        extensions: extensions.map(str::to_owned).into_iter().chain([inner.speed_extension()]).collect(),
+    }
+}
+
+pub(super) fn metadata(model: &Model) -> ModelMetadataResponse {
+    let config = &model.config;
+    let tensor = |name: &str, data_type, dims: &[i64]| TensorMetadata {
+        name: name.to_owned(),
+        datatype: wire_name(data_type).to_owned(),
+        shape: full_shape(config.max_batch_size, dims),
+    };
+    let platform = if config.platform.is_empty() { &config.backend } else { &config.platform };
+    ModelMetadataResponse {
+        name: model.name.clone(),
+        versions: model.versions.iter().map(u64::to_string).collect(),
+        platform: platform.clone(),
+        inputs: config.input.iter().map(|it| tensor(&it.name, it.data_type(), &it.dims)).collect(),
+        outputs: config.output.iter().map(|it| tensor(&it.name, it.data_type(), &it.dims)).collect(),
+    }
+}
+
+/// Of one model, or of all if `name` is empty.
+pub(super) fn statistics(inner: &Inner, name: &str, version: &str) -> Result<ModelStatisticsResponse, Refusal> {
+    if !name.is_empty() {
+        inner.find(name, version)?;
+    }
+    let models = inner.models.values().filter(|model| name.is_empty() || model.name == name);
+    let model_stats = models.filter_map(|model| Some(inner.statistics.of(&model.name)?.message(model))).collect();
+    Ok(ModelStatisticsResponse { model_stats })
+}
+
+pub(super) fn index(inner: &Inner) -> RepositoryIndexResponse {
+    let models = inner.models.values().map(|model| ModelIndex {
+        name: model.name.clone(),
+        version: version(model),
+        state: "READY".to_owned(),
+        reason: String::new(),
+    });
+    RepositoryIndexResponse { models: models.collect() }
+}

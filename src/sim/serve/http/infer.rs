@@ -1,0 +1,207 @@
+//! KServe v2's infer call: tensors as JSON, or as bytes behind it (Triton's binary tensor data extension).
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tonic::Code;
+
+use super::super::service::Inner;
+use super::{Answer, failed, said, status_of, whole};
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use crate::triton::proto::inference::{InferParameter, ModelInferRequest, ModelInferResponse};
+use crate::triton::{DataType, InferRequest, Tensor, tensors_of};
+
+/// How many bytes of a body are JSON; binary tensors follow.
+const JSON_LENGTH: &str = "inference-header-content-length";
+
+#[derive(Deserialize)]
+struct Body {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    inputs: Vec<Input>,
+    #[serde(default)]
+    outputs: Vec<Output>,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    name: String,
+    shape: Vec<i64>,
+    datatype: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+    data: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    name: String,
+    #[serde(default)]
+    parameters: Map<String, Value>,
+}
+
+/// Which outputs are to come as bytes.
+struct Binary {
+    names: Vec<String>,
+    /// Outputs that the request does not name.
+    others: bool,
+}
+
+pub(super) async fn perform(
+    inner: &Arc<Inner>,
+    name: &str,
+    version: &str,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Answer {
+    let (mut request, binary) = match read(headers, body) {
+        Ok(read) => read,
+        Err(why) => return failed(StatusCode::BAD_REQUEST, &why),
+    };
+    name.clone_into(&mut request.model_name);
+    version.clone_into(&mut request.model_version);
+    match inner.infer(&request).await {
+        Ok(response) => written(&response, &binary),
+        Err(status) if status.code() == Code::Unimplemented => {
+            let message = "HTTP end point doesn't support models with decoupled transaction policy";
+            failed(status_of(status.code()), message)
+        }
+        Err(status) => failed(status_of(status.code()), status.message()),
+    }
+}
+
+fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary), String> {
+    let length = match headers.get(JSON_LENGTH) {
+        None => body.len(),
+        Some(value) => {
+            value.to_str().ok().and_then(|text| text.parse().ok()).filter(|length| *length <= body.len()).ok_or_else(
+                || {
+                    format!(
+                        "header `{JSON_LENGTH}` is {value:?}; it must be a length within the body of {} bytes",
+                        body.len()
+                    )
+                },
+            )?
+        }
+    };
+    let asked: Body = serde_json::from_slice(&body[..length])
+        .map_err(|error| format!("failed to parse the request JSON buffer: {error}"))?;
+    let mut request = ModelInferRequest { id: asked.id, ..ModelInferRequest::default() };
+    let mut rest = body.slice(length..);
+    for input in asked.inputs {
+        let raw = match (input.parameters.get("binary_data_size"), &input.data) {
+            (Some(size), _) => {
+                let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
+                let size = size.ok_or_else(|| {
+                    format!("`binary_data_size` of input '{}' is more than the {} bytes left", input.name, rest.len())
+                })?;
+                rest.split_to(size)
+            }
+            (None, Some(data)) => elements(&input, data)?,
+            (None, None) => return Err(format!("must specify 'data' field in input tensor '{}'", input.name)),
+        };
+        request.raw_input_contents.push(raw);
+        request.inputs.push(InferInputTensor {
+            name: input.name,
+            datatype: input.datatype,
+            shape: input.shape,
+            ..InferInputTensor::default()
+        });
+    }
+    if !rest.is_empty() {
+        return Err(format!("unexpected additional input data: {} bytes belong to no input", rest.len()));
+    }
+    let is_on = |parameters: &Map<String, Value>, key: &str| parameters.get(key) == Some(&Value::Bool(true));
+    let binary = Binary {
+        names: asked
+            .outputs
+            .iter()
+            .filter(|output| is_on(&output.parameters, "binary_data"))
+            .map(|output| output.name.clone())
+            .collect(),
+        others: asked.outputs.is_empty() && is_on(&asked.parameters, "binary_data_output"),
+    };
+    request.outputs = asked
+        .outputs
+        .into_iter()
+        .map(|output| InferRequestedOutputTensor { name: output.name, ..InferRequestedOutputTensor::default() })
+        .collect();
+    request.parameters =
+        asked.parameters.iter().filter_map(|(key, value)| Some((key.clone(), parameter(value)?))).collect();
+    Ok((request, binary))
+}
+
+/// Values of a JSON tensor, nested by its shape or flat, as bytes.
+fn elements(input: &Input, data: &Value) -> Result<Bytes, String> {
+    let Some(datatype) = DataType::of(&input.datatype) else {
+        return Err(format!("invalid datatype '{}' for input '{}'", input.datatype, input.name));
+    };
+    if matches!(datatype, DataType::Fp16 | DataType::Bf16) {
+        return Err(format!(
+            "receiving {datatype} data via JSON is not supported. Please use the binary data format for input '{}'",
+            input.name
+        ));
+    }
+    let given = Tensor::from_json(&input.name, datatype, data).map_err(|error| error.to_string())?;
+    let tensor = Tensor::new(given.name, input.shape.clone(), given.data).map_err(|error| error.to_string())?;
+    Ok(InferRequest::new("", "").input(tensor).build().raw_input_contents.remove(0))
+}
+
+fn parameter(value: &Value) -> Option<InferParameter> {
+    let choice = match value {
+        Value::Bool(it) => ParameterChoice::BoolParam(*it),
+        Value::Number(it) if it.is_i64() => ParameterChoice::Int64Param(it.as_i64()?),
+        Value::Number(it) => ParameterChoice::DoubleParam(it.as_f64()?),
+        Value::String(it) => ParameterChoice::StringParam(it.clone()),
+        _ => return None,
+    };
+    Some(InferParameter { parameter_choice: Some(choice) })
+}
+
+fn written(response: &ModelInferResponse, binary: &Binary) -> Answer {
+    let tensors = match tensors_of(response) {
+        Ok(tensors) => tensors,
+        Err(error) => return failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    };
+    let mut tail = BytesMut::new();
+    let outputs: Vec<Value> = tensors
+        .iter()
+        .zip(&response.raw_output_contents)
+        .map(|(tensor, raw)| {
+            let mut output = json!({
+                "name": tensor.name,
+                "datatype": tensor.data.datatype().name(),
+                "shape": tensor.shape,
+            });
+            if binary.others || binary.names.contains(&tensor.name) {
+                tail.extend_from_slice(raw);
+                output["parameters"] = json!({ "binary_data_size": raw.len() });
+            } else {
+                output["data"] = tensor.to_json();
+            }
+            output
+        })
+        .collect();
+    let mut head = json!({
+        "model_name": response.model_name,
+        "model_version": response.model_version,
+        "outputs": outputs,
+    });
+    if !response.id.is_empty() {
+        head["id"] = response.id.clone().into();
+    }
+    if !binary.others && binary.names.is_empty() {
+        return said(StatusCode::OK, &head);
+    }
+    let head = head.to_string();
+    let length = HeaderValue::from(head.len());
+    let mut answer = whole(StatusCode::OK, "application/octet-stream", [head.as_bytes(), &tail].concat());
+    answer.headers_mut().insert(JSON_LENGTH, length);
+    answer
+}
