@@ -3,8 +3,9 @@
 use hdrhistogram::Histogram;
 
 use super::more::Tallies;
-use super::record::{Chunk, Ended, Record};
+use super::record::{Ended, Record};
 use super::retokenize::Spoken;
+use super::tokens::{Counted, TokenSource, Violations};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -50,6 +51,11 @@ impl Pool {
         self.count
     }
 
+    /// Weighted, ns.
+    pub const fn sum(&self) -> f64 {
+        self.sum
+    }
+
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
@@ -89,6 +95,10 @@ pub(super) struct Collector {
     pub spoken: Vec<(u64, Spoken)>,
     /// The server says how many tokens an answer has: its texts need not be kept.
     pub has_usage: bool,
+    /// Of all answers, with examples.
+    pub violations: Violations,
+    /// Tokens of all chunks of all requests.
+    pub chunk_tokens: u64,
 }
 
 /// Gaps of one length before chunks of one size.
@@ -114,28 +124,30 @@ impl Collector {
             keeps_timelines: false,
             spoken: Vec::new(),
             has_usage: false,
+            violations: Violations::default(),
+            chunk_tokens: 0,
         }
     }
 
-    /// Takes an ended request. The record's token fields are filled from its chunks.
-    pub fn take(&mut self, mut record: Record, chunks: &[Chunk], spoken: Option<Spoken>) {
-        let is_counted = record.usage.is_some_and(|usage| usage.completion.is_some());
+    /// Takes an ended request. The record's token fields are filled from what was counted.
+    pub fn take(&mut self, mut record: Record, counted: Counted, spoken: Option<Spoken>) {
+        let is_counted = counted.source == TokenSource::Usage;
         self.has_usage |= is_counted;
         if let Some(spoken) = spoken.filter(|_| record.ended == Ended::Ok && !is_counted) {
             self.spoken.push((record.index, spoken));
         }
+        let Counted { chunks, tokens, violations, .. } = counted;
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
             record.first_tokens = first.tokens;
             record.t_first = Some(first.t_read);
             record.t_last = Some(last.t_read);
             record.chunks = chunks.len() as u32;
-            let counted = record.usage.and_then(|usage| usage.completion);
-            record.tokens = match counted.filter(|tokens| *tokens > 0) {
-                Some(tokens) => u32::try_from(tokens).unwrap_or(u32::MAX),
-                None => chunks.iter().map(|chunk| chunk.tokens).sum(),
-            };
+            record.tokens = tokens;
         }
-        for chunk in chunks {
+        record.violations = violations.each().map(|(class, count, _)| (class, count)).collect();
+        self.violations.merge(violations);
+        for chunk in &chunks {
+            self.chunk_tokens += u64::from(chunk.tokens);
             let second = (chunk.t_read / SECOND) as usize;
             if self.tokens_by_second.len() <= second {
                 self.tokens_by_second.resize(second + 1, 0);
@@ -152,21 +164,25 @@ impl Collector {
             if (gap, pair[1].tokens) == (run.gap, run.tokens) {
                 run.times += 1;
             } else {
-                self.add(&run, &record.ended);
+                self.add(&run, &record);
                 run = Gaps { gap, tokens: pair[1].tokens, times: 1 };
             }
         }
-        self.add(&run, &record.ended);
+        self.add(&run, &record);
         if self.keeps_timelines {
             record.timeline = chunks.iter().map(|chunk| (chunk.t_read, chunk.tokens)).collect();
         }
         self.records.push(record);
     }
 
-    fn add(&mut self, gaps: &Gaps, ended: &Ended) {
+    fn add(&mut self, gaps: &Gaps, record: &Record) {
         let Gaps { gap, tokens, times } = *gaps;
-        if times > 0 && *ended == Ended::Ok {
-            self.icl.add(gap as f64, times);
+        if times == 0 || record.ended != Ended::Ok {
+            return;
+        }
+        self.icl.add(gap as f64, times);
+        // A gap is spread over tokens only where their number is known.
+        if !record.chunk_tokens_unknown {
             self.itl_token.add(gap as f64 / f64::from(tokens), times * u64::from(tokens));
         }
     }
@@ -177,6 +193,8 @@ impl Collector {
         self.itl_token.merge(&other.itl_token);
         self.icl.merge(&other.icl);
         self.backlog.merge(&other.backlog);
+        self.violations.merge(other.violations);
+        self.chunk_tokens += other.chunk_tokens;
         self.coalesced += other.coalesced;
         self.chunks += other.chunks;
         for (name, tally) in other.more {

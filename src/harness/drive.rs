@@ -169,6 +169,7 @@ async fn race(
         () = obey => unreachable!("obedience has no end"),
     };
     progress(look(&lives, scheduled));
+    let untaken = if users(&spec) > 0 { queue.untaken() } else { 0 };
     let schedule = match &spec.scenario {
         Scenario::Outside(_) => {
             let log = log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +180,7 @@ async fn race(
     };
     let start = Start { wall: started, zero: clock.instant(t0) };
     // Texts may have to be counted.
-    let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, &start));
+    let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, untaken, &start));
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
 }
 

@@ -1,6 +1,7 @@
 //! One message on its way, and what is counted while it is.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +14,13 @@ use super::clock::Clock;
 use super::collect::Collector;
 use super::data::Prompt;
 use super::exchange::{Answer, Exchange, Part};
+use super::http::Heard;
 use super::link::Link;
 use super::manner::Manner;
 use super::outside::Listener;
 use super::record::{Ended, Record};
 use super::retokenize::Spoken;
+use super::tokens::Accounting;
 use super::{Attempt, Class, Planned, Spec};
 
 /// What others may watch while it runs.
@@ -116,10 +119,11 @@ impl Flight {
         let answer = parts.first_mut().and_then(|part| part.said.take());
         let answer = self.tell(answer, &parts, &ended, t_end);
         for (row, (mut part, ended)) in parts.into_iter().zip(ended).enumerate() {
-            for chunk in &mut part.chunks {
+            let mut counted = std::mem::take(&mut part.counted);
+            for chunk in &mut counted.chunks {
                 chunk.t_read = from_start(chunk.t_read);
             }
-            self.live.tokens.fetch_add(u64::from(part.tokens()), Ordering::Relaxed);
+            self.live.tokens.fetch_add(u64::from(counted.tokens), Ordering::Relaxed);
             self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
             self.live.ended.fetch_add(1, Ordering::Relaxed);
             let planned = &self.planned[row];
@@ -131,6 +135,8 @@ impl Flight {
                 asked_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
                 tokens: 0,
                 retokenized: false,
+                token_source: counted.source,
+                chunk_tokens_unknown: !counted.is_per_chunk,
                 first_tokens: 0,
                 chunks: 0,
                 final_marker,
@@ -144,13 +150,15 @@ impl Flight {
                 max_gap: 0,
                 t_cancel: t_cancel.map(from_start),
                 server: part.server,
-                usage: part.heard.usage,
+                usage: counted.usage,
+                finish_reason: counted.finish,
+                violations: BTreeMap::new(),
                 ended,
                 attempts: attempts.clone(),
                 timeline: Vec::new(),
             };
             let spoken = part.spoken.take();
-            self.collector.borrow_mut().take(record, &part.chunks, spoken);
+            self.collector.borrow_mut().take(record, counted, spoken);
         }
         Over { t_end, answer }
     }
@@ -162,7 +170,7 @@ impl Flight {
             Some(Prompt::Ids(ids)) => ids,
             _ => Vec::new(),
         };
-        let last = parts.first().and_then(|part| part.chunks.last());
+        let last = parts.first().and_then(|part| part.counted.chunks.last());
         listener.done(tokens, ended, last.map_or(t_end, |chunk| chunk.t_read));
         None
     }
@@ -170,12 +178,12 @@ impl Flight {
     async fn attempt(&self, t_attempt: u64) -> (Vec<Part>, Answer) {
         // What an answer may have is far from what it has, where requests come from outside.
         let most = if self.listener.is_some() { 16 } else { 4096 };
-        let room = |planned: &Planned| Vec::with_capacity(planned.output_len.min(most) as usize);
+        let room = |planned: &Planned| planned.output_len.min(most) as usize;
         let mut parts: Vec<Part> = self
             .planned
             .iter()
             .map(|planned| Part {
-                chunks: room(planned),
+                heard: Heard { account: Accounting::with_capacity(room(planned)), ..Heard::default() },
                 keeps: self.keeps_answer,
                 spoken: self.keeps_text.then(Spoken::default),
                 listener: self.listener.clone(),
@@ -191,6 +199,7 @@ impl Flight {
             collector: Some(&self.collector),
             clock: self.clock,
             stall: self.spec.stall_timeout,
+            limits: self.spec.response_limits(),
             deadline: self.spec.request.deadline,
             t_issue: self.t_issue,
             t_attempt,
@@ -206,7 +215,8 @@ impl Flight {
         // A message fails as a whole, or the server has begun with it.
         let Some(Ended::Failed { class, why }) = answer.ended.first() else { return None };
         let has_failed = |ended: &Ended| matches!(ended, Ended::Failed { class, .. } if retries.cover(*class));
-        let is_untouched = answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.chunks.is_empty());
+        let is_untouched =
+            answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.counted.chunks.is_empty());
         is_untouched.then(|| (*class, why.clone()))
     }
 }

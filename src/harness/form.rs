@@ -21,7 +21,7 @@ use super::exchange::Call;
 use super::payload::generator;
 use super::request::{Cancel, CancelBy, Interface, RandomSeed};
 use super::wire::Look;
-use super::{Planned, Spec, StreamMode};
+use super::{Planned, Scenario, Spec, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -85,6 +85,8 @@ pub(super) struct Form {
     pub wants_more: bool,
     pub end_id: i32,
     pub cancel: Option<Cancel>,
+    /// Stop words, or samples from outside, end answers where we cannot see why.
+    may_end_early: bool,
     interface: Interface,
     names: &'static Names,
     model: String,
@@ -236,6 +238,7 @@ impl Form {
             wants_more,
             end_id: ask.end_id.unwrap_or(spec.end_id),
             cancel: ask.cancel,
+            may_end_early: ask.stop_words.is_some() || matches!(spec.scenario, Scenario::Outside(_)),
             interface,
             names,
             model: spec.model.clone(),
@@ -255,6 +258,17 @@ impl Form {
     pub fn look(&self) -> Look<'static> {
         let is_text = self.interface == Interface::Text;
         Look { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
+    }
+
+    /// What every response names.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Only an end token justifies an answer that is shorter than requested: there are no stop words, and the length is no
+    /// mere limit.
+    pub fn ends_only_with_end_id(&self) -> bool {
+        self.takes_ids() && self.sequences == 1 && !self.may_end_early
     }
 
     pub fn takes_ids(&self) -> bool {

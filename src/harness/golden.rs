@@ -1,9 +1,9 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use super::collect::Collector;
+use super::collect::{Collector, Pool};
 use super::exchange::Call;
 use super::form::Count;
-use super::record::Chunk;
+use super::tokens::{Chunk, Counted};
 use super::worker::Share;
 use super::*;
 
@@ -68,10 +68,16 @@ pub(super) fn ended(
         usage: None,
         ended,
         retokenized: false,
+        token_source: TokenSource::OutputIds,
+        chunk_tokens_unknown: false,
+        finish_reason: None,
+        violations: std::collections::BTreeMap::new(),
         attempts: Vec::new(),
         timeline: Vec::new(),
     };
-    collector.take(record, &chunks, None);
+    let tokens = chunks.iter().map(|chunk| chunk.tokens).sum();
+    let counted = Counted { chunks, tokens, is_per_chunk: true, ..Counted::default() };
+    collector.take(record, counted, None);
 }
 
 fn summarised(spec: &Spec, collector: Collector) -> Measured {
@@ -97,13 +103,15 @@ pub(super) fn summarised_as(spec: &Spec, collector: Collector, change: impl FnOn
         held_back: 0,
         max_streams: None,
         reconnects: 0,
+        idle_closed: 0,
+        resent: 0,
         opened: None,
         call: Call::Stream,
         count: Count::Ids { beams: 1, sequences: 1, has_prompt: false },
     };
     change(&mut share);
     let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
-    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], &start)
+    summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], 0, &start)
 }
 
 fn close(found: Option<f64>, expected: f64) {
@@ -233,4 +241,63 @@ fn the_headline_says_what_came_of_the_promises() {
     // The verdict's limits are beside it already.
     let limit = |spec: &mut Spec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900));
     assert!(!late_by(0, limit).headline().contains("goodput"));
+}
+
+/// Two sums of the run that should agree and do not.
+#[test]
+fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
+    let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], Ended::Ok);
+    let mut all = Collector::new();
+    request(&mut all);
+    let good = summarised(&spec(1), all).result;
+    assert!(good.self_check.checks >= 6 && good.self_check.mismatches.is_empty(), "{:?}", good.self_check);
+    let mut all = Collector::new();
+    request(&mut all);
+    all.itl_token.add(20e6, 1);
+    let result = summarised(&spec(1), all).result;
+    assert_eq!(result.verdict, crate::event::Verdict::InvalidClient);
+    let reason = result.reasons.iter().find(|reason| reason.check == "self_check").unwrap();
+    assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first chunks: 4 and 3");
+}
+
+/// Answers with a total and several tokens in a chunk: nothing is computed per token.
+#[test]
+fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
+    let mut all = Collector::new();
+    for index in 0..2 {
+        ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], Ended::Ok);
+        let record = all.records.last_mut().unwrap();
+        (record.tokens, record.token_source, record.chunk_tokens_unknown) = (9, TokenSource::Usage, true);
+    }
+    all.itl_token = Pool::new();
+    let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
+    let result = summarised(&Spec { slo, ..spec(2) }, all).result;
+    let Latency { tpot, itl_token, icl, .. } = &result.latency;
+    assert_eq!((tpot.n, tpot.p50, itl_token.n, itl_token.p50), (0, None, 0, None));
+    assert!(tpot.absent.is_some() && itl_token.absent.is_some());
+    assert_eq!((icl.n, icl.mean), (4, Some(30.0)));
+    assert_eq!((result.tokens.chunk_tokens_unknown, result.tokens.output), (2, 18));
+    // Each later chunk has one token at least, so no token took longer than a chunk.
+    assert_eq!(result.goodput.unwrap().good, 2);
+    assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+}
+
+/// What each class does to the verdict depends on whether tokens or their owner are in doubt.
+#[test]
+fn violations_invalidate_where_they_make_the_numbers_doubtful() {
+    let verdict = |class, protocol| {
+        let mut all = Collector::new();
+        ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], Ended::Ok);
+        all.violations.add(class, || "an example".to_owned());
+        let result = summarised(&Spec { protocol, ..spec(1) }, all).result;
+        assert_eq!(result.counts.violations[&class], 1);
+        result.verdict
+    };
+    use crate::event::Verdict::{InvalidServer, ValidWithWarnings};
+    let chat = || Protocol::Http(Http::new(Api::OpenaiChat));
+    assert_eq!(verdict(Violation::WrongId, Protocol::Kserve), InvalidServer);
+    assert_eq!(verdict(Violation::WrongId, chat()), ValidWithWarnings);
+    assert_eq!(verdict(Violation::AfterEnd, chat()), InvalidServer);
+    assert_eq!(verdict(Violation::WrongShape, Protocol::Kserve), InvalidServer);
+    assert_eq!(verdict(Violation::MissingEnd, Protocol::Kserve), ValidWithWarnings);
 }

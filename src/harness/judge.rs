@@ -14,6 +14,9 @@
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
 //! | requests that the server counted | as many as were sent | warning |
 //! | what was tried before (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
+//! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
+//! | self check: sums made on different ways | equal | INVALID(client) |
+//! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
@@ -23,7 +26,9 @@ use super::form::Count;
 use super::metric::is_maximum;
 use super::result::{Reason, RunResult, Severity};
 use super::retokenize::RETOKENIZED;
-use super::{Arrivals, Asking, Class, Metric, Scenario, Spec};
+use super::tokens::CHUNKS;
+use super::unknown_chunks::COALESCED;
+use super::{Arrivals, Asking, Class, Metric, Mismatch, Protocol, Scenario, Spec, Violation};
 use crate::event::Verdict;
 
 const RATE: f64 = 0.01;
@@ -63,6 +68,7 @@ pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
 pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
     let mut found = Findings(Vec::new());
     bookkeeping(result, &mut found);
+    violations(result, &mut found);
     load(spec, result, &mut found);
     client(spec, result, &mut found);
     limits(spec, result, &mut found);
@@ -117,13 +123,36 @@ fn bookkeeping(result: &RunResult, found: &mut Findings) {
         let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
         found.add("in_flight", Severity::InvalidClient, text);
     }
+    for Mismatch { what, found: one, expected } in &result.self_check.mismatches {
+        let text = format!("the run's own sums disagree: {what}: {one} and {expected}");
+        found.add("self_check", Severity::InvalidClient, text);
+    }
+}
+
+/// What in answers contradicts their protocol. Nothing of it is in a number; some of it makes the rest doubtful too.
+fn violations(result: &RunResult, found: &mut Findings) {
+    let counts = &result.counts;
+    for (class, count) in &counts.violations {
+        let example = counts.violation_examples.get(class).map_or("", String::as_str);
+        let severity = severity_of(*class, &result.asked.protocol);
+        found.add("protocol", severity, format!("{count} × {}: {example}", class.as_str()));
+    }
+}
+
+fn severity_of(class: Violation, protocol: &Protocol) -> Severity {
+    match (class, protocol) {
+        (Violation::MissingEnd | Violation::UsageMismatch, _) => Severity::Warning,
+        // One connection has one request at a time, so nothing depends on the names; and servers have aliases.
+        (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => Severity::Warning,
+        _ => Severity::InvalidServer,
+    }
 }
 
 fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let counts = &result.counts;
     if counts.cancelled + counts.lost > 0 {
         let text = format!(
-            "stopped before the end: {} requests cancelled, {} of {} never sent",
+            "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
             counts.cancelled, counts.lost, counts.scheduled
         );
         found.add("stopped", Severity::InvalidLoad, text);
@@ -302,6 +331,28 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
     if tokens.source == Count::Asked.source() {
         let text = "output tokens were not counted: an answer is one text, and what was asked for stands in".to_owned();
         found.add("tokens", Severity::Warning, text);
+    }
+    if tokens.source.contains(CHUNKS) {
+        let text = "output tokens were not counted: the server sends no usage, and chunks stand in; set `extra: \
+                    {stream_options: {include_usage: true}}`, or name a `tokenizer`"
+            .to_owned();
+        found.add("tokens", Severity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0 && tokens.source == Count::Usage.source() {
+        let text = format!(
+            "{} of {} answers have several tokens in a chunk, and the server says only how many there are in all: what is per \
+             token between chunks is left out where that matters; `extra: {{stream_options: {{include_usage: true, \
+             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve say it for each chunk",
+            tokens.chunk_tokens_unknown, result.counts.ok
+        );
+        found.add("tokens", Severity::Warning, text);
+    }
+    if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
+        let text = format!(
+            "{:.0} % of the chunks came in one read with the chunk before: the server writes several at once, or the client was \
+             late, so inter-token latency is left out",
+            share * 100.0
+        );
+        found.add("coalesced", Severity::Warning, text);
     }
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();

@@ -18,7 +18,8 @@ use super::record::Class;
 use super::rpc::{self, Fault, spell};
 use super::shared::Shared;
 use super::socket::Socket;
-use super::{Protocol, StreamMode};
+use super::tokens::Violations;
+use super::{Protocol, ResponseLimits, StreamMode};
 use crate::event::Endpoint;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,6 +58,9 @@ pub(super) struct Link {
     stream: RefCell<Option<Rc<Shared>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
+    /// Messages on shared streams that belong to no request under way.
+    pub strays: Rc<RefCell<Violations>>,
+    limits: ResponseLimits,
     /// Of a server that is asked over HTTP/1.1.
     pub pool: Option<Pool>,
     /// Of calls, by method: the same for every request.
@@ -69,6 +73,7 @@ impl Link {
         endpoint: &Endpoint,
         protocol: &Protocol,
         mode: StreamMode,
+        limits: ResponseLimits,
         clock: Clock,
         last_token: Rc<Cell<u64>>,
     ) -> Self {
@@ -96,6 +101,8 @@ impl Link {
             is_shared: mode == StreamMode::Shared,
             stream: RefCell::new(None),
             streams: Cell::new(0),
+            strays: Rc::default(),
+            limits,
             heads: RefCell::default(),
         }
     }
@@ -121,7 +128,8 @@ impl Link {
             return Ok(stream);
         }
         let head = self.head("ModelStreamInfer")?;
-        let stream = Rc::new(Shared::open(sender, head, Rc::clone(&self.last_read))?);
+        let stream =
+            Rc::new(Shared::open(sender, head, Rc::clone(&self.last_read), Rc::clone(&self.strays), self.limits)?);
         *self.stream.borrow_mut() = Some(Rc::clone(&stream));
         self.streams.set(self.streams.get() + 1);
         Ok(stream)
@@ -156,7 +164,7 @@ impl Link {
 
     /// Connections that were lost and made again.
     pub fn reconnects(&self) -> u32 {
-        self.pool.as_ref().map_or(self.connects.get(), |pool| pool.lost.get())
+        self.pool.as_ref().map_or(self.connects.get(), |_| 0)
     }
 
     /// What requests go through; connects when there is no living connection.

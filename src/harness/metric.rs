@@ -7,7 +7,7 @@ use super::collect::Pool;
 use crate::stats::{Ends, NoInterval, Series};
 
 pub(super) const RULE: &str = "nearest rank, sorted element floor(N·p)";
-const POOL_RULE: &str =
+pub(super) const POOL_RULE: &str =
     "nearest rank, sorted element floor(N·p), from a histogram of 3 digits; mean, min and max exact";
 const NS_PER_MS: f64 = 1e6;
 
@@ -35,6 +35,9 @@ pub struct Metric {
     pub p99: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
+    /// Why there is no number, where that needs saying.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
     /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
     /// this state: how much runs differ from each other only `repeats` tell. Absent where the run is too short for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +86,7 @@ impl Metric {
             p99: None,
             min: None,
             max: None,
+            absent: None,
             mean_interval: None,
             p50_interval: None,
             p90_interval: None,
@@ -90,6 +94,11 @@ impl Metric {
             p99_interval: None,
             no_interval: None,
         }
+    }
+
+    /// No number, because of this; `excluded` requests would have had one.
+    pub(super) fn absent(label: &Label, rule: &str, excluded: u64, why: String) -> Self {
+        Self { absent: Some(why), ..Self::empty(label, rule, excluded) }
     }
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.

@@ -17,6 +17,7 @@ mod beside;
 mod by_host;
 mod clock;
 mod collect;
+mod consistency;
 mod data;
 mod drive;
 mod error;
@@ -45,6 +46,7 @@ pub mod preflight;
 mod record;
 mod repeats;
 mod request;
+mod response_limits;
 mod result;
 mod retokenize;
 mod rpc;
@@ -56,7 +58,9 @@ mod spec;
 mod stability;
 mod steady;
 mod summary;
+mod tokens;
 mod told;
+mod unknown_chunks;
 mod wire;
 mod worker;
 
@@ -69,12 +73,13 @@ pub use adjusted::Adjusted;
 pub use again::{Attempt, Retries};
 pub use arrival::{Level, Pause, Piece};
 pub use by_host::{HostShare, host_of};
+pub use consistency::{Mismatch, SelfCheck};
 pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
 pub use drive::{Progress, run, run_outside};
 pub use error::HarnessError;
 pub use files::{amend, read_result, result_schema, write, write_result};
 pub use goodput::{Goodput, Slo};
-pub use http::{Api, Http, Protocol, Tls, Usage};
+pub use http::{Api, Http, Protocol, Tls};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask as ask_identity, ask_all as ask_identities, identity_differences,
@@ -86,6 +91,7 @@ pub use plan::{Due, Planned, Schedule, plan};
 pub use record::{Class, Ended, Record, Stamps};
 pub use repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
+pub use response_limits::ResponseLimits;
 pub use result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
@@ -95,4 +101,5 @@ pub use spec::{Arrivals, Asking, Length, Limits, Pace, Scenario, Spec, StreamMod
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;
+pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use told::{Load, SessionsTold};

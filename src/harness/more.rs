@@ -8,7 +8,7 @@ use prost::Message;
 use super::Planned;
 use super::exchange::Call;
 use super::record::Stamps;
-use super::wire::Malformed;
+use super::wire::WireError;
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// What came of one output.
@@ -35,8 +35,8 @@ pub(super) type Tallies = BTreeMap<&'static str, Tally>;
 
 const SHAPED: [&str; 4] = ["cum_log_probs", "output_log_probs", "context_logits", "generation_logits"];
 
-pub(super) fn parse(message: Bytes, call: Call) -> Result<Option<ModelInferResponse>, Malformed> {
-    let wrong = |_| Malformed("a response cannot be decoded");
+pub(super) fn parse(message: Bytes, call: Call) -> Result<Option<ModelInferResponse>, WireError> {
+    let wrong = |_| WireError::Malformed("a response cannot be decoded");
     Ok(match call {
         Call::Stream => ModelStreamInferResponse::decode(message).map_err(wrong)?.infer_response,
         Call::Unary => Some(ModelInferResponse::decode(message).map_err(wrong)?),

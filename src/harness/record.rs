@@ -1,9 +1,11 @@
 //! What is known about one request afterwards. Stamps are ns from the schedule's start.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::again::Attempt;
-use super::http::Usage;
+use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +25,12 @@ pub struct Record {
     /// They are those of its text, tokenised again by us.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retokenized: bool,
+    /// What they were counted by.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub token_source: TokenSource,
+    /// How many tokens each chunk has is not known: `first_tokens` and `timeline` count a chunk as one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chunk_tokens_unknown: bool,
     /// Tokens in the first chunk that had any.
     pub first_tokens: u32,
     /// Chunks with at least one token.
@@ -57,12 +65,28 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub ended: Ended,
+    /// Why the server ended the answer, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
+    /// What in the answer contradicts its protocol, by class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub violations: BTreeMap<Violation, u64>,
     /// Earlier attempts, with `retries`. `t_issue` is that of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,
+}
+
+impl Record {
+    pub fn is_ok(&self) -> bool {
+        self.ended == Ended::Ok
+    }
+}
+
+fn is_usual(source: &TokenSource) -> bool {
+    *source == TokenSource::default()
 }
 
 /// A request's life as the server stamps it: ns of the server's own clock, so only differences mean something.
@@ -110,11 +134,21 @@ pub enum Class {
     Short,
     /// Not done within its deadline.
     Deadline,
+    /// The answer exceeds one of `request.response_limits`.
+    TooLarge,
 }
 
 impl Class {
-    pub const ALL: [Self; 7] =
-        [Self::Connect, Self::Refused, Self::Stream, Self::Server, Self::Stall, Self::Short, Self::Deadline];
+    pub const ALL: [Self; 8] = [
+        Self::Connect,
+        Self::Refused,
+        Self::Stream,
+        Self::Server,
+        Self::Stall,
+        Self::Short,
+        Self::Deadline,
+        Self::TooLarge,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -125,14 +159,7 @@ impl Class {
             Self::Stall => "stall",
             Self::Short => "short",
             Self::Deadline => "deadline",
+            Self::TooLarge => "too_large",
         }
     }
-}
-
-/// One token-bearing chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
-    /// Time of the socket read that completed it, ns: taken when that read had returned, never before.
-    pub t_read: u64,
-    pub tokens: u32,
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ResponseLimits;
+
 /// Nothing set: the server's own defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -67,6 +69,13 @@ pub struct Request {
     /// From the issue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
+    /// How large an answer may be.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub response_limits: ResponseLimits,
+}
+
+fn is_usual(limits: &ResponseLimits) -> bool {
+    *limits == ResponseLimits::default()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +154,9 @@ impl Request {
         demand(self.end_id.is_none_or(|id| id >= -1), "end_id must be a token id, or -1 for none");
         demand(self.batch != Some(0), "batch must be at least 1");
         demand(self.deadline != Some(Duration::ZERO), "deadline must be above 0");
+        if let Some(key) = self.response_limits.zero() {
+            demand(false, &format!("response_limits.{key} must be at least 1 byte"));
+        }
         let beams = self.beam_width.unwrap_or(1);
         demand(
             beams <= 1 || self.streaming != Some(true),

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause, Protocol, Record,
-    Repeats, Request, Retries, RunIdentity, Scenario, Schedule, Slo, Spec, Stability, Steady, StreamMode,
+    Adjusted, Arrivals, CancelBy, Class, FinishReason, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause,
+    Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck, Slo, Spec, Stability,
+    Steady, StreamMode, Violation,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -123,6 +124,9 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Output>,
     pub little: Little,
+    /// Whether the numbers of this result agree with each other.
+    #[serde(default)]
+    pub self_check: SelfCheck,
     pub client: Client,
     pub connections: Connections,
     /// One for each second from the start.
@@ -260,6 +264,15 @@ pub struct Counts {
     pub failures: Vec<Failed>,
     /// Ended by us, because the run was stopped.
     pub cancelled: u64,
+    /// Why servers ended answers, of all answers that say so.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub finish_reasons: BTreeMap<FinishReason, u64>,
+    /// What in answers contradicts their protocol, by class: messages, over all requests.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub violations: BTreeMap<Violation, u64>,
+    /// The first of each class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub violation_examples: BTreeMap<Violation, String>,
     /// Ended by us early, as `cancel` asks.
     #[serde(default)]
     pub withdrawn: u64,
@@ -290,6 +303,9 @@ pub struct Tokens {
     /// is not `source`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_source: Option<String>,
+    /// Successful answers of at least two chunks of which it is not known how many tokens each chunk has.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub chunk_tokens_unknown: u64,
     /// What `input` counts: `input_ids`, or words of a text, which the model's tokenizer may cut otherwise.
     #[serde(default)]
     pub input_source: String,
@@ -336,9 +352,10 @@ pub struct Latency {
     pub ttft: Metric,
     /// First token − issue.
     pub ttft_sent: Metric,
-    /// (last − first token chunk) / (tokens − tokens of the first chunk).
+    /// (last − first token chunk) / (tokens − tokens of the first chunk). Absent where a total is known and the tokens of the first
+    /// chunk are not.
     pub tpot: Metric,
-    /// Gap between chunks over tokens of the later one, that many times.
+    /// Gap between chunks over tokens of the later one, that many times. Absent where the tokens of single chunks are not known.
     pub itl_token: Metric,
     /// Gap between chunks.
     pub icl: Metric,
@@ -439,6 +456,12 @@ pub struct Connections {
     /// How often the next request in line waited because every connection was full.
     pub waited_for_stream: u64,
     pub reconnects: u64,
+    /// Kept HTTP connections that the server closed while they were idle, as every server may; no loss.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub idle_closed: u64,
+    /// Requests sent again over a new connection, because a kept one was closed before any byte of an answer came.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub resent: u64,
     /// Of streaming calls over gRPC: whether requests had a stream each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamMode>,

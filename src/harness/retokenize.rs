@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::collect::Collector;
 use super::data::Answers;
 use super::form::Count;
+use super::tokens::TokenSource;
 use super::{Ended, Schedule};
 
 /// Where such counts come from.
@@ -98,6 +99,8 @@ pub(super) fn count(schedule: &Schedule, how: Count, all: &mut Collector) {
             record.tokens = *tokens;
             record.first_tokens = if record.chunks == 1 { *tokens } else { *first };
             record.retokenized = true;
+            record.token_source = TokenSource::Retokenized;
+            record.chunk_tokens_unknown = record.chunks > 1;
         }
     }
 }

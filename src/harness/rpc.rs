@@ -26,6 +26,9 @@ pub(super) type Fault = (Class, String);
 /// connection, so that many streams that wait cannot fill it; large against a token, so that it is seldom said.
 const TAKEN_AT_ONCE: usize = 32 << 10;
 
+/// Of an answer to a question before the run.
+const LONGEST_ANSWER: u64 = 16 << 20;
+
 /// What comes back.
 pub(super) struct Answer {
     stream: RecvStream,
@@ -122,7 +125,7 @@ pub(super) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
 pub(super) async fn ask(link: &Link, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
         let mut answer = send(link, method, frame, None).await?;
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(LONGEST_ANSWER);
         let mut told = None;
         while let Some(part) = answer.part().await {
             match part.map_err(|e| (Class::Stream, spell(&e)))? {

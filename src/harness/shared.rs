@@ -4,7 +4,7 @@
 //! could be anybody's, so the stream is given up and all of them fail. The next request opens a new stream.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -13,10 +13,12 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
+use super::ResponseLimits;
 use super::link::Sender;
 use super::record::Class;
 use super::rpc::{Fault, Part, answer_of, broken_class, check_status, spell};
-use super::wire::{Frames, Malformed, named};
+use super::tokens::{Violation, Violations};
+use super::wire::{Frames, WireError, named};
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;
@@ -32,8 +34,10 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Routes {
     waiting: HashMap<u64, mpsc::Sender<Reply>>,
-    /// Answers may still come for requests that nobody waits for.
-    has_given_up: bool,
+    /// Requests that ended before their answers did: more may come for them.
+    given_up: HashSet<u64>,
+    /// Of all requests so far.
+    highest_id: Option<u64>,
     death: Option<Death>,
 }
 
@@ -60,8 +64,8 @@ impl Death {
         Self { before: fault(false), after: fault(true) }
     }
 
-    fn malformed(error: &Malformed) -> Self {
-        Self::of_all((Class::Stream, error.to_string()))
+    fn malformed(error: &WireError, limits: &ResponseLimits) -> Self {
+        Self::of_all(error.fault(limits))
     }
 
     fn check(headers: &HeaderMap) -> Result<(), Self> {
@@ -73,8 +77,15 @@ impl Death {
 }
 
 impl Shared {
-    /// Opens it; its headers come with the first answer. `last_read` is the connection's.
-    pub fn open(mut sender: Sender, head: Request<()>, last_read: Rc<Cell<u64>>) -> Result<Self, Fault> {
+    /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
+    /// request under way, are the connection's.
+    pub fn open(
+        mut sender: Sender,
+        head: Request<()>,
+        last_read: Rc<Cell<u64>>,
+        strays: Rc<RefCell<Violations>>,
+        limits: ResponseLimits,
+    ) -> Result<Self, Fault> {
         let (queue, messages) = mpsc::channel(QUEUE);
         let (response, body) = sender.send_request(head, false).map_err(|e| (broken_class(false, &e), spell(&e)))?;
         let routes = Rc::<RefCell<Routes>>::default();
@@ -82,7 +93,7 @@ impl Shared {
         // Both end with the stream; the worker's end takes them along.
         tokio::task::spawn_local(speak(body, messages));
         tokio::task::spawn_local(async move {
-            let death = match listen(response, &last_read, &read).await {
+            let death = match listen(response, &last_read, &read, &strays, &limits).await {
                 Ok(()) => Death::of_all((Class::Stream, "the server ended the shared stream".to_owned())),
                 Err(death) => death,
             };
@@ -109,6 +120,7 @@ impl Shared {
                 return Err((Class::Stream, format!("id {id} is under way on this stream already")));
             }
             routes.waiting.insert(id, give);
+            routes.highest_id = routes.highest_id.max(Some(id));
         }
         let seat = Seat { stream: Rc::clone(self), id, answers, is_over: false };
         match self.queue.send(frame).await {
@@ -139,6 +151,11 @@ impl Seat {
         self.is_over = true;
     }
 
+    /// Messages that came for the request after the one that ended it.
+    pub fn rest(&mut self) -> usize {
+        std::iter::from_fn(|| self.answers.try_recv().ok()).count()
+    }
+
     fn why(&self, has_begun: bool) -> Fault {
         match &self.stream.routes.borrow().death {
             Some(Death { after, .. }) if has_begun => after.clone(),
@@ -152,7 +169,9 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut routes = self.stream.routes.borrow_mut();
         routes.waiting.remove(&self.id);
-        routes.has_given_up |= !self.is_over;
+        if !self.is_over {
+            routes.given_up.insert(self.id);
+        }
     }
 }
 
@@ -172,19 +191,25 @@ async fn speak(mut body: SendStream<Bytes>, mut messages: mpsc::Receiver<Bytes>)
     let _ = body.send_data(Bytes::new(), true);
 }
 
-async fn listen(response: ResponseFuture, last_read: &Cell<u64>, routes: &RefCell<Routes>) -> Result<(), Death> {
+async fn listen(
+    response: ResponseFuture,
+    last_read: &Cell<u64>,
+    routes: &RefCell<Routes>,
+    strays: &RefCell<Violations>,
+    limits: &ResponseLimits,
+) -> Result<(), Death> {
     let response = response.await.map_err(|e| Death::broken(&e))?;
     Death::check(response.headers())?;
     let mut answer = answer_of(response).map_err(Death::of_all)?;
-    let mut frames = Frames::default();
+    let mut frames = Frames::new(limits.frame);
     while let Some(part) = answer.part().await {
         let t_read = last_read.get();
         match part.map_err(|e| Death::broken(&e))? {
             Part::Data(data) => frames.push(data),
             Part::Trailers(trailers) => Death::check(&trailers)?,
         }
-        while let Some(message) = frames.next().map_err(|e| Death::malformed(&e))? {
-            let seat = seat_of(&message, &mut routes.borrow_mut())?;
+        while let Some(message) = frames.next().map_err(|e| Death::malformed(&e, limits))? {
+            let seat = seat_of(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
             if let Some(seat) = seat {
                 // One whose request is over does not wait.
                 let _ = seat.send(Reply { t_read, message }).await;
@@ -194,14 +219,26 @@ async fn listen(response: ResponseFuture, last_read: &Cell<u64>, routes: &RefCel
     Ok(())
 }
 
-/// Whose a message is. None: of a request that was given up.
-fn seat_of(message: &[u8], routes: &mut Routes) -> Result<Option<mpsc::Sender<Reply>>, Death> {
-    let (id, error) = named(message).map_err(|e| Death::malformed(&e))?;
+/// Whose a message is. None: of a request that was given up, or that has ended.
+fn seat_of(
+    message: &[u8],
+    routes: &Routes,
+    strays: &mut Violations,
+    limits: &ResponseLimits,
+) -> Result<Option<mpsc::Sender<Reply>>, Death> {
+    let (id, error) = named(message).map_err(|e| Death::malformed(&e, limits))?;
     if let Ok(id) = id.parse::<u64>() {
-        return Ok(routes.waiting.get(&id).cloned());
+        let seat = routes.waiting.get(&id).cloned();
+        if seat.is_none() && !routes.given_up.contains(&id) {
+            let is_known = routes.highest_id.is_some_and(|highest| id <= highest);
+            let (class, what) =
+                if is_known { (Violation::AfterEnd, "has ended") } else { (Violation::WrongId, "was never sent") };
+            strays.add(class, || format!("a response names the request {id}, which {what}"));
+        }
+        return Ok(seat);
     }
     let count = routes.waiting.len();
-    if count <= 1 && !routes.has_given_up {
+    if count <= 1 && routes.given_up.is_empty() {
         return Ok(routes.waiting.values().next().cloned());
     }
     let under_way = format!("names none of the {count} requests on this shared stream, so all were given up");

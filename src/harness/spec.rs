@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
 use super::{
-    CancelBy, Content, HarnessError, History, Interface, Level, Pause, Protocol, RandomSeed, Request, Retries, Slo,
-    Weighted,
+    CancelBy, Content, HarnessError, History, Interface, Level, Pause, Protocol, RandomSeed, Request, ResponseLimits,
+    Retries, Slo, Weighted,
 };
 use crate::event::Endpoint;
 
@@ -176,6 +176,16 @@ impl Spec {
     /// Connections in all.
     pub fn connections(&self) -> usize {
         self.endpoints.len() * self.frontends as usize * self.clients as usize
+    }
+
+    /// The limits on an answer. Logits are large, so a message with them may be as long as gRPC allows.
+    pub(super) fn response_limits(&self) -> ResponseLimits {
+        let limits = self.request.response_limits;
+        let is_usual = limits == ResponseLimits::default();
+        if is_usual && (self.request.return_context_logits || self.request.return_generation_logits) {
+            return ResponseLimits { frame: ResponseLimits::LONGEST_FRAME, ..limits };
+        }
+        limits
     }
 
     /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.

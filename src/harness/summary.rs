@@ -11,10 +11,12 @@ use super::result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, RunResult, SCHEMA, Slice,
     Tokens, Versions,
 };
+use super::tokens::{CHUNKS, TokenSource};
+use super::unknown_chunks::UnknownChunks;
 use super::worker::Share;
 use super::{
     Adjusted, Class, Ended, Freeze, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Stability,
-    Steady, StreamMode, arrival, beside, by_host, judge, pacer, payload, retokenize,
+    Steady, StreamMode, arrival, beside, by_host, consistency, judge, pacer, payload, retokenize,
 };
 use crate::event::Verdict;
 
@@ -31,19 +33,28 @@ pub(super) struct Start {
     pub zero: std::time::Instant,
 }
 
-pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share>, start: &Start) -> Measured {
+/// `untaken`: requests that no user of a closed loop came to, because the run was stopped.
+pub(super) fn summarise(
+    spec: &Spec,
+    schedule: &Arc<Schedule>,
+    shares: Vec<Share>,
+    untaken: u64,
+    start: &Start,
+) -> Measured {
     let client = client(&shares);
     let count = shares.first().map_or(Count::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&Share) -> u64| shares.iter().map(of).sum::<u64>();
-    let (issued, lost, in_flight) =
-        (totals(|share| share.issued), totals(|share| share.lost), totals(|share| share.in_flight_at_end));
+    let (issued, in_flight) = (totals(|share| share.issued), totals(|share| share.in_flight_at_end));
+    let lost = totals(|share| share.lost) + untaken;
     let connections = Connections {
         count: shares.iter().map(|share| share.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
         max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
         waited_for_stream: totals(|share| share.waited_for_stream),
         reconnects: totals(|share| u64::from(share.reconnects)),
+        idle_closed: totals(|share| share.idle_closed),
+        resent: totals(|share| share.resent),
         stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == Call::Stream))
             .then_some(spec.pace.stream),
         shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
@@ -62,6 +73,11 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
     let to_answer = schedule.requests.len() as u64 - withdrawn;
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
+    let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
+    for (class, count, example) in all.violations.each() {
+        counts.violations.insert(class, count);
+        counts.violation_examples.insert(class, example.to_owned());
+    }
     let mut result = RunResult {
         schema: SCHEMA,
         verdict: Verdict::Valid,
@@ -72,7 +88,8 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
         generator: payload::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: Load::of(spec, schedule, &shares, records),
-        counts: counts(schedule.requests.len() as u64, issued, lost, in_flight, records),
+        self_check: consistency::check(&all, &counts),
+        counts,
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
         steady: spec
             .scenario
@@ -80,7 +97,7 @@ pub(super) fn summarise(spec: &Spec, schedule: &Arc<Schedule>, shares: Vec<Share
             .then(|| steady(records, &all.tokens_by_second, stability.freeze.as_ref()))
             .flatten(),
         stability,
-        latency: latency(&all, to_answer, &tokens, count, spec.scenario.zero_point()),
+        latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
@@ -141,6 +158,9 @@ pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
 fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[Record]) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
     for record in records {
+        if let Some(reason) = record.finish_reason {
+            *counts.finish_reasons.entry(reason).or_default() += 1;
+        }
         for attempt in &record.attempts {
             counts.retried += 1;
             *counts.retried_by_class.entry(attempt.class).or_default() += 1;
@@ -184,7 +204,13 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
         tokens.without_final_marker += u64::from(!record.final_marker);
     }
     tokens.source = source(count, &all.records);
-    tokens.chunk_source = ok(&all.records).any(|record| record.retokenized).then(|| CHUNKS.to_owned());
+    let several = || ok(&all.records).filter(|record| record.chunks > 1);
+    tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
+    // Chunks and responses say it already, where they are the source.
+    let is_counted_otherwise = |record: &Record| {
+        record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
+    };
+    tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
     let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
     tokens.mean_first_chunk = (requests > 0).then(|| first as f64 / requests as f64);
@@ -192,22 +218,35 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
     tokens
 }
 
-/// Of single chunks, where whole answers were tokenised again.
-const CHUNKS: &str = "chunks, each counted as one token";
-
-/// Every successful answer was counted by one of these: what the form says, its own text tokenised again, or, where a server
-/// left out `usage` and there is no tokenizer, its chunks.
+/// What every successful answer was counted by; where that is not the same for all, how many by what.
 fn source(count: Count, records: &[Record]) -> String {
     let all = ok(records).count();
-    let again = ok(records).filter(|record| record.retokenized).count();
-    let told = |record: &&Record| record.usage.and_then(|usage| usage.completion).is_some();
-    let by_usage = if count == Count::Usage { ok(records).filter(told).count() } else { all - again };
-    let by_chunks = all - again - by_usage;
-    let parts: Vec<(usize, String)> =
-        [(by_usage, count.source()), (again, retokenize::RETOKENIZED.to_owned()), (by_chunks, CHUNKS.to_owned())]
-            .into_iter()
-            .filter(|(answers, _)| *answers > 0)
-            .collect();
+    let mut answers = BTreeMap::<TokenSource, usize>::new();
+    for record in ok(records) {
+        *answers.entry(record.token_source).or_default() += 1;
+    }
+    let text = |source: TokenSource| match source {
+        TokenSource::OutputIds | TokenSource::Responses => count.source(),
+        TokenSource::Usage => Count::Usage.source(),
+        TokenSource::Requested => Count::Asked.source(),
+        TokenSource::ChunkIds => "token ids or log probabilities of each chunk".to_owned(),
+        TokenSource::Chunks => CHUNKS.to_owned(),
+        TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
+    };
+    // What the interface counts by comes first.
+    let order = [
+        TokenSource::OutputIds,
+        TokenSource::Responses,
+        TokenSource::Usage,
+        TokenSource::ChunkIds,
+        TokenSource::Requested,
+    ];
+    let rest = [TokenSource::Retokenized, TokenSource::Chunks];
+    let parts: Vec<(usize, String)> = order
+        .into_iter()
+        .chain(rest)
+        .filter_map(|source| answers.get(&source).map(|answers| (*answers, text(source))))
+        .collect();
     match parts.len() {
         0 => count.source(),
         1 => parts.into_iter().map(|(_, source)| source).collect(),
@@ -223,7 +262,8 @@ fn source(count: Count, records: &[Record]) -> String {
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
 fn steady(records: &[Record], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
     let steady = Steady::of(records, tokens_by_second, freeze)?;
-    let is_known = !ok(records).any(|record| record.retokenized);
+    let is_known = !ok(records)
+        .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
     Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
 }
 
@@ -261,7 +301,11 @@ pub(super) fn ttft(record: &Record) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
+/// None where a total is known, and the tokens of the first chunk are not.
 pub(super) fn tpot(record: &Record) -> Option<f64> {
+    if record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
+        return None;
+    }
     let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
@@ -273,13 +317,24 @@ pub(super) fn e2e(record: &Record) -> Option<f64> {
 /// What the window of most numbers is.
 pub const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, count: Count, zero: &'static str) -> Latency {
+fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, zero: &'static str) -> Latency {
     let records = &all.records;
     let requests = ok(records).count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
         let mut ns: Vec<f64> = ok(records).filter_map(value).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&Label { population, zero_point, window: FULL }, &mut ns, excluded)
+    };
+    let unknown = UnknownChunks::of(records, tokens);
+    let tpots = Label {
+        population: "successful requests with more tokens than their first chunk has",
+        zero_point: "first_chunk",
+        window: FULL,
+    };
+    let itls = Label {
+        population: "tokens after the first chunk of successful requests",
+        zero_point: "previous_chunk",
+        window: FULL,
     };
     let single = ok(records).filter(|record| record.chunks < 2).count() as u64;
     let pooled = |population, pool| {
@@ -296,8 +351,8 @@ fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, count: Count, zero:
         ttft_sent: of("successful requests", "issue", &|record| {
             Some(record.t_first?.saturating_sub(record.t_issue) as f64)
         }),
-        tpot: of("successful requests with more tokens than their first chunk has", "first_chunk", &tpot),
-        itl_token: pooled("tokens after the first chunk of successful requests", &all.itl_token),
+        tpot: unknown.unless_without_first_chunk(&tpots, requests, || of(tpots.population, tpots.zero_point, &tpot)),
+        itl_token: unknown.unless_per_token(&itls, requests, || pooled(itls.population, &all.itl_token)),
         icl: pooled("chunks after the first of successful requests", &all.icl),
         e2e: of("successful requests", zero, &e2e),
         e2e_sent: of("successful requests", "issue", &|record| {
@@ -309,8 +364,8 @@ fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, count: Count, zero:
         queue_client: Metric::exact(&issued, &mut lag, 0),
     };
     let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
-    // Of a mixture each metric would have its own; only what was tokenised again differs from what the form says.
-    let source = if tokens.chunk_source.is_some() { tokens.source.clone() } else { count.source() };
+    // Of a mixture each metric has it.
+    let source = tokens.source.clone();
     for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
         source.clone_into(&mut metric.token_source);
     }

@@ -7,9 +7,11 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
+use super::{Class, ResponseLimits};
+
 const FRAME_HEAD: usize = 5;
-/// Triton's own limit; a larger length is a stream out of step, not a message.
-const LONGEST_MESSAGE: usize = i32::MAX as usize;
+/// Memory for a message that comes in pieces is taken in such steps, since its length is only what the server says.
+const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.
 pub(super) fn frame(message: &impl Message) -> Bytes {
@@ -22,18 +24,40 @@ pub(super) fn frame(message: &impl Message) -> Bytes {
 }
 
 /// Cuts DATA frames into messages. Whole messages are slices of what was read.
-#[derive(Default)]
 pub(super) struct Frames {
+    /// Bytes of the longest message.
+    limit: u64,
     rest: Bytes,
     /// The beginning of a message that came in pieces; then `rest` is empty.
     joining: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer is not a gRPC stream: {0}")]
-pub(super) struct Malformed(pub &'static str);
+pub(super) enum WireError {
+    #[error("the answer is not a gRPC stream: {0}")]
+    Malformed(&'static str),
+    /// A message of more bytes than its limit.
+    #[error("a message of {0} bytes is longer than its limit")]
+    TooLong(u64),
+}
+
+use WireError::Malformed;
+
+impl WireError {
+    /// How the request fails.
+    pub fn fault(self, limits: &ResponseLimits) -> (Class, String) {
+        match self {
+            Self::Malformed(_) => (Class::Stream, self.to_string()),
+            Self::TooLong(_) => limits.frame_exceeded(),
+        }
+    }
+}
 
 impl Frames {
+    pub fn new(limit: u64) -> Self {
+        Self { limit: limit.min(ResponseLimits::LONGEST_FRAME), rest: Bytes::new(), joining: BytesMut::new() }
+    }
+
     pub fn push(&mut self, data: Bytes) {
         if self.rest.is_empty() && self.joining.is_empty() {
             self.rest = data;
@@ -47,15 +71,15 @@ impl Frames {
     }
 
     /// The next whole message, if there is one.
-    pub fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
-        if let Some(whole) = whole_length(&self.joining)? {
+    pub fn next(&mut self) -> Result<Option<Bytes>, WireError> {
+        if let Some(whole) = whole_length(&self.joining, self.limit)? {
             if self.joining.len() < whole {
-                self.joining.reserve(whole - self.joining.len());
+                self.joining.reserve((whole - self.joining.len()).min(GROWTH));
                 return Ok(None);
             }
             self.rest = std::mem::take(&mut self.joining).freeze();
         }
-        match whole_length(&self.rest)? {
+        match whole_length(&self.rest, self.limit)? {
             // One message to a DATA frame is what servers do.
             Some(whole) if self.rest.len() == whole => {
                 let mut message = std::mem::take(&mut self.rest);
@@ -72,16 +96,16 @@ impl Frames {
 }
 
 /// How long the first message is with its head, once the head is there.
-fn whole_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
     let Some(([flag, length @ ..], _)) = bytes.split_first_chunk::<FRAME_HEAD>() else { return Ok(None) };
     if *flag != 0 {
         return Err(Malformed("a message is compressed, and none was asked for"));
     }
-    let len = u32::from_be_bytes(*length) as usize;
-    if len > LONGEST_MESSAGE {
-        return Err(Malformed("a message is longer than 2 GiB"));
+    let len = u32::from_be_bytes(*length);
+    if u64::from(len) > limit {
+        return Err(WireError::TooLong(u64::from(len)));
     }
-    Ok(Some(FRAME_HEAD + len))
+    Ok(Some(FRAME_HEAD + len as usize))
 }
 
 /// What one response says.
@@ -99,6 +123,23 @@ pub(super) struct Seen<'a> {
     pub row: u32,
     /// The answer's bytes.
     pub raw: &'a [u8],
+    /// There is more than an error.
+    pub has_response: bool,
+    /// Of the request, as the response repeats it.
+    pub id: &'a [u8],
+    pub model: &'a [u8],
+    /// The answer's tensor is not what its shape says.
+    pub misshapen: Option<Misshapen>,
+}
+
+/// A tensor with more or fewer bytes or elements than its shape has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misshapen {
+    /// The product of the shape.
+    pub shape: u64,
+    /// Elements that came.
+    pub elements: u64,
+    pub bytes: u64,
 }
 
 /// What to look for in a response.
@@ -112,7 +153,7 @@ pub(super) struct Look<'n> {
 }
 
 /// Scans a `ModelStreamInferResponse`.
-pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, Malformed> {
+pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, WireError> {
     let mut seen = Seen::default();
     let mut error = None;
     each_field(message, |field, value| {
@@ -129,7 +170,7 @@ pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen
 }
 
 /// Of a `ModelStreamInferResponse`: the id of its request, empty without one, and the error.
-pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), Malformed> {
+pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
     let (mut id, mut error): (&[u8], &[u8]) = (&[], &[]);
     each_field(message, |field, value| {
         match (field, value) {
@@ -149,27 +190,30 @@ pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), Malformed> {
 }
 
 /// Scans a `ModelInferResponse`.
-pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, Malformed> {
+pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, WireError> {
     let mut seen = Seen::default();
+    seen.has_response = true;
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;
     let mut row_at = None;
-    let mut ids_elements = 0u64;
+    let mut answer: Option<Tensor<'_>> = None;
     let mut raw_ids: Option<&[u8]> = None;
     // Raw contents come after all outputs in field order, so the positions of tensors are known by then.
     each_field(message, |field, value| {
         match (field, value) {
+            (1, Value::Bytes(model)) => seen.model = model,
+            (3, Value::Bytes(id)) => seen.id = id,
             (4, Value::Bytes(entry)) => {
                 if let Some(flag) = final_flag(entry)? {
                     seen.is_final = flag;
                 }
             }
             (5, Value::Bytes(tensor)) => {
-                let (name, elements) = head_of(tensor)?;
-                if name == look.answer.as_bytes() {
+                let tensor = head_of(tensor)?;
+                if tensor.name == look.answer.as_bytes() {
                     ids_at = Some(outputs);
-                    ids_elements = elements;
-                } else if look.is_batched && name == b"batch_index" {
+                    answer = Some(tensor);
+                } else if look.is_batched && tensor.name == b"batch_index" {
                     row_at = Some(outputs);
                 }
                 outputs += 1;
@@ -189,22 +233,51 @@ pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Se
         Ok(())
     })?;
     seen.raw = raw_ids.unwrap_or_default();
-    if let Some(raw) = raw_ids.filter(|_| look.is_text) {
+    let Some(answer) = answer else { return Ok(seen) };
+    let (elements, bytes) = match raw_ids {
+        Some(raw) if look.is_text => (texts_in(raw), raw.len() as u64),
+        Some(raw) => ((raw.len() / answer.width()) as u64, raw.len() as u64),
+        None => (answer.contents, 0),
+    };
+    let is_whole = match raw_ids {
+        Some(raw) if !look.is_text => raw.len() % answer.width() == 0,
+        _ => true,
+    };
+    if elements != answer.shape || !is_whole {
+        seen.misshapen = Some(Misshapen { shape: answer.shape, elements, bytes });
+    }
+    if look.is_text {
         // A text is its length in 4 bytes and itself.
-        seen.tokens = 1;
-        seen.is_empty = raw.len() <= 4;
-    } else if let Some(raw) = raw_ids {
-        seen.tokens = (raw.len() / 4) as u32;
-        seen.is_empty = raw.is_empty();
-        seen.last_token = raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
-    } else if raws == 0 {
-        seen.tokens = u32::try_from(ids_elements).unwrap_or(u32::MAX);
+        seen.tokens = u32::from(elements > 0 || bytes > 0);
+        seen.is_empty = raw_ids.map_or(elements == 0, |raw| raw.len() <= 4);
+    } else {
+        seen.tokens = u32::try_from(elements).unwrap_or(u32::MAX);
+        seen.is_empty = elements == 0;
+        seen.last_token = match answer.width() {
+            8 => seen.raw.last_chunk::<8>().and_then(|bytes| i32::try_from(i64::from_le_bytes(*bytes)).ok()),
+            _ => seen.raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes)),
+        };
     }
     Ok(seen)
 }
 
+/// Elements of a `BYTES` tensor: each has its length in front. What does not fit is one more.
+fn texts_in(mut raw: &[u8]) -> u64 {
+    let mut count = 0;
+    while !raw.is_empty() {
+        count += 1;
+        let text =
+            raw.split_first_chunk::<4>().and_then(|(length, rest)| rest.get(u32::from_le_bytes(*length) as usize..));
+        match text {
+            Some(rest) => raw = rest,
+            None => return count + 1,
+        }
+    }
+    count
+}
+
 /// Of a parameters entry: the flag, when it is the one.
-fn final_flag(entry: &[u8]) -> Result<Option<bool>, Malformed> {
+fn final_flag(entry: &[u8]) -> Result<Option<bool>, WireError> {
     let (mut is_it, mut flag) = (false, false);
     each_field(entry, |field, value| {
         match (field, value) {
@@ -222,25 +295,62 @@ fn final_flag(entry: &[u8]) -> Result<Option<bool>, Malformed> {
     Ok(is_it.then_some(flag))
 }
 
-/// Of an output tensor: its name and the product of its shape.
-fn head_of(tensor: &[u8]) -> Result<(&[u8], u64), Malformed> {
-    let mut found: &[u8] = &[];
-    let mut elements = 1u64;
+/// An output tensor without its raw contents.
+struct Tensor<'a> {
+    name: &'a [u8],
+    datatype: &'a [u8],
+    /// The product of its shape; a negative dimension is larger than any.
+    shape: u64,
+    /// Elements that are not raw.
+    contents: u64,
+}
+
+impl Tensor<'_> {
+    /// Bytes of one element.
+    fn width(&self) -> usize {
+        match self.datatype {
+            b"INT64" | b"UINT64" | b"FP64" => 8,
+            b"INT16" | b"UINT16" | b"FP16" | b"BF16" => 2,
+            b"INT8" | b"UINT8" | b"BOOL" => 1,
+            _ => 4,
+        }
+    }
+}
+
+fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
+    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0 };
     each_field(tensor, |field, value| {
         match (field, value) {
-            (1, Value::Bytes(name)) => found = name,
-            (3, Value::Varint(dim)) => elements = elements.saturating_mul(dim),
+            (1, Value::Bytes(name)) => found.name = name,
+            (2, Value::Bytes(datatype)) => found.datatype = datatype,
+            (3, Value::Varint(dim)) => found.shape = found.shape.saturating_mul(dim),
             (3, Value::Bytes(mut dims)) => {
                 while dims.has_remaining() {
                     let dim = decode_varint(&mut dims).map_err(|_| Malformed("a shape is cut short"))?;
-                    elements = elements.saturating_mul(dim);
+                    found.shape = found.shape.saturating_mul(dim);
                 }
             }
+            (5, Value::Bytes(contents)) => found.contents = elements_of(contents)?,
             _ => {}
         }
         Ok(())
     })?;
-    Ok((found, elements))
+    Ok(found)
+}
+
+/// Of an `InferTensorContents`: how many whole numbers or texts it has.
+fn elements_of(contents: &[u8]) -> Result<u64, WireError> {
+    let mut count = 0;
+    each_field(contents, |field, value| {
+        count += match (field, value) {
+            // Packed: the last byte of each number has no high bit.
+            (2..=5, Value::Bytes(packed)) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
+            (2..=5, Value::Varint(_)) | (8, Value::Bytes(_)) => 1,
+            _ => 0,
+        };
+        Ok(())
+    })?;
+    Ok(count)
 }
 
 enum Value<'a> {
@@ -250,8 +360,8 @@ enum Value<'a> {
 
 fn each_field<'a>(
     mut message: &'a [u8],
-    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    mut visit: impl FnMut(u32, Value<'a>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
     let broken = |_| Malformed("a field is cut short");
     while message.has_remaining() {
         // A key and a length of one byte each: most of a response is made of these.
@@ -336,6 +446,10 @@ mod tests {
                 is_final: fin,
                 row: 9,
                 raw: seen.raw,
+                has_response: true,
+                id: b"17",
+                model: b"m",
+                misshapen: None,
             };
             let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
             prop_assert_eq!(seen.raw, &ids[..]);
@@ -352,7 +466,7 @@ mod tests {
         fn frames_survive_any_cut(sizes in prop::collection::vec(0usize..40, 1..10), step in 1usize..17) {
             let messages: Vec<ModelStreamInferResponse> = sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
             let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
-            let mut frames = Frames::default();
+            let mut frames = Frames::new(u64::MAX);
             let mut seen = Vec::new();
             for piece in whole.chunks(step) {
                 frames.push(Bytes::copy_from_slice(piece));
@@ -378,6 +492,39 @@ mod tests {
             ..ModelStreamInferResponse::default()
         };
         let bytes = message.encode_to_vec();
-        assert_eq!(scan_stream(&bytes, &IDS).unwrap(), Seen { is_final: true, ..Seen::default() });
+        assert_eq!(scan_stream(&bytes, &IDS).unwrap(), Seen { is_final: true, has_response: true, ..Seen::default() });
+    }
+
+    /// Tensors whose shape, data type and bytes contradict each other.
+    #[test]
+    fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
+        let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
+            let message = ModelInferResponse {
+                outputs: vec![InferOutputTensor {
+                    name: "output_ids".to_owned(),
+                    datatype: datatype.to_owned(),
+                    shape: shape.to_vec(),
+                    ..InferOutputTensor::default()
+                }],
+                raw_output_contents: if raw.is_empty() { Vec::new() } else { vec![Bytes::from_static(raw)] },
+                ..ModelInferResponse::default()
+            };
+            let bytes = message.encode_to_vec();
+            let seen = scan_response(&bytes, &IDS).unwrap();
+            (seen.tokens, seen.misshapen.is_some())
+        };
+        assert_eq!(of(&[1, 1, 2], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, false));
+        assert_eq!(of(&[1, 1, 3], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, true));
+        assert_eq!(of(&[1, 1, 1], "INT64", &[1, 0, 0, 0, 0, 0, 0, 0]), (1, false));
+        assert_eq!(of(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
+        assert_eq!(of(&[1, 1, 3], "INT32", &[]), (0, true));
+        assert_eq!(of(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
+    }
+
+    #[test]
+    fn a_message_beyond_its_limit_is_refused_by_its_length_alone() {
+        let mut frames = Frames::new(1000);
+        frames.push(Bytes::from_static(&[0, 0, 0, 3, 233]));
+        assert_eq!(frames.next(), Err(WireError::TooLong(1001)));
     }
 }

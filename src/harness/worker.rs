@@ -16,7 +16,7 @@ use super::data::Answers;
 use super::exchange::{Call, Exchange, Part};
 use super::flight::Live;
 use super::form::Count;
-use super::http::Connector;
+use super::http::{Connector, Pool};
 use super::lane::{Counts, Lane};
 use super::link::Link;
 use super::manner::Manner;
@@ -67,6 +67,10 @@ pub(super) struct Share {
     pub held_back: u64,
     pub max_streams: Option<u64>,
     pub reconnects: u32,
+    /// Kept HTTP connections that the server closed while they were idle.
+    pub idle_closed: u64,
+    /// Requests sent again because such a close crossed them on the way.
+    pub resent: u64,
     /// Shared streams that were opened.
     pub streams: u64,
     /// HTTP/1.1 connections made, before the start and after.
@@ -128,7 +132,8 @@ impl Job {
                 let endpoint = &self.spec.endpoints[at];
                 let mode = self.spec.pace.stream;
                 let heard = Rc::clone(&heard[at]);
-                let mut link = Link::new(at as u32, endpoint, &self.spec.protocol, mode, self.clock, heard);
+                let limits = self.spec.response_limits();
+                let mut link = Link::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
                     pool.secure(tls.clone());
                 }
@@ -184,6 +189,7 @@ impl Job {
                 collector: None,
                 clock: self.clock,
                 stall: self.spec.stall_timeout,
+                limits: self.spec.response_limits(),
                 deadline: None,
                 t_issue: self.clock.now(),
                 t_attempt: self.clock.now(),
@@ -209,6 +215,9 @@ impl Prepared {
         let Self { job, links, manner, pacer } = self;
         let keeps_timelines = job.spec.timelines;
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
+        let (idle_closed_before, resent_before) = idle_closes(&links);
+        // Those of warm-ups are in no count.
+        links.iter().for_each(|link| drop(link.strays.take()));
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let lane = Rc::new(Lane {
             job,
@@ -234,6 +243,9 @@ impl Prepared {
         }
         let Lane { job, links, manner, gauge, collector, counts, .. } = &*lane;
         gauge.change(job.clock.now(), 0);
+        let (idle_closed, resent) = idle_closes(links);
+        let mut collected = collector.replace(Collector::new());
+        links.iter().for_each(|link| collected.violations.merge(link.strays.take()));
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
         Ok(Share {
             issued: counts.issued.get(),
@@ -251,9 +263,18 @@ impl Prepared {
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
             call: manner.call(),
             count: manner.count(),
-            collector: collector.replace(Collector::new()),
+            idle_closed: idle_closed - idle_closed_before,
+            resent: resent - resent_before,
+            collector: collected,
         })
     }
+}
+
+/// Kept HTTP connections that servers closed while idle, and requests sent again because of a race with such a close.
+fn idle_closes(links: &[Rc<Link>]) -> (u64, u64) {
+    let sum =
+        |of: fn(&Pool) -> u32| links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum();
+    (sum(|pool| pool.idle_closed.get()), sum(|pool| pool.resent.get()))
 }
 
 fn thread_cpu() -> u64 {

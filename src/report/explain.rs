@@ -89,7 +89,7 @@ pub const ENTRIES: [Entry; 25] = [
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         token_source: COUNTED,
-        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded.",
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server says how many tokens an answer has and not how many its first chunk has.",
         concept: Some(Concept::Tpot),
         ..MS
     },
@@ -102,7 +102,7 @@ pub const ENTRIES: [Entry; 25] = [
         population: "tokens after the first chunk of successful requests",
         zero_point: "previous_chunk",
         token_source: COUNTED,
-        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits.",
+        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Left out where it is not known how many tokens each chunk has, or where most chunks came in one read with the chunk before: see icl.",
         concept: Some(Concept::Itl),
         ..MS
     },

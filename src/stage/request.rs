@@ -2,7 +2,7 @@
 
 use crate::harness;
 use crate::manifest::duration;
-use crate::manifest::model::{CancelBy, Interface, RandomSeed, Request, Words};
+use crate::manifest::model::{CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
 
 pub fn request(request: &Request) -> Result<harness::Request, String> {
     let words = |words: &Option<Words>| match words {
@@ -39,7 +39,10 @@ pub fn request(request: &Request) -> Result<harness::Request, String> {
         batch,
         cancel,
         deadline,
+        response_limits,
     } = request;
+    let ResponseLimits { body, header, line, frame } = response_limits.unwrap_or_default();
+    let usual = harness::ResponseLimits::default();
     Ok(harness::Request {
         interface: interface.map(|interface| match interface {
             Interface::TokenIds => harness::Interface::TokenIds,
@@ -81,5 +84,11 @@ pub fn request(request: &Request) -> Result<harness::Request, String> {
             },
         }),
         deadline: deadline.as_deref().map(duration).transpose()?,
+        response_limits: harness::ResponseLimits {
+            body: body.unwrap_or(usual.body),
+            header: header.unwrap_or(usual.header),
+            line: line.unwrap_or(usual.line),
+            frame: frame.unwrap_or(usual.frame),
+        },
     })
 }

@@ -151,19 +151,74 @@ fn connections_are_kept_and_used_again() {
     assert_eq!((measured.result.connections.count, measured.result.connections.reconnects), (1, 0));
 }
 
+fn one_user(spec: Spec) -> Spec {
+    Spec { scenario: Scenario::Concurrency { users: Level::Fixed(1.0) }, ..spec }
+}
+
+/// What the connections of a run did: closed while idle, requests sent again, lost.
+fn connections(measured: &Measured) -> (u64, u64, u64) {
+    let connections = &measured.result.connections;
+    assert!(!measured.result.reasons.iter().any(|reason| reason.check == "reconnects"));
+    (connections.idle_closed, connections.resent, connections.reconnects)
+}
+
 #[test]
-fn a_kept_connection_that_the_server_closed_is_replaced_and_counted() {
-    // Every answer is followed by a goodbye that its head does not announce.
+fn an_idle_connection_that_the_server_closes_is_no_loss_and_no_warning() {
+    // Every answer is followed by a close that its head does not announce, as uvicorn does after five idle seconds.
     let server = Scripted::start(|_| vec![Do::Send(good()), Do::Close]);
-    let one_by_one = Spec {
-        scenario: Scenario::Server { rate: Level::Fixed(50.0) },
-        arrivals: Arrivals::Constant,
-        ..chat(&server, 5)
-    };
-    let measured = measure(&one_by_one);
+    let pause = regatta::harness::Pause::Fixed(100.0);
+    let mut spec = one_user(chat(&server, 5));
+    spec.pace.think = pause;
+    let measured = measure(&spec);
     all_ok(&measured);
-    assert!(measured.result.connections.reconnects > 0);
-    assert!(measured.result.reasons.iter().any(|reason| reason.check == "reconnects"));
+    let (idle_closed, resent, lost) = connections(&measured);
+    // Whether the close is seen before the next request or crosses it, depends on the machine.
+    assert_eq!((idle_closed + resent, lost), (4, 0));
+}
+
+#[test]
+fn a_request_that_crosses_the_close_of_a_kept_connection_is_sent_again_and_counted() {
+    // The second request is read and not answered.
+    let server = Scripted::start(|number| vec![if number == 1 { Do::Close } else { Do::Send(good()) }]);
+    let measured = measure(&one_user(chat(&server, 3)));
+    all_ok(&measured);
+    assert_eq!(connections(&measured), (0, 1, 0));
+    assert_eq!(server.requests.lock().unwrap().len(), 4);
+    // Of a new connection it is the server's failure.
+    let silent = Scripted::start(|_| vec![Do::Close]);
+    assert_eq!(failure(&measure(&one_user(chat(&silent, 1)))).0, Class::Connect);
+}
+
+#[test]
+fn a_request_whose_answer_has_begun_is_not_sent_again() {
+    let server = Scripted::start(|number| {
+        let begun = vec![Do::Send("HTTP/1.1 200".to_owned()), Do::Close];
+        if number == 1 { begun } else { vec![Do::Send(good())] }
+    });
+    let measured = measure(&one_user(chat(&server, 2)));
+    assert_eq!((measured.result.counts.ok, measured.result.counts.failed), (1, 1));
+    assert_eq!(server.requests.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_stop_of_a_closed_loop_is_an_interruption_and_every_request_is_counted() {
+    let server = Scripted::start(|number| vec![if number < 2 { Do::Send(good()) } else { Do::Hang }]);
+    let stop = Stop::new();
+    let spec = one_user(chat(&server, 50));
+    let measured = wait_for(run(&spec, &stop, |progress| {
+        if progress.ended >= 2 {
+            stop.gently();
+        }
+    }))
+    .unwrap();
+    let counts = &measured.result.counts;
+    assert!(counts.conserved, "{counts:?}");
+    assert_eq!((counts.ok, counts.cancelled, counts.lost), (2, 1, 47));
+    assert_eq!(measured.result.verdict.as_str(), "INVALID(load)");
+    let reasons = &measured.result.reasons;
+    let stopped = reasons.iter().find(|reason| reason.check == "stopped").unwrap();
+    assert!(stopped.text.starts_with("interrupted"), "{}", stopped.text);
+    assert!(reasons.iter().all(|reason| reason.check != "conservation"), "{reasons:?}");
 }
 
 #[test]

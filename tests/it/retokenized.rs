@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, Measured, Request, Scenario, Spec};
+use regatta::harness::{Api, Length, Measured, Request, Scenario, Spec};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
@@ -65,10 +65,13 @@ fn text_is_counted_with_the_tokenizer_and_chunks_are_not() {
 #[test]
 fn a_server_that_counts_is_believed() {
     let server = Scripted::start(|_| answer(Some(7)));
-    let (_folder, spec) = with_tokenizer(chat(&server, 3));
+    let (_folder, spec) = with_tokenizer(Spec { output_len: Length::Fixed(8), ..chat(&server, 3) });
     let measured = measure(&spec);
     let usage = "usage.completion_tokens";
-    assert_eq!(sources(&measured), (usage, usage, usage, None));
+    // Seven tokens came in three chunks, and the server does not say how many in which.
+    assert_eq!(sources(&measured), (usage, usage, CHUNKS, Some(CHUNKS)));
+    let latency = &measured.result.latency;
+    assert!(latency.itl_token.absent.is_some() && latency.tpot.absent.is_some() && latency.icl.n == 6);
     assert!(measured.requests.iter().all(|record| (record.tokens, record.retokenized) == (7, false)));
 }
 
@@ -84,7 +87,7 @@ fn without_a_tokenizer_chunks_are_all_there_is() {
 fn a_mixture_says_how_many_are_of_which_kind() {
     // The one that counts answers last, so that the others had to be kept.
     let server = Scripted::start(|number| answer((number == 2).then_some(5)));
-    let (_folder, mut spec) = with_tokenizer(chat(&server, 3));
+    let (_folder, mut spec) = with_tokenizer(Spec { output_len: Length::Fixed(8), ..chat(&server, 3) });
     spec.scenario = Scenario::Concurrency { users: 1.0.into() };
     let measured = measure(&spec);
     let expected = format!("usage.completion_tokens; {RETOKENIZED}, for 2 of 3 answers that have none");

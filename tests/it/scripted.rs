@@ -15,7 +15,8 @@ use regatta::triton::proto::inference::model_infer_response::InferOutputTensor;
 use regatta::triton::proto::inference::*;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 /// What to do with one request.
@@ -33,6 +34,8 @@ pub enum Act {
     Cut { after: u32 },
     /// A gRPC status in place of an answer.
     Refuse,
+    /// These messages, `gap` before each, then the end.
+    Play { gap: Duration, messages: fn(&ModelInferRequest) -> Vec<ModelStreamInferResponse> },
 }
 
 /// How a stream says that it is over.
@@ -69,7 +72,8 @@ impl Scripted {
             tonic::transport::Server::builder()
                 .max_concurrent_streams(streams)
                 .add_service(GrpcInferenceServiceServer::new(service))
-                .serve_with_incoming(TcpListenerStream::new(listener)),
+                // Small messages go out at once, and not when the client has acknowledged the one before.
+                .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true))),
         );
         Self { address, prompts, calls, runtime: Some(runtime) }
     }
@@ -101,7 +105,7 @@ fn asked(request: &ModelInferRequest) -> u32 {
     u32::from_le_bytes(request.raw_input_contents[at][..].try_into().unwrap())
 }
 
-fn response(id: &str, tokens: u32, is_final: bool) -> ModelInferResponse {
+pub fn response(id: &str, tokens: u32, is_final: bool) -> ModelInferResponse {
     let tensor = |name: &str, len: i64| InferOutputTensor {
         name: name.to_owned(),
         datatype: "INT32".to_owned(),
@@ -175,6 +179,14 @@ async fn play(act: Act, request: ModelInferRequest, messages: Messages) {
             let _ = messages.send(Ok(message)).await;
         }
         Act::Cut { after } => say_tokens(after).await,
+        Act::Play { gap, messages: written } => {
+            for message in written(&request) {
+                tokio::time::sleep(gap).await;
+                if messages.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+        }
         Act::Refuse => {
             let _ = messages.send(Err(Status::resource_exhausted("full"))).await;
         }

@@ -85,10 +85,30 @@ fn totals(result: &RunResult, text: &mut String) {
             "came in one read with the chunk before: their gap reads 0",
         );
     }
+    if !counts.finish_reasons.is_empty() {
+        let each: Vec<String> =
+            counts.finish_reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+        let sum: u64 = counts.finish_reasons.values().sum();
+        line("Finish reasons", sum.to_string(), &each.join(", "));
+    }
+    if !counts.violations.is_empty() {
+        let each: Vec<String> =
+            counts.violations.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
+        let sum: u64 = counts.violations.values().sum();
+        line("Protocol violations", sum.to_string(), &format!("{}; in no number", each.join(", ")));
+    }
     special(result, &mut line);
     gpus(result, &mut line);
     let connections = &result.connections;
-    line("Connections", connections.count.to_string(), &format!("{} reconnected", connections.reconnects));
+    let idle = if connections.idle_closed + connections.resent > 0 {
+        format!(
+            "; {} closed by the server while idle, {} requests sent again",
+            connections.idle_closed, connections.resent
+        )
+    } else {
+        String::new()
+    };
+    line("Connections", connections.count.to_string(), &format!("{} reconnected{idle}", connections.reconnects));
     line(
         "Client CPU",
         result.client.cpu_ms_per_1000_chunks.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.2}")),
@@ -173,9 +193,14 @@ fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
     let mut known: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, metric) in rows {
         let name = name.trim().trim_end_matches(" (ms)");
-        let meaning = format!(
-            "of {} {}; clock from {}; tokens from {}",
-            metric.n, metric.population, metric.zero_point, metric.token_source
+        let meaning = metric.absent.as_ref().map_or_else(
+            || {
+                format!(
+                    "of {} {}; clock from {}; tokens from {}",
+                    metric.n, metric.population, metric.zero_point, metric.token_source
+                )
+            },
+            |why| format!("left out: {why}"),
         );
         match known.iter_mut().find(|(same, _)| *same == meaning) {
             Some((_, names)) => names.push(name),

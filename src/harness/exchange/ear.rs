@@ -6,9 +6,10 @@ use bytes::Bytes;
 
 use super::{Call, Exchange, Part, State};
 use crate::harness::form::{Count, Form};
-use crate::harness::record::{Chunk, Class};
+use crate::harness::record::Class;
 use crate::harness::rpc::{self, Answer, Fault, broken_class, check_status, spell};
-use crate::harness::wire::{Frames, Malformed, scan_response, scan_stream};
+use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
+use crate::harness::wire::{Frames, Seen, WireError, scan_response, scan_stream};
 use crate::harness::{Cancel, CancelBy, more};
 
 pub(super) struct Ear<'a> {
@@ -18,6 +19,8 @@ pub(super) struct Ear<'a> {
     pub parts: &'a mut [Part],
     pub cancel: Option<Cancel>,
     pub frames: Frames,
+    /// What every response is to name.
+    id: String,
 }
 
 /// Why listening came to a halt.
@@ -30,7 +33,8 @@ pub(super) enum Heard {
 impl<'a> Ear<'a> {
     pub fn new(exchange: &'a Exchange<'a>, form: &'a Form, parts: &'a mut [Part], state: &'a State) -> Self {
         let cancel = form.cancel_of(exchange.id);
-        Self { exchange, form, state, parts, cancel, frames: Frames::default() }
+        let frames = Frames::new(exchange.limits.frame);
+        Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string() }
     }
 
     pub fn has_begun(&self) -> bool {
@@ -73,7 +77,7 @@ impl<'a> Ear<'a> {
         match part {
             Ok(rpc::Part::Data(data)) => {
                 self.frames.push(data);
-                while let Some(message) = self.frames.next().map_err(not_grpc)? {
+                while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
                     self.hear(message, t_read)?;
                 }
                 Ok(())
@@ -86,11 +90,15 @@ impl<'a> Ear<'a> {
     /// Once, when so many tokens have come that the request is to be cancelled: how.
     pub fn cancelled_now(&self) -> Option<CancelBy> {
         let cancel = self.cancel.filter(|_| self.state.t_cancel.get().is_none())?;
-        let is_due = self.parts.first().is_some_and(|part| part.tokens() >= cancel.after_tokens);
+        let is_due = self.parts.first().is_some_and(|part| part.account().tokens() >= cancel.after_tokens);
         is_due.then(|| {
             self.state.t_cancel.set(Some(self.exchange.clock.now()));
             cancel.by
         })
+    }
+
+    fn fault(&self, error: WireError) -> Fault {
+        error.fault(&self.exchange.limits)
     }
 
     /// Takes one response.
@@ -101,12 +109,14 @@ impl<'a> Ear<'a> {
             Call::Stream => scan_stream(&message, &look),
             Call::Unary => scan_response(&message, &look),
         }
-        .map_err(not_grpc)?;
+        .map_err(|e| self.fault(e))?;
         if let Some(error) = seen.error {
             return Err((Class::Server, error.to_owned()));
         }
-        if seen.is_final {
-            self.state.final_marker.set(true);
+        self.check(&seen, t_read);
+        if self.state.final_marker.get() {
+            self.after_final(&seen, t_read);
+            return Ok(());
         }
         let row = seen.row as usize;
         let (Some(part), Some(asked)) = (self.parts.get_mut(row), planned.get(row)) else {
@@ -114,14 +124,21 @@ impl<'a> Ear<'a> {
         };
         let tokens = match self.form.count {
             Count::Ids { beams, has_prompt, .. } => {
-                let prompt = if has_prompt && part.chunks.is_empty() { asked.input_len } else { 0 };
-                (seen.tokens / beams.max(1)).saturating_sub(prompt)
+                let prompt = if has_prompt && !part.account().has_begun() { asked.input_len } else { 0 };
+                ChunkTokens::Exact((seen.tokens / beams.max(1)).saturating_sub(prompt))
             }
             // The last response of a text may have none of it.
-            Count::Responses { .. } | Count::Usage => u32::from(seen.tokens > 0 && !(seen.is_final && seen.is_empty)),
-            Count::Asked => seen.tokens.min(1) * asked.output_len,
+            Count::Responses { .. } | Count::Usage if seen.is_final && seen.is_empty => ChunkTokens::Closing,
+            Count::Responses { .. } | Count::Usage if seen.tokens > 0 => ChunkTokens::Text,
+            Count::Asked if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
+            Count::Responses { .. } | Count::Usage | Count::Asked => ChunkTokens::Closing,
         };
-        if tokens > 0 {
+        let count = match tokens {
+            ChunkTokens::Exact(count) | ChunkTokens::Requested(count) => count,
+            ChunkTokens::Closing => 0,
+            ChunkTokens::Text | ChunkTokens::Empty => 1,
+        };
+        if count > 0 {
             part.last_id = seen.last_token;
             if part.keeps || part.spoken.is_some() {
                 part.keep(seen.raw, self.form.takes_ids());
@@ -131,18 +148,58 @@ impl<'a> Ear<'a> {
             }
             self.state.last_token.set(Some(t_read));
             link.last_token.set(t_read);
-            part.chunks.push(Chunk { t_read, tokens });
+            part.take(WireEvent::Chunk(tokens), t_read);
+        }
+        if seen.is_final {
+            self.state.final_marker.set(true);
+            self.parts.iter_mut().for_each(|part| part.take(WireEvent::End, t_read));
         }
         if let (true, Some(collector)) = (self.form.wants_more, collector)
-            && let Some(response) = more::parse(message, self.form.call).map_err(not_grpc)?
+            && let Some(response) = more::parse(message, self.form.call).map_err(|e| e.fault(&self.exchange.limits))?
         {
-            let stamps = more::note(&mut collector.borrow_mut().more, &response, asked, tokens);
+            let stamps = more::note(&mut collector.borrow_mut().more, &response, asked, count);
+            let part = &mut self.parts[row];
             part.server = stamps.or(part.server);
         }
         Ok(())
     }
+
+    /// What every response has to name, and what its tensor has to be.
+    fn check(&mut self, seen: &Seen<'_>, t_read: u64) {
+        let Some(part) = self.parts.first_mut().filter(|_| seen.has_response) else { return };
+        let plain = |raw: &[u8]| String::from_utf8_lossy(&raw[..raw.len().min(LONGEST_NAME)]).into_owned();
+        if seen.id != self.id.as_bytes() {
+            let example = format!("a response names the request \"{}\" in place of \"{}\"", plain(seen.id), self.id);
+            part.take(WireEvent::Violation(Violation::WrongId, example), t_read);
+        }
+        let model = self.form.model();
+        if seen.model != model.as_bytes() {
+            let example = format!("a response names the model \"{}\" in place of \"{model}\"", plain(seen.model));
+            part.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
+        }
+        if let Some(wrong) = seen.misshapen {
+            let example = format!(
+                "`{}` has a shape of {} elements, and {} came ({} bytes)",
+                self.form.look().answer,
+                wrong.shape,
+                wrong.elements,
+                wrong.bytes
+            );
+            part.take(WireEvent::Violation(Violation::WrongShape, example), t_read);
+        }
+    }
+
+    /// Counts a response after the final one.
+    pub fn after_final(&mut self, seen: &Seen<'_>, t_read: u64) {
+        let Some(part) = self.parts.first_mut() else { return };
+        if seen.is_final {
+            part.take(WireEvent::End, t_read);
+        }
+        if !seen.is_final || seen.tokens > 0 {
+            part.take(WireEvent::Chunk(ChunkTokens::Text), t_read);
+        }
+    }
 }
 
-fn not_grpc(why: Malformed) -> Fault {
-    (Class::Stream, why.to_string())
-}
+/// Of a name that a server sent, in an example.
+const LONGEST_NAME: usize = 80;

@@ -13,7 +13,7 @@ use crate::harness::form::Form;
 use crate::harness::record::Class;
 use crate::harness::rpc::{self, Fault, check_status, send, spell};
 use crate::harness::shared::Reply;
-use crate::harness::wire::{Frames, frame, scan_stream};
+use crate::harness::wire::{Frames, Seen, frame, scan_stream};
 
 type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
 
@@ -83,6 +83,9 @@ impl Exchange<'_> {
                 stopping = Some(Box::pin(self.ask_to_stop(form)));
             }
         }
+        for _ in 0..seat.rest() {
+            ear.after_final(&Seen::default(), self.clock.now());
+        }
         seat.over();
         match stopping {
             Some(asking) => asking.await,
@@ -95,7 +98,7 @@ impl Exchange<'_> {
         let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
         let stop = frame(&form.stop(self.id));
         let mut answer = send(self.link, Call::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(self.limits.frame);
         while let Some(part) = answer.part().await {
             match part.map_err(|e| fault(spell(&e)))? {
                 rpc::Part::Data(data) => frames.push(data),

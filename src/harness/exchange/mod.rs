@@ -10,16 +10,19 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::Planned;
+use super::ResponseLimits;
 use super::clock::Clock;
 use super::collect::Collector;
 use super::data::Prompt;
+use super::form::{Count, Form};
 use super::http::{Dialect, Heard, Pool, Talk, said};
 use super::link::Link;
 use super::manner::Manner;
 use super::outside::Listener;
-use super::record::{Chunk, Class, Ended, Stamps};
+use super::record::{Class, Ended, Stamps};
 use super::retokenize::Spoken;
 use super::rpc::Fault;
+use super::tokens::{Accounting, Counted, TokenSource, Violation, WireEvent};
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,7 @@ pub(super) struct Exchange<'a> {
     pub collector: Option<&'a RefCell<Collector>>,
     pub clock: Clock,
     pub stall: Duration,
+    pub limits: ResponseLimits,
     pub deadline: Option<Duration>,
     /// On `clock`.
     pub t_issue: u64,
@@ -59,7 +63,8 @@ pub(super) struct Exchange<'a> {
 /// One request of a message, as responses make it.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    pub chunks: Vec<Chunk>,
+    /// What it comes to, once it has ended.
+    pub counted: Counted,
     pub server: Option<Stamps>,
     pub last_id: Option<i32>,
     /// What was said is kept, in `said`.
@@ -69,7 +74,7 @@ pub(super) struct Part {
     pub listener: Option<Listener>,
     /// Its text is kept, to be counted after the run.
     pub spoken: Option<Spoken>,
-    /// Over HTTP; its chunks become the part's own.
+    /// Its account, and what is only known over HTTP.
     pub heard: Heard,
 }
 
@@ -96,8 +101,12 @@ impl Part {
         }
     }
 
-    pub fn tokens(&self) -> u32 {
-        self.chunks.iter().map(|chunk| chunk.tokens).sum()
+    pub const fn account(&self) -> &Accounting {
+        &self.heard.account
+    }
+
+    fn take(&mut self, event: WireEvent, t_read: u64) {
+        self.heard.account.take(event, t_read);
     }
 }
 
@@ -133,11 +142,19 @@ impl Exchange<'_> {
             limit = self.overdue() => Err(Some((Class::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
         let t_end = self.clock.now();
-        for part in parts.iter_mut().filter(|part| part.chunks.is_empty()) {
-            part.chunks = std::mem::take(&mut part.heard.chunks);
-        }
         let t_cancel = state.t_cancel.get();
-        let final_marker = state.final_marker.get();
+        let is_http = matches!(self.manner, Manner::Http(_));
+        let final_marker = state.final_marker.get() || is_http && parts.iter().all(|part| part.account().has_ended());
+        let is_stream = matches!(self.manner, Manner::Kserve(Form { call: Call::Stream, .. }));
+        let misses_end = outcome.is_ok() && is_stream && !final_marker && t_cancel.is_none();
+        for (part, planned) in parts.iter_mut().zip(self.planned) {
+            if misses_end {
+                let example = "the stream ended without a final response".to_owned();
+                part.take(WireEvent::Violation(Violation::MissingEnd, example), t_end);
+            }
+            let (by, limit) = self.counting(planned);
+            part.counted = std::mem::take(&mut part.heard.account).settle(by, limit);
+        }
         let ended = match outcome {
             Err(None) => vec![Ended::Cancelled; parts.len()],
             // What a server says of a request that we cancelled is our doing.
@@ -160,8 +177,23 @@ impl Exchange<'_> {
         Answer { ended, final_marker, t_end, t_cancel }
     }
 
+    /// What tokens are counted by, and how many the request allows.
+    fn counting(&self, planned: &Planned) -> (TokenSource, Option<u32>) {
+        let by = match self.manner.count() {
+            Count::Ids { .. } => TokenSource::OutputIds,
+            Count::Responses { .. } => TokenSource::Responses,
+            Count::Asked => TokenSource::Requested,
+            Count::Usage => TokenSource::Usage,
+        };
+        let limit = match self.manner {
+            Manner::Kserve(_) => Some(self.asked(planned)),
+            Manner::Http(dialect) => dialect.limit(planned.output_len),
+        };
+        (by, limit)
+    }
+
     fn has_all(&self, parts: &[Part]) -> bool {
-        parts.iter().zip(self.planned).all(|(part, planned)| part.tokens() >= self.asked(planned))
+        parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.asked(planned))
     }
 
     /// Tokens, of all sequences.
@@ -178,8 +210,12 @@ impl Exchange<'_> {
 
     /// Of a part whose message came through.
     fn judge(&self, part: &Part, asked: u32, final_marker: bool) -> Ended {
-        let tokens = part.tokens();
+        let tokens = part.counted.tokens;
         let fail = |why: String| Ended::Failed { class: Class::Short, why };
+        if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
+            let why = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
+            return Ended::Failed { class: Class::Server, why };
+        }
         // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
         let is_whole = match self.manner {
             Manner::Kserve(form) => {
@@ -192,6 +228,16 @@ impl Exchange<'_> {
             fail("the answer has no token".to_owned())
         } else if tokens < asked && !is_whole {
             fail(format!("the stream ended after {tokens} of {asked} tokens"))
+        } else if let Manner::Kserve(form) = self.manner
+            && tokens < asked
+            && form.streams
+            && form.ends_only_with_end_id()
+            && part.last_id != Some(form.end_id)
+        {
+            fail(format!(
+                "the final response came after {tokens} of {asked} tokens, without the end token {}",
+                form.end_id
+            ))
         } else {
             Ended::Ok
         }
@@ -233,22 +279,19 @@ impl Exchange<'_> {
             pool,
             dialect,
             asked_tokens: planned.output_len,
+            limits: self.limits,
             clock: self.clock,
             cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),
             last_token: &state.last_token,
             last_token_of_server: &self.link.last_token,
         };
-        // The room for chunks moves there, and back with what is in it.
-        part.heard.chunks = std::mem::take(&mut part.chunks);
         part.heard.kept = (part.keeps || part.spoken.is_some()).then(Vec::new);
         let outcome = talk.perform(self.frame.clone(), &mut part.heard).await;
         if let Some(kept) = part.heard.kept.take() {
             part.said = part.keeps.then(|| said(&kept));
             // An answer that says its count needs no other.
-            let is_counted = part.heard.usage.is_some_and(|usage| usage.completion.is_some());
-            part.spoken = part.spoken.take().filter(|_| !is_counted).map(|_| Spoken::of_events(&kept));
+            part.spoken = part.spoken.take().map(|_| Spoken::of_events(&kept));
         }
-        state.final_marker.set(part.heard.final_marker);
         state.t_cancel.set(part.heard.t_cancel);
         outcome
     }

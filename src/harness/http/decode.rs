@@ -1,12 +1,19 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
-/// Headers that are kept for reading; a longer head is none of an inference server.
-const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 96;
+/// Of a question before the run.
+pub(super) const USUAL_HEAD: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer is not HTTP/1.1: {0}")]
-pub(super) struct NotHttp(pub &'static str);
+pub(super) enum DecodeError {
+    #[error("the answer is not HTTP/1.1: {0}")]
+    NotHttp(&'static str),
+    /// The head, or the lines after a chunked body.
+    #[error("the header of the answer is too long")]
+    HeaderTooLong,
+}
+
+use DecodeError::NotHttp;
 
 /// What the head says, as far as a measurement needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +49,8 @@ enum State {
     Chunk(u64),
     /// After a chunk's data, until the line feed.
     ChunkEnd,
-    /// After the last chunk: how long the present line is.
-    Trailer(usize),
+    /// After the last chunk: how long the present line is, and all lines together.
+    Trailer(usize, usize),
     Length(u64),
     UntilClose,
     End,
@@ -54,11 +61,13 @@ enum State {
 pub(super) struct Decoder {
     state: State,
     head: Vec<u8>,
+    longest_head: usize,
 }
 
 impl Decoder {
-    pub const fn new() -> Self {
-        Self { state: State::Head, head: Vec::new() }
+    /// A head of more bytes is refused.
+    pub const fn new(longest_head: usize) -> Self {
+        Self { state: State::Head, head: Vec::new(), longest_head }
     }
 
     /// Nothing has come yet.
@@ -72,7 +81,7 @@ impl Decoder {
     }
 
     /// Takes bytes from the front of `input`.
-    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, NotHttp> {
+    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, DecodeError> {
         loop {
             if let State::End = self.state {
                 return Ok(Step::End);
@@ -86,7 +95,7 @@ impl Decoder {
                     let byte = first(input);
                     match byte {
                         b'\n' if *digits == 0 => return Err(NotHttp("a chunk has no size")),
-                        b'\n' if *size == 0 => self.state = State::Trailer(0),
+                        b'\n' if *size == 0 => self.state = State::Trailer(0, 0),
                         b'\n' => self.state = State::Chunk(*size),
                         _ if *is_past => {}
                         b';' | b'\r' | b' ' => *is_past = true,
@@ -112,12 +121,18 @@ impl Decoder {
                     b'\r' => {}
                     _ => return Err(NotHttp("a chunk is longer than its size")),
                 },
-                State::Trailer(line) => match first(input) {
-                    b'\n' if *line == 0 => self.state = State::End,
-                    b'\n' => *line = 0,
-                    b'\r' => {}
-                    _ => *line += 1,
-                },
+                State::Trailer(line, all) => {
+                    *all += 1;
+                    if *all > self.longest_head {
+                        return Err(DecodeError::HeaderTooLong);
+                    }
+                    match first(input) {
+                        b'\n' if *line == 0 => self.state = State::End,
+                        b'\n' => *line = 0,
+                        b'\r' => {}
+                        _ => *line += 1,
+                    }
+                }
                 State::Length(left) => {
                     let data = split(input, left);
                     if *left == 0 {
@@ -131,15 +146,16 @@ impl Decoder {
         }
     }
 
-    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, NotHttp> {
+    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, DecodeError> {
         let before = self.head.len();
-        self.head.extend_from_slice(&input[..input.len().min(LONGEST_HEAD + 1 - before)]);
+        let room = self.longest_head.saturating_add(1) - before;
+        self.head.extend_from_slice(&input[..input.len().min(room)]);
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response.parse(&self.head).map_err(|_| NotHttp("its head is not understood"))?;
         let httparse::Status::Complete(length) = parsed else {
-            if self.head.len() > LONGEST_HEAD {
-                return Err(NotHttp("its head has no end"));
+            if self.head.len() > self.longest_head {
+                return Err(DecodeError::HeaderTooLong);
             }
             *input = &[];
             return Ok(Step::More);
@@ -170,7 +186,7 @@ fn split<'a>(input: &mut &'a [u8], left: &mut u64) -> &'a [u8] {
     data
 }
 
-fn read_head(response: &httparse::Response<'_, '_>) -> Result<(Head, State), NotHttp> {
+fn read_head(response: &httparse::Response<'_, '_>) -> Result<(Head, State), DecodeError> {
     let status = response.code.unwrap_or(0);
     let mut head = Head { status, is_events: false, keeps_alive: response.version == Some(1) };
     let mut is_chunked = false;
@@ -212,8 +228,8 @@ mod tests {
     use super::*;
 
     /// Head, body, whether the end was seen, and what was left over.
-    fn read(pieces: &[&[u8]]) -> Result<(Option<Head>, Vec<u8>, bool), NotHttp> {
-        let mut decoder = Decoder::new();
+    fn read(pieces: &[&[u8]]) -> Result<(Option<Head>, Vec<u8>, bool), DecodeError> {
+        let mut decoder = Decoder::new(USUAL_HEAD);
         let (mut head, mut body, mut ended) = (None, Vec::new(), false);
         for piece in pieces {
             let mut input = *piece;

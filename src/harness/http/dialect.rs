@@ -15,6 +15,8 @@ use rand::RngExt;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dialect {
     pub api: Api,
+    /// What answers are to name.
+    pub model: String,
     pub streams: bool,
     pub cancel: Option<Cancel>,
     path: String,
@@ -123,6 +125,7 @@ impl Dialect {
         }
         Ok(Self {
             api: http.api,
+            model: offered.model.clone(),
             streams,
             cancel: ask.cancel,
             path: path(http, &offered.model, streams),
@@ -144,6 +147,19 @@ impl Dialect {
             Api::Generate => Count::Asked,
             Api::OpenaiChat | Api::OpenaiCompletions => Count::Usage,
         }
+    }
+
+    /// Answers to one prompt.
+    pub fn choices(&self) -> u32 {
+        let asked = self.extra.get("n").and_then(Value::as_u64);
+        asked.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// The most tokens that the request allows in all; none where `extra` takes the limit out or sets it otherwise.
+    pub fn limit(&self, output_len: u32) -> Option<u32> {
+        let keys = [self.length_key, "max_tokens", "max_completion_tokens"];
+        let is_changed = keys.iter().any(|key| self.extra.contains_key(*key));
+        (!is_changed).then(|| output_len.saturating_mul(self.choices()))
     }
 
     /// Whether request `index` is to be ended early, and how.

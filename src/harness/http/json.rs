@@ -100,11 +100,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A whole number; `None` for anything else, which is stepped over.
+    /// A whole number, the largest where it is beyond all bounds; `None` for anything else, which is stepped over.
     pub fn number(&mut self) -> Walked<Option<u64>> {
         if matches!(self.peek(), Some(b'0'..=b'9')) {
             let word = self.word()?;
-            return Ok(std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()));
+            let is_whole = word.iter().all(u8::is_ascii_digit);
+            let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+            return Ok(number.or(is_whole.then_some(u64::MAX)));
         }
         self.skip().map(|()| None)
     }

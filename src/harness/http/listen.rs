@@ -4,30 +4,43 @@ use super::scan::{self, Seen};
 use super::sse::{Event, Events};
 use super::talk::Heard;
 use super::target::Api;
-use crate::harness::record::{Chunk, Class};
+use crate::harness::ResponseLimits;
+use crate::harness::record::Class;
+use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 
-/// Beyond this an answer that does not stream is no answer to us.
-const LONGEST_WHOLE: usize = 256 << 20;
 /// Of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
+/// Of a name or id that a server sent, in an example.
+const LONGEST_NAME: usize = 80;
 
 pub(super) type Fault = (Class, String);
+
+/// What an answer is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected<'a> {
+    pub api: Api,
+    /// The model of the request; empty where it names none.
+    pub model: &'a str,
+    /// Tokens that were requested, for answers that do not say how many they have.
+    pub tokens: u32,
+    /// Several answers to one prompt were requested.
+    pub has_choices: bool,
+    pub limits: ResponseLimits,
+}
 
 /// Listens to one answer.
 #[derive(Debug)]
 pub(super) struct Listener<'h> {
-    api: Api,
-    /// Tokens that were asked for, for answers that do not say how many they have.
-    asked: u32,
+    expected: Expected<'h>,
     events: Events,
     /// An answer in one piece, or an error.
     whole: Vec<u8>,
     status: u16,
     is_events: bool,
-    /// Tokens by the server's running count.
-    counted: u64,
     /// A text without anything in it, at this time: a token if another follows.
     held: Option<u64>,
+    /// The `id` of the first event; all of an answer have the same.
+    id: Option<Vec<u8>>,
     is_finished: bool,
     /// `[DONE]`.
     is_done: bool,
@@ -35,16 +48,15 @@ pub(super) struct Listener<'h> {
 }
 
 impl<'h> Listener<'h> {
-    pub fn new(api: Api, asked: u32, heard: &'h mut Heard) -> Self {
+    pub fn new(expected: Expected<'h>, heard: &'h mut Heard) -> Self {
         Self {
-            api,
-            asked,
+            expected,
             events: Events::default(),
             whole: Vec::new(),
             status: 0,
             is_events: false,
-            counted: 0,
             held: None,
+            id: None,
             is_finished: false,
             is_done: false,
             heard,
@@ -58,27 +70,29 @@ impl<'h> Listener<'h> {
 
     /// Tokens so far.
     pub fn tokens(&self) -> u32 {
-        self.heard.chunks.iter().map(|chunk| chunk.tokens).sum()
+        self.heard.account.tokens()
     }
 
-    /// The server said that there is no more.
-    fn finish(&mut self) {
-        self.is_finished = true;
-        self.heard.final_marker = true;
+    fn take(&mut self, event: WireEvent, t_read: u64) {
+        self.heard.account.take(event, t_read);
     }
 
     /// A piece of the body that was read at `t_read`.
     pub fn data(&mut self, piece: &[u8], t_read: u64) -> Result<(), Fault> {
+        let limits = self.expected.limits;
         if self.is_events {
             let mut events = std::mem::take(&mut self.events);
             let result = events.feed(piece, |event| self.event(event, t_read));
+            let held = events.held();
             self.events = events;
-            return result;
+            result?;
+            return limits.check_line(held);
         }
-        let (most, is_error) = if self.status == 200 { (LONGEST_WHOLE, false) } else { (LONGEST_ERROR, true) };
+        let is_error = self.status != 200;
+        let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
         let room = most.saturating_sub(self.whole.len());
         if room < piece.len() && !is_error {
-            return Err((Class::Stream, format!("the answer is longer than {} MiB", LONGEST_WHOLE >> 20)));
+            return Err(limits.body_exceeded());
         }
         self.whole.extend_from_slice(&piece[..piece.len().min(room)]);
         Ok(())
@@ -95,10 +109,10 @@ impl<'h> Listener<'h> {
         }
         let mut events = std::mem::take(&mut self.events);
         events.finish(|event| self.event(event, t_read))?;
-        let has_ended = match self.api {
+        let has_ended = match self.expected.api {
             // The end of the stream is Triton's only mark.
             Api::Generate => {
-                self.finish();
+                self.take(WireEvent::End, t_read);
                 true
             }
             Api::OpenaiChat | Api::OpenaiCompletions => self.is_done || self.is_finished,
@@ -108,13 +122,18 @@ impl<'h> Listener<'h> {
             let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
             return Err((Class::Short, why));
         }
+        if !self.heard.account.has_ended() {
+            let why = "the stream ended without [DONE]".to_owned();
+            self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+        }
         Ok(())
     }
 
     fn event(&mut self, event: Event<'_>, t_read: u64) -> Result<(), Fault> {
+        self.expected.limits.check_line(event.data.len())?;
         if event.data == b"[DONE]" {
             self.is_done = true;
-            self.heard.final_marker = true;
+            self.take(WireEvent::End, t_read);
             return Ok(());
         }
         self.keep(event.data);
@@ -122,71 +141,95 @@ impl<'h> Listener<'h> {
         if event.is_error && seen.error.is_none() {
             return Err((Class::Server, scan::plain(event.data)));
         }
-        self.note(&seen, t_read, false)
+        self.check_names(&seen, t_read);
+        self.note(&seen, t_read)
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), Fault> {
         self.keep(whole);
         let seen = self.scan(whole)?;
-        self.note(&seen, t_read, true)?;
-        self.finish();
+        self.check_names(&seen, t_read);
+        if let Some(error) = seen.error {
+            return Err((Class::Server, scan::plain(error)));
+        }
+        if let Some(tokens) = seen.chunks.exact {
+            self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
+        } else if seen.choices > 0 {
+            // Texts do not say how many tokens they are.
+            self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
+        }
+        self.totals(&seen, t_read);
+        self.take(WireEvent::End, t_read);
         Ok(())
     }
 
     fn keep(&mut self, event: &[u8]) {
-        if let Some(kept) = &mut self.heard.kept {
+        if let Some(kept) = self.heard.kept.as_mut().filter(|_| !self.heard.account.has_ended()) {
             kept.push(event.to_vec());
         }
     }
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<Seen<'t>, Fault> {
-        let seen = match self.api {
+        let seen = match self.expected.api {
             Api::Generate => scan::generate(text),
             Api::OpenaiChat | Api::OpenaiCompletions => scan::openai(text),
         };
         seen.map_err(|error| (Class::Stream, format!("{error}: {}", scan::plain(&text[..text.len().min(200)]))))
     }
 
-    fn note(&mut self, seen: &Seen<'_>, t_read: u64, is_whole: bool) -> Result<(), Fault> {
+    /// Every event of an answer has the same id, and names the model of the request, or a version of it.
+    fn check_names(&mut self, seen: &Seen<'_>, t_read: u64) {
+        let plain = |raw: &[u8]| scan::plain(&raw[..raw.len().min(LONGEST_NAME)]);
+        let model = self.expected.model;
+        if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
+            // A name may have been escaped.
+            let found = plain(raw);
+            if !found.starts_with(model) && model.len() <= LONGEST_NAME {
+                let example = format!("the answer names the model {found}, and {model} was requested");
+                self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
+            }
+        }
+        match (seen.id, &self.id) {
+            (Some(id), Some(first)) if id != first.as_slice() => {
+                let example = format!("an event has the id {}, and the first one {}", plain(id), plain(first));
+                self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
+            }
+            (Some(id), None) => self.id = Some(id.to_vec()),
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, seen: &Seen<'_>, t_read: u64) -> Result<(), Fault> {
         if let Some(error) = seen.error {
             return Err((Class::Server, scan::plain(error)));
         }
-        self.is_finished |= seen.is_finished;
-        let running = seen.usage.and_then(|usage| usage.completion);
-        if seen.usage.is_some() {
-            self.heard.usage = seen.usage;
+        self.is_finished |= seen.finish.is_some();
+        if seen.has_role {
+            self.take(WireEvent::Role, t_read);
         }
-        if is_whole && seen.has_choices {
-            // Texts do not say how many tokens they are.
-            let known = if seen.are_ids { Some(u64::from(seen.tokens)) } else { running };
-            let tokens = known.map_or(self.asked, |tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
-            if tokens > 0 {
-                self.heard.chunks.push(Chunk { t_read, tokens });
+        for tokens in seen.chunks.each() {
+            if let Some(t_held) = self.held.take() {
+                self.take(WireEvent::Chunk(ChunkTokens::Empty), t_held);
             }
-            return Ok(());
-        }
-        let is_counting = seen.has_choices && running.is_some();
-        let tokens = match running {
-            // Usage in every event says how many tokens each one brought.
-            Some(running) if is_counting => {
-                let more = running.saturating_sub(self.counted);
-                self.counted = running.max(self.counted);
-                u32::try_from(more).unwrap_or(u32::MAX)
+            if tokens == ChunkTokens::Empty && self.expected.api == Api::Generate {
+                self.held = Some(t_read);
+            } else {
+                self.take(WireEvent::Chunk(tokens), t_read);
             }
-            _ => seen.tokens,
-        };
-        if tokens == 0 {
-            return Ok(());
         }
-        if let Some(t_held) = self.held.take() {
-            self.heard.chunks.push(Chunk { t_read: t_held, tokens: 1 });
-        }
-        if seen.has_empty && self.api == Api::Generate {
-            self.held = Some(t_read);
-        } else {
-            self.heard.chunks.push(Chunk { t_read, tokens });
-        }
+        self.totals(seen, t_read);
         Ok(())
+    }
+
+    /// The server's count, and why the answer ended.
+    fn totals(&mut self, seen: &Seen<'_>, t_read: u64) {
+        // Beside one of several choices a running count is that choice's own.
+        if let Some(usage) = seen.usage.filter(|_| seen.choices == 0 || !self.expected.has_choices || !self.is_events) {
+            self.take(WireEvent::Usage(usage), t_read);
+        }
+        if let Some(reason) = seen.finish {
+            self.take(WireEvent::Finish(reason), t_read);
+        }
     }
 
     fn refusal(&self) -> Fault {
@@ -206,10 +249,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::harness::tokens::{Counted, TokenSource};
+
+    fn expected(api: Api) -> Expected<'static> {
+        Expected { api, model: "", tokens: 10, has_choices: false, limits: ResponseLimits::default() }
+    }
+
+    fn counted(heard: Heard) -> Counted {
+        heard.account.settle(TokenSource::Usage, None)
+    }
 
     fn listen(api: Api, body: &[&str]) -> (Heard, Result<(), Fault>) {
         let mut heard = Heard::default();
-        let mut listener = Listener::new(api, 10, &mut heard);
+        let mut listener = Listener::new(expected(api), &mut heard);
         listener.head(200, true);
         let mut outcome = Ok(());
         for (at, piece) in body.iter().enumerate() {
@@ -231,7 +283,7 @@ mod tests {
         let two = [content("a"), content("b")].concat();
         let (heard, outcome) = listen(Api::OpenaiChat, &[ROLE, &two, &content("c"), DONE]);
         assert_eq!(outcome, Ok(()));
-        let times: Vec<u64> = heard.chunks.iter().map(|chunk| chunk.t_read).collect();
+        let times: Vec<u64> = counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect();
         assert_eq!(times, [1, 1, 2]);
     }
 
@@ -246,9 +298,11 @@ mod tests {
             let pieces: Vec<&str> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
             let (heard, outcome) = listen(Api::OpenaiChat, &pieces);
             prop_assert_eq!(outcome, Ok(()));
-            prop_assert_eq!(heard.chunks.len(), words.len());
-            prop_assert_eq!(heard.usage.unwrap().completion, Some(words.len() as u64));
-            prop_assert!(heard.final_marker);
+            prop_assert!(heard.account.has_ended());
+            let counted = counted(heard);
+            prop_assert!(counted.is_per_chunk);
+            prop_assert_eq!(counted.chunks.len(), words.len());
+            prop_assert_eq!(counted.usage.unwrap().completion, Some(words.len() as u64));
         }
     }
 
@@ -258,7 +312,7 @@ mod tests {
             |n: u32| format!("data: {{\"choices\":[{{\"text\":\"x\"}}],\"usage\":{{\"completion_tokens\":{n}}}}}\n\n");
         let (heard, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(heard.chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
     }
 
     #[test]
@@ -275,14 +329,14 @@ mod tests {
         let event = |text: &str| format!("data: {{\"text_output\":\"{text}\"}}\n\n");
         let (heard, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(heard.chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(counted(heard).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]
     fn a_refusal_says_what_the_server_said() {
         let refuse = |status, body: &str| {
             let mut heard = Heard::default();
-            let mut listener = Listener::new(Api::OpenaiChat, 1, &mut heard);
+            let mut listener = Listener::new(expected(Api::OpenaiChat), &mut heard);
             listener.head(status, false);
             listener.data(body.as_bytes(), 0).unwrap();
             listener.end(0).unwrap_err()

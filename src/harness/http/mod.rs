@@ -26,7 +26,6 @@ pub(super) use dialect::Dialect;
 pub(super) use greet::greet;
 pub(super) use pool::Pool;
 pub(super) use said::said;
-pub use scan::Usage;
 pub(super) use talk::{Heard, Talk};
 pub use target::{Api, Http, Protocol, Tls};
 pub(super) use tls::Connector;

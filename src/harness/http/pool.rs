@@ -23,8 +23,10 @@ pub(crate) struct Pool {
     failed: RefCell<Option<(Instant, String)>>,
     /// Connections made.
     pub opened: Cell<u32>,
-    /// Kept ones that the server had closed.
-    pub lost: Cell<u32>,
+    /// Kept ones that the server had closed while they were idle, as every server may.
+    pub idle_closed: Cell<u32>,
+    /// Requests sent again over a new connection, because the server closed a kept one before any byte of an answer.
+    pub resent: Cell<u32>,
     /// Where all connections of a worker read to, one at a time.
     pub buffer: RefCell<Vec<u8>>,
 }
@@ -41,7 +43,8 @@ impl Pool {
             tls: None,
             failed: RefCell::new(None),
             opened: Cell::new(0),
-            lost: Cell::new(0),
+            idle_closed: Cell::new(0),
+            resent: Cell::new(0),
             buffer: RefCell::new(vec![0; READ_AT_ONCE]),
         }
     }
@@ -69,7 +72,7 @@ impl Pool {
             if socket.is_quiet() {
                 return Ok((socket, true));
             }
-            self.lost.set(self.lost.get() + 1);
+            self.idle_closed.set(self.idle_closed.get() + 1);
         }
         self.open().await.map(|socket| (socket, false))
     }

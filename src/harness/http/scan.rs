@@ -1,32 +1,49 @@
 //! What one answer or one event of it says, found without building it in memory.
 
-use serde::{Deserialize, Serialize};
-
 use super::json::{Json, NotJson};
-
-/// Tokens as the server counts them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    pub prompt: Option<u64>,
-    pub completion: Option<u64>,
-}
+use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen<'a> {
     /// The server's own words, as written in JSON.
     pub error: Option<&'a [u8]>,
-    /// Texts with something in them, one for each choice; or token ids.
-    pub tokens: u32,
-    /// The tokens are ids, so there are exactly so many.
-    pub are_ids: bool,
-    /// A text without anything in it: a token whose text is held back, or the end.
-    pub has_empty: bool,
-    /// A choice has ended.
-    pub is_finished: bool,
+    /// What each choice brought, where it brought output.
+    pub chunks: Chunks,
+    /// A message began, without output.
+    pub has_role: bool,
+    /// Why a choice has ended.
+    pub finish: Option<FinishReason>,
     pub usage: Option<Usage>,
-    /// There are choices, or outputs: more than an account of usage.
-    pub has_choices: bool,
+    /// More than an account of usage.
+    pub choices: u32,
+    /// `id` and `model` as written in JSON.
+    pub id: Option<&'a [u8]>,
+    pub model: Option<&'a [u8]>,
+}
+
+/// Most events have one choice, and choices of one event came at one time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunks {
+    pub texts: u32,
+    /// Tokens of the choices that list them.
+    pub exact: Option<u32>,
+    pub has_empty: bool,
+    pub is_closing: bool,
+}
+
+impl Chunks {
+    /// What counts, each by itself.
+    pub fn each(&self) -> impl Iterator<Item = ChunkTokens> + use<> {
+        let rest = match self {
+            Self { texts: 1.., .. } => None,
+            Self { exact: Some(0) | None, has_empty: true, .. } => Some(ChunkTokens::Empty),
+            Self { exact: Some(0) | None, is_closing: true, .. } => Some(ChunkTokens::Closing),
+            _ => None,
+        };
+        let exact = self.exact.filter(|tokens| *tokens > 0).map(ChunkTokens::Exact);
+        std::iter::repeat_n(ChunkTokens::Text, self.texts as usize).chain(exact).chain(rest)
+    }
 }
 
 /// `chat.completion`, `chat.completion.chunk`, `text_completion`.
@@ -35,7 +52,7 @@ pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
     let mut json = Json::new(text);
     json.object(|key, it| match key {
         b"choices" if it.peek() == Some(b'[') => it.array(|it| {
-            seen.has_choices = true;
+            seen.choices += 1;
             choice(it, &mut seen)
         }),
         b"usage" if it.peek() == Some(b'{') => {
@@ -52,6 +69,8 @@ pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
             Ok(())
         }
         b"error" => error(it, &mut seen),
+        b"id" => it.text().map(|id| seen.id = id),
+        b"model" => it.text().map(|model| seen.model = model),
         _ => it.skip(),
     })?;
     json.end()?;
@@ -59,7 +78,8 @@ pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
 }
 
 fn choice<'a>(it: &mut Json<'a>, seen: &mut Seen<'a>) -> Result<(), NotJson> {
-    let (mut has_text, mut has_empty, mut has_role, mut is_finished) = (false, false, false, false);
+    let (mut has_text, mut has_empty, mut has_role, mut finish) = (false, false, false, None);
+    let (mut ids, mut log_probs) = (None, None);
     it.object(|key, it| {
         match key {
             b"text" => note(it.text()?, &mut has_text, &mut has_empty),
@@ -80,20 +100,41 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut Seen<'a>) -> Result<(), NotJson> {
                 }
                 Ok(())
             })?,
-            b"finish_reason" => is_finished = it.text()?.is_some(),
+            b"token_ids" if it.peek() == Some(b'[') => ids = Some(elements(it)?),
+            b"logprobs" if it.peek() == Some(b'{') => it.object(|key, it| {
+                match key {
+                    b"content" | b"tokens" if it.peek() == Some(b'[') => log_probs = Some(elements(it)?),
+                    _ => it.skip()?,
+                }
+                Ok(())
+            })?,
+            b"finish_reason" => finish = it.text()?.map(FinishReason::from_wire),
             _ => it.skip()?,
         }
         Ok(())
     })?;
-    seen.is_finished |= is_finished;
-    if has_text {
-        seen.tokens += 1;
-    } else if has_empty && !has_role && !is_finished {
-        // Neither the greeting nor the farewell: a token without text of its own.
-        seen.has_empty = true;
-        seen.tokens += 1;
+    seen.finish = finish.or(seen.finish);
+    seen.has_role |= has_role;
+    if let Some(exact) = ids.or(log_probs).filter(|tokens| *tokens > 0) {
+        seen.chunks.exact = Some(seen.chunks.exact.unwrap_or(0) + exact);
+    } else if has_text {
+        seen.chunks.texts += 1;
+    } else if has_empty && !has_role && finish.is_none() {
+        // Neither the begin nor the end of a message: a token without text of its own.
+        seen.chunks.has_empty = true;
+    } else if finish.is_some() {
+        seen.chunks.is_closing = true;
     }
     Ok(())
+}
+
+fn elements(it: &mut Json<'_>) -> Result<u32, NotJson> {
+    let mut count = 0u32;
+    it.array(|it| {
+        count = count.saturating_add(1);
+        it.skip()
+    })?;
+    Ok(count)
 }
 
 fn note(text: Option<&[u8]>, has_text: &mut bool, has_empty: &mut bool) {
@@ -107,30 +148,32 @@ fn note(text: Option<&[u8]>, has_text: &mut bool, has_empty: &mut bool) {
 /// An answer of Triton's generate extension.
 pub(super) fn generate(text: &[u8]) -> Result<Seen<'_>, NotJson> {
     let mut seen = Seen::default();
+    let (mut has_ids, mut ids) = (false, 0);
     let mut json = Json::new(text);
     json.object(|key, it| match key {
         b"output_ids" => {
-            seen.has_choices = true;
-            seen.are_ids = true;
-            let mut count = 0;
-            leaves(it, &mut count)?;
-            seen.tokens = count;
-            Ok(())
+            has_ids = true;
+            leaves(it, &mut ids)
         }
         b"text_output" => {
-            seen.has_choices = true;
-            if seen.are_ids {
-                return it.skip();
+            seen.choices = 1;
+            if matches!(it.raw()?, b"\"\"" | b"[]" | b"[\"\"]") {
+                seen.chunks.has_empty = true;
+            } else {
+                seen.chunks.texts = 1;
             }
-            let is_empty = matches!(it.raw()?, b"\"\"" | b"[]" | b"[\"\"]");
-            seen.has_empty = is_empty;
-            seen.tokens = 1;
             Ok(())
         }
         b"error" => error(it, &mut seen),
+        b"id" => it.text().map(|id| seen.id = id),
+        b"model_name" => it.text().map(|model| seen.model = model),
         _ => it.skip(),
     })?;
     json.end()?;
+    if has_ids {
+        seen.choices = 1;
+        seen.chunks = Chunks { exact: Some(ids), ..Chunks::default() };
+    }
     Ok(seen)
 }
 
@@ -195,32 +238,45 @@ mod tests {
         )
     }
 
-    /// Tokens, whether one of them has no text, whether it is finished.
-    fn heard(text: &str) -> (u32, bool, bool) {
+    /// What counts, and whether the choice has ended.
+    fn heard(text: &str) -> (Vec<ChunkTokens>, bool) {
         let seen = openai(text.as_bytes()).unwrap();
-        (seen.tokens, seen.has_empty, seen.is_finished)
+        (seen.chunks.each().collect(), seen.finish.is_some())
     }
 
     #[test]
     fn a_role_is_no_token_and_a_token_without_text_is_one() {
-        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":""}"#, "null")), (0, false, false));
-        assert_eq!(heard(&chunk(r#"{"content":"a"}"#, "null")), (1, false, false));
-        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":"a"}"#, "null")), (1, false, false));
-        assert_eq!(heard(&chunk(r#"{"content":""}"#, "null")), (1, true, false));
-        assert_eq!(heard(&chunk(r#"{"reasoning_content":"hm"}"#, "null")), (1, false, false));
-        assert_eq!(heard(&chunk(r#"{"tool_calls":[{"index":0}]}"#, "null")), (1, false, false));
-        assert_eq!(heard(&chunk("{}", r#""length""#)), (0, false, true));
-        assert_eq!(heard(&chunk(r#"{"content":""}"#, r#""stop""#)), (0, false, true));
-        assert_eq!(heard(&chunk(r#"{"content":"z"}"#, r#""length""#)), (1, false, true));
-        assert_eq!(heard(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (1, false, false));
-        assert_eq!(heard(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (2, false, false));
+        use ChunkTokens::{Closing, Empty, Text};
+        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":""}"#, "null")), (vec![], false));
+        assert_eq!(heard(&chunk(r#"{"content":"a"}"#, "null")), (vec![Text], false));
+        assert_eq!(heard(&chunk(r#"{"role":"assistant","content":"a"}"#, "null")), (vec![Text], false));
+        assert_eq!(heard(&chunk(r#"{"content":""}"#, "null")), (vec![Empty], false));
+        assert_eq!(heard(&chunk(r#"{"reasoning_content":"hm"}"#, "null")), (vec![Text], false));
+        assert_eq!(heard(&chunk(r#"{"tool_calls":[{"index":0}]}"#, "null")), (vec![Text], false));
+        assert_eq!(heard(&chunk("{}", r#""length""#)), (vec![Closing], true));
+        assert_eq!(heard(&chunk(r#"{"content":""}"#, r#""stop""#)), (vec![Closing], true));
+        assert_eq!(heard(&chunk(r#"{"content":"z"}"#, r#""length""#)), (vec![Text], true));
+        assert_eq!(heard(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (vec![Text], false));
+        assert_eq!(heard(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
+    }
+
+    #[test]
+    fn ids_and_log_probabilities_say_how_many_tokens_a_chunk_has() {
+        use ChunkTokens::{Closing, Exact};
+        assert_eq!(heard(r#"{"choices":[{"text":"ab","token_ids":[1,2,3]}]}"#).0, [Exact(3)]);
+        assert_eq!(heard(r#"{"choices":[{"text":"ab","logprobs":{"tokens":["a","b"]}}]}"#).0, [Exact(2)]);
+        let chat = r#"{"choices":[{"delta":{"content":"ab"},"logprobs":{"content":[{"token":"a"},{"token":"b"}]}}]}"#;
+        assert_eq!(heard(chat).0, [Exact(2)]);
+        assert_eq!(heard(r#"{"choices":[{"text":"","token_ids":[],"finish_reason":"stop"}]}"#).0, [Closing]);
     }
 
     #[test]
     fn usage_and_errors_are_found() {
         let seen = openai(br#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"x":{}}}"#).unwrap();
         assert_eq!(seen.usage, Some(Usage { prompt: Some(7), completion: Some(5) }));
-        assert!(!seen.has_choices);
+        assert_eq!(seen.choices, 0);
+        let huge = openai(br#"{"choices":[],"usage":{"completion_tokens":99999999999999999999999}}"#).unwrap();
+        assert_eq!(huge.usage.unwrap().completion, Some(u64::MAX));
         let error = |text: &str| openai(text.as_bytes()).unwrap().error.map(plain);
         assert_eq!(error(r#"{"error":{"message":"no \"room\"","code":429}}"#).unwrap(), r#"no "room""#);
         assert_eq!(error(r#"{"error":"busy"}"#).unwrap(), "busy");
@@ -230,14 +286,12 @@ mod tests {
 
     #[test]
     fn tritons_answers_have_texts_or_ids() {
-        let of = |text: &str| {
-            let seen = generate(text.as_bytes()).unwrap();
-            (seen.tokens, seen.are_ids, seen.has_empty)
-        };
-        assert_eq!(of(r#"{"model_name":"ensemble","text_output":" a"}"#), (1, false, false));
-        assert_eq!(of(r#"{"text_output":""}"#), (1, false, true));
-        assert_eq!(of(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), (2, true, false));
-        assert_eq!(of(r#"{"output_ids":5,"text_output":"x"}"#), (1, true, false));
+        use ChunkTokens::{Empty, Exact, Text};
+        let of = |text: &str| generate(text.as_bytes()).unwrap().chunks.each().collect::<Vec<_>>();
+        assert_eq!(of(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
+        assert_eq!(of(r#"{"text_output":""}"#), [Empty]);
+        assert_eq!(of(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
+        assert_eq!(of(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
         assert_eq!(generate(br#"{"error":"no"}"#).unwrap().error, Some(&b"no"[..]));
     }
 }

@@ -65,6 +65,11 @@ impl Events {
         Ok(())
     }
 
+    /// Bytes that wait for the rest of their event.
+    pub fn held(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// The body has ended: an event without the empty line after it counts too.
     pub fn finish<E>(&mut self, mut tell: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
         self.feed(b"\n\n", &mut tell)

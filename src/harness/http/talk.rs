@@ -7,20 +7,25 @@ use std::pin::Pin;
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
-use super::decode::{Decoder, NotHttp, Step};
+use super::decode::{DecodeError, Decoder, Step, USUAL_HEAD};
 use super::dialect::Dialect;
-use super::listen::{Fault, Listener};
+use super::listen::{Expected, Fault, Listener};
 use super::pool::Pool;
-use super::scan::Usage;
 use super::socket::Socket;
+use crate::harness::ResponseLimits;
 use crate::harness::clock::Clock;
-use crate::harness::record::{Chunk, Class};
+use crate::harness::record::Class;
+use crate::harness::tokens::Accounting;
+
+/// Of an answer to a question before the run.
+const LONGEST_ANSWER: usize = 16 << 20;
 
 /// What a request is told while it is under way.
 pub(crate) struct Talk<'a> {
     pub pool: &'a Pool,
     pub dialect: &'a Dialect,
     pub asked_tokens: u32,
+    pub limits: ResponseLimits,
     pub clock: Clock,
     /// Hang up when so many tokens have come.
     pub cancel_after: Option<u32>,
@@ -35,9 +40,7 @@ pub(crate) struct Talk<'a> {
 pub(crate) struct Heard {
     /// Every event as it came, where answers become part of later prompts.
     pub kept: Option<Vec<Vec<u8>>>,
-    pub chunks: Vec<Chunk>,
-    pub usage: Option<Usage>,
-    pub final_marker: bool,
+    pub account: Accounting,
     pub t_cancel: Option<u64>,
 }
 
@@ -46,9 +49,10 @@ impl Talk<'_> {
     pub async fn perform(&self, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|why| (Class::Connect, why))?;
         match self.attempt(socket, request.clone(), heard).await {
-            // A server may close an idle connection at any time, also while a request is on its way to it.
+            // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
+            // answer has come, so nothing of it is counted twice.
             Err((Class::Connect, _)) if is_kept => {
-                self.pool.lost.set(self.pool.lost.get() + 1);
+                self.pool.resent.set(self.pool.resent.get() + 1);
                 let socket = self.pool.open().await.map_err(|why| (Class::Connect, why))?;
                 self.attempt(socket, request, heard).await
             }
@@ -58,8 +62,15 @@ impl Talk<'_> {
 
     /// A fault of the class `Connect` means that no byte of an answer came.
     async fn attempt(&self, mut socket: Socket, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
-        let mut listener = Listener::new(self.dialect.api, self.asked_tokens, heard);
-        let mut decoder = Decoder::new();
+        let expected = Expected {
+            api: self.dialect.api,
+            model: &self.dialect.model,
+            tokens: self.asked_tokens,
+            has_choices: self.dialect.choices() > 1,
+            limits: self.limits,
+        };
+        let mut listener = Listener::new(expected, heard);
+        let mut decoder = Decoder::new(self.limits.header_bytes());
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
         let sent = match socket.write_all_buf(&mut head.chain(request)).await {
             Ok(()) => socket.flush().await,
@@ -88,7 +99,12 @@ impl Talk<'_> {
         decoder: &mut Decoder,
         listener: &mut Listener<'_>,
     ) -> Result<bool, Fault> {
-        let not_http = |error: NotHttp| (Class::Stream, error.to_string());
+        let not_decoded = |error: DecodeError| match error {
+            DecodeError::NotHttp(_) => (Class::Stream, error.to_string()),
+            DecodeError::HeaderTooLong => self.limits.header_exceeded(),
+        };
+        let longest = self.limits.body.saturating_add(self.limits.header);
+        let mut received = 0u64;
         let mut keeps_alive = false;
         let mut t_read = self.clock.now();
         loop {
@@ -108,12 +124,15 @@ impl Talk<'_> {
                 return Err((Class::Stream, format!("the server closed the connection {where_it_was}")));
             }
             t_read = self.clock.now();
+            received += length as u64;
+            if received > longest {
+                return Err(self.limits.body_exceeded());
+            }
             // No other connection reads between here and the next wait.
             let buffer = self.pool.buffer.borrow();
             let mut input = &buffer[..length];
-            let before = listener.heard.chunks.len();
             loop {
-                match decoder.step(&mut input).map_err(not_http)? {
+                match decoder.step(&mut input).map_err(not_decoded)? {
                     Step::More if input.is_empty() => break,
                     Step::More => {}
                     Step::Head(head) => {
@@ -123,13 +142,13 @@ impl Talk<'_> {
                     Step::Data(piece) => listener.data(piece, t_read)?,
                     Step::End => {
                         listener.end(t_read)?;
-                        self.note(listener, before);
+                        self.note(listener);
                         // Bytes after the answer belong to no request of ours.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
             }
-            self.note(listener, before);
+            self.note(listener);
             if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
                 listener.heard.t_cancel = Some(self.clock.now());
                 return Ok(false);
@@ -137,10 +156,10 @@ impl Talk<'_> {
         }
     }
 
-    fn note(&self, listener: &Listener<'_>, before: usize) {
-        if let Some(chunk) = listener.heard.chunks[before..].last() {
-            self.last_token.set(Some(chunk.t_read));
-            self.last_token_of_server.set(chunk.t_read);
+    fn note(&self, listener: &Listener<'_>) {
+        if let Some(t_read) = listener.heard.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
+            self.last_token.set(Some(t_read));
+            self.last_token_of_server.set(t_read);
         }
     }
 }
@@ -153,7 +172,7 @@ pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), St
     let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new(USUAL_HEAD);
     let (mut status, mut keeps_alive, mut body) = (0, false, Vec::new());
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -167,6 +186,9 @@ pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), St
                 Step::More if input.is_empty() => break,
                 Step::More => {}
                 Step::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
+                Step::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
+                    return Err(format!("the answer is longer than {} MiB", LONGEST_ANSWER >> 20));
+                }
                 Step::Data(piece) => body.extend_from_slice(piece),
                 Step::End => {
                     if keeps_alive {

@@ -79,6 +79,13 @@ impl Queue {
         Some((first as u64, state.drawn[first..first + length].to_vec()))
     }
 
+    /// Requests of the plan, as `close` gives it, that no user came to. Ask before `close`.
+    pub fn untaken(&self) -> u64 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let planned = if self.is_all { state.drawn.len() } else { (self.requests as usize).min(state.drawn.len()) };
+        planned.saturating_sub(state.next) as u64
+    }
+
     /// The plan as it was carried out. Where only a duration ended it, what nobody took was never planned.
     pub fn close(&self, schedule: &Schedule) -> Result<Schedule, HarnessError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

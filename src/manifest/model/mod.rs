@@ -39,7 +39,7 @@ pub use mlperf::{
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
 pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
-pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
+pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
 pub use ssh::{SshHost, SshMachine};

@@ -87,6 +87,31 @@ pub struct Request {
     /// A request that is not done so long after it was sent is given up and counts as failed: `5s`. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
+    /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_limits: Option<ResponseLimits>,
+}
+
+/// Limits on one answer, in bytes. What is left out keeps its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResponseLimits {
+    /// Over HTTP: all of an answer after its header. Left out: 67108864 (64 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub body: Option<u64>,
+    /// Over HTTP: the status line and all headers. Left out: 65536.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub header: Option<u64>,
+    /// One server-sent event. Left out: 16777216 (16 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub line: Option<u64>,
+    /// One gRPC message. Left out: 268435456 (256 MiB), and what gRPC allows (2 GiB) where logits are requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub frame: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

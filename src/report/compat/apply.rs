@@ -15,6 +15,8 @@ pub enum Missing {
     Schedule,
     /// Nobody counted the tokens.
     Tokens,
+    /// Chunks have several tokens, and only their sum is known.
+    ChunkTokens,
 }
 
 impl Missing {
@@ -26,6 +28,9 @@ impl Missing {
             }
             Self::Schedule => "needs the intended arrivals, which the file does not have",
             Self::Tokens => "needs the number of output tokens, which the file does not have",
+            Self::ChunkTokens => {
+                "needs the number of tokens of each chunk, and the server sends only how many there are in all"
+            }
         }
     }
 }
@@ -75,6 +80,7 @@ impl Tool {
                 for one in seen.iter().filter(|one| one.ok) {
                     for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
                         match pool {
+                            Between::GapsPerToken if tokens == 0 => return Err(Missing::ChunkTokens),
                             Between::GapsPerToken => {
                                 let each = gap / f64::from(tokens.max(1));
                                 values.extend(std::iter::repeat_n(each, tokens as usize));
@@ -162,7 +168,14 @@ impl Rules {
                 }
             }
             PerRequest::AfterFirstChunk(until) => {
-                let later = self.tokens(one)?.saturating_sub(first.tokens);
+                let n = self.tokens(one)?;
+                let first_tokens = match first.tokens {
+                    // Where chunks stand in for tokens, they do so here too.
+                    0 if n == one.count(self.first) => 1,
+                    0 => return Err(Missing::ChunkTokens),
+                    tokens => tokens,
+                };
+                let later = n.saturating_sub(first_tokens);
                 over(until).filter(|_| later > 0).map(|end| (end - first.at) / f64::from(later))
             }
             PerRequest::Whole(until) => {

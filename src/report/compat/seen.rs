@@ -46,6 +46,7 @@ pub enum Chunks {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     pub at: f64,
+    /// 0 in a chunk with text: how many it has is not known.
     pub tokens: u32,
     pub kind: Kind,
 }
@@ -123,18 +124,30 @@ impl Seen {
 impl From<&Record> for Seen {
     fn from(record: &Record) -> Self {
         let ms = |ns: u64| ns as f64 / 1e6;
+        // A text that was tokenised again has its first chunk counted, and no other.
+        let known = |position: usize, tokens| {
+            let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
+            if is_known { tokens } else { 0 }
+        };
         let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
         let chunks = if record.timeline.is_empty() {
             match (record.t_first, record.t_last) {
                 (Some(first), Some(last)) => Chunks::Ends {
-                    first: chunk(ms(first), record.first_tokens),
-                    last: chunk(ms(last), if record.chunks == 2 { record.tokens - record.first_tokens } else { 1 }),
+                    first: chunk(ms(first), known(0, record.first_tokens)),
+                    last: chunk(
+                        ms(last),
+                        known(
+                            1,
+                            if record.chunks == 2 { record.tokens.saturating_sub(record.first_tokens) } else { 1 },
+                        ),
+                    ),
                     count: record.chunks,
                 },
                 _ => Chunks::Every(Vec::new()),
             }
         } else {
-            Chunks::Every(record.timeline.iter().map(|(at, tokens)| chunk(ms(*at), *tokens)).collect())
+            let each = record.timeline.iter().enumerate();
+            Chunks::Every(each.map(|(position, (at, tokens))| chunk(ms(*at), known(position, *tokens))).collect())
         };
         Self {
             index: record.index,

@@ -214,7 +214,10 @@ pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
         n: fields.get("n").and_then(Value::as_f64).map(number).unwrap_or_default(),
         cells: COLUMNS.iter().map(|column| shown(column)).collect(),
         interval: interval(fields),
-        population: text("population"),
+        population: match text("absent") {
+            why if why.is_empty() => text("population"),
+            why => format!("left out: {why}"),
+        },
         zero_point: text("zero_point").replace('_', " "),
         token_source: text("token_source"),
         window: text("window"),

@@ -12,6 +12,10 @@ use std::time::Duration;
 pub enum Do {
     /// In one write.
     Send(String),
+    /// The same, of what need not be text.
+    Bytes(Vec<u8>),
+    /// Over and over again, until the other side hangs up.
+    Flood(String),
     Wait(Duration),
     /// Says nothing more and keeps the connection.
     Hang,
@@ -25,6 +29,8 @@ pub struct Scripted {
     pub address: SocketAddr,
     /// Heads and bodies as they came.
     pub requests: Arc<Mutex<Vec<String>>>,
+    /// Bytes of floods that were taken.
+    pub flooded: Arc<AtomicU64>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
@@ -35,6 +41,8 @@ impl Scripted {
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let open = Arc::<Mutex<Vec<TcpStream>>>::default();
         let (kept, heard) = (Arc::clone(&open), Arc::clone(&requests));
+        let flooded = Arc::<AtomicU64>::default();
+        let taken = Arc::clone(&flooded);
         let script: Arc<Script> = Arc::new(script);
         let number = Arc::new(AtomicU64::new(0));
         // The threads end with their connections, and those with the server or the test.
@@ -43,10 +51,11 @@ impl Scripted {
                 socket.set_nodelay(true).unwrap();
                 kept.lock().unwrap().push(socket.try_clone().unwrap());
                 let (heard, script, number) = (Arc::clone(&heard), Arc::clone(&script), Arc::clone(&number));
-                thread::spawn(move || converse(socket, &heard, &*script, &number));
+                let taken = Arc::clone(&taken);
+                thread::spawn(move || converse(socket, &heard, &*script, &number, &taken));
             }
         });
-        Self { address, requests, open }
+        Self { address, requests, flooded, open }
     }
 }
 
@@ -59,7 +68,13 @@ impl Drop for Scripted {
 }
 
 /// Ends with the connection.
-fn converse(mut socket: TcpStream, heard: &Mutex<Vec<String>>, script: &Script, number: &AtomicU64) -> Option<()> {
+fn converse(
+    mut socket: TcpStream,
+    heard: &Mutex<Vec<String>>,
+    script: &Script,
+    number: &AtomicU64,
+    flooded: &AtomicU64,
+) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let request = next(&mut socket, &mut bytes)?;
@@ -71,6 +86,13 @@ fn converse(mut socket: TcpStream, heard: &Mutex<Vec<String>>, script: &Script, 
         for step in script(number.fetch_add(1, Ordering::SeqCst)) {
             match step {
                 Do::Send(text) => socket.write_all(text.as_bytes()).ok()?,
+                Do::Bytes(bytes) => socket.write_all(&bytes).ok()?,
+                Do::Flood(text) => loop {
+                    if socket.write_all(text.as_bytes()).is_err() {
+                        return None;
+                    }
+                    flooded.fetch_add(text.len() as u64, Ordering::SeqCst);
+                },
                 Do::Wait(time) => thread::sleep(time),
                 Do::Hang => {
                     // Until the other side or the test's end closes it.

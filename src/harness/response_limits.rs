@@ -1,0 +1,70 @@
+//! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Class;
+
+/// In bytes. An answer beyond one of them fails, with the class `too_large`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ResponseLimits {
+    /// Over HTTP: all of one answer after its header.
+    pub body: u64,
+    /// Over HTTP: the status line and all headers.
+    pub header: u64,
+    /// One server-sent event.
+    pub line: u64,
+    /// One gRPC message.
+    pub frame: u64,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20 }
+    }
+}
+
+type Fault = (Class, String);
+
+impl ResponseLimits {
+    /// gRPC's own bound: a longer message is a stream out of step.
+    pub const LONGEST_FRAME: u64 = i32::MAX as u64;
+
+    pub(super) fn body_bytes(&self) -> usize {
+        usize::try_from(self.body).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn header_bytes(&self) -> usize {
+        usize::try_from(self.header).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn check_line(&self, bytes: usize) -> Result<(), Fault> {
+        if bytes as u64 <= self.line {
+            return Ok(());
+        }
+        Err(exceeded("one event of the answer", self.line, "line"))
+    }
+
+    pub(super) fn body_exceeded(&self) -> Fault {
+        exceeded("the answer", self.body, "body")
+    }
+
+    pub(super) fn header_exceeded(&self) -> Fault {
+        exceeded("the header of the answer", self.header, "header")
+    }
+
+    pub(super) fn frame_exceeded(&self) -> Fault {
+        exceeded("a message of the answer", self.frame, "frame")
+    }
+
+    /// The first that allows nothing.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];
+        all.into_iter().find(|(_, bytes)| *bytes == 0).map(|(key, _)| key)
+    }
+}
+
+fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
+    (Class::TooLarge, format!("{what} is longer than {limit} bytes, the limit `request.response_limits.{key}`"))
+}

@@ -1,0 +1,34 @@
+//! What every wire form is decoded into: the few facts that a measurement needs, in the order in which they came.
+
+use super::{FinishReason, Usage, Violation};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::harness) enum WireEvent {
+    /// The answer has begun; no token yet.
+    Role,
+    /// One message with output.
+    Chunk(ChunkTokens),
+    /// The server's count of everything up to here. Follows the chunk that it came with.
+    Usage(Usage),
+    /// Why the answer ended, as the server says.
+    Finish(FinishReason),
+    /// Nothing may follow: `[DONE]`, the final response, the end of a whole answer.
+    End,
+    /// What a decoder found to contradict the protocol, and an example of it.
+    Violation(Violation, String),
+}
+
+/// How many tokens a chunk has, as far as the chunk itself says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::harness) enum ChunkTokens {
+    /// Token ids, or a log probability for each token.
+    Exact(u32),
+    /// Text, a tool call: at least one token.
+    Text,
+    /// A text without characters: a token whose text comes later.
+    Empty,
+    /// The end of the answer without text: no token, unless the server's count says so (an end token).
+    Closing,
+    /// A whole answer as one text: this many tokens were requested.
+    Requested(u32),
+}

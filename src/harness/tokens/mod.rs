@@ -1,0 +1,34 @@
+//! One accounting of tokens for all wire forms.
+//!
+//! ```text
+//!  SSE event, gRPC response ─decode→ WireEvent, WireEvent, … ─take→ Accounting ─settle→ Counted ─→ Record
+//! ```
+//!
+//! A chunk is one message with output; a token is what the model generated. How many tokens a chunk has is known where the
+//! server sends ids, or a running count, or where its total equals the number of chunks. Where it is not known, nothing is
+//! computed per token.
+
+mod account;
+mod event;
+mod finish;
+mod source;
+mod spans;
+mod usage;
+mod violation;
+
+pub(super) use account::{Accounting, Counted};
+pub(super) use event::{ChunkTokens, WireEvent};
+pub use finish::FinishReason;
+pub(super) use source::CHUNKS;
+pub use source::TokenSource;
+pub use usage::Usage;
+pub use violation::Violation;
+pub(super) use violation::Violations;
+
+/// One chunk with at least one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// Time of the socket read that completed it, ns: taken when that read had returned, never before.
+    pub t_read: u64,
+    pub tokens: u32,
+}

@@ -1,0 +1,26 @@
+//! What the output tokens of a request were counted by.
+
+use serde::{Deserialize, Serialize};
+
+/// What people read where chunks stand in for tokens.
+pub(in crate::harness) const CHUNKS: &str = "chunks, each counted as one token";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenSource {
+    /// Elements of `output_ids`.
+    #[default]
+    OutputIds,
+    /// `usage.completion_tokens`.
+    Usage,
+    /// `token_ids` or log probabilities of each chunk; the server sent no usage.
+    ChunkIds,
+    /// Chunks over SSE; the server sent no usage that can be used.
+    Chunks,
+    /// Responses with text, over gRPC or of Triton's generate extension.
+    Responses,
+    /// The requested length: the answer is one text without a count.
+    Requested,
+    /// The answer's text, by our tokenizer.
+    Retokenized,
+}

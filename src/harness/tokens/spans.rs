@@ -1,0 +1,160 @@
+//! From the server's running counts to the tokens of single chunks. Pure.
+//!
+//! A mark says how many tokens the chunks up to it have. Continuous usage marks every chunk; a total, wherever it stands,
+//! marks only the last. Between two marks the tokens of each chunk follow only if there is one chunk, or one token for each.
+
+use super::ChunkTokens;
+
+/// The server's count of tokens after so many chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub chunks: usize,
+    pub tokens: u64,
+}
+
+/// Tokens of each chunk, and whether all of them are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub tokens: Vec<u32>,
+    pub is_known: bool,
+    /// A total was less than the number of chunks with text.
+    pub is_below_chunks: bool,
+}
+
+/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one count as they say.
+pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[Mark]) -> Resolved {
+    let mut resolved = Resolved { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
+    let (mut from, mut counted) = (0, 0);
+    for (position, mark) in marks.iter().enumerate() {
+        let is_last = position + 1 == marks.len();
+        let span = &chunks[from..mark.chunks.clamp(from, chunks.len())];
+        let tokens = mark.tokens.saturating_sub(counted);
+        // A chunk that shares its step with the one before (reasoning and text of one token) adds nothing to a running count.
+        let shares_step = tokens == 0 && position > 0 && span.len() == 1;
+        match span_tokens(span, tokens) {
+            Some(each) => resolved.tokens.extend(each),
+            None if shares_step => resolved.tokens.push(0),
+            None => {
+                resolved.is_known = false;
+                resolved.is_below_chunks |= is_last && tokens < certain(span);
+                resolved.tokens.extend(span.iter().map(assumed));
+            }
+        }
+        (from, counted) = (from + span.len(), mark.tokens);
+    }
+    let rest = &chunks[from..];
+    resolved.is_known &= !rest.iter().any(|chunk| matches!(chunk, ChunkTokens::Text | ChunkTokens::Empty));
+    resolved.tokens.extend(rest.iter().map(assumed));
+    resolved
+}
+
+/// Without a count: one token for a text.
+pub(super) const fn assumed(chunk: &ChunkTokens) -> u32 {
+    match chunk {
+        ChunkTokens::Exact(tokens) | ChunkTokens::Requested(tokens) => *tokens,
+        ChunkTokens::Text | ChunkTokens::Empty => 1,
+        ChunkTokens::Closing => 0,
+    }
+}
+
+/// At least so many.
+fn certain(span: &[ChunkTokens]) -> u64 {
+    let least = |chunk: &ChunkTokens| match chunk {
+        ChunkTokens::Exact(tokens) => u64::from(*tokens),
+        ChunkTokens::Text | ChunkTokens::Requested(_) => 1,
+        ChunkTokens::Empty | ChunkTokens::Closing => 0,
+    };
+    span.iter().map(least).sum()
+}
+
+/// The tokens of each chunk of a span that has so many in all; none where several distributions are possible.
+fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
+    if let [ChunkTokens::Exact(_)] = span {
+        let ChunkTokens::Exact(own) = span[0] else { return None };
+        return (u64::from(own) == tokens).then(|| vec![own]);
+    }
+    if let [only] = span {
+        let is_possible = tokens > 0 || *only != ChunkTokens::Text;
+        return is_possible.then(|| u32::try_from(tokens).ok()).flatten().map(|tokens| vec![tokens]);
+    }
+    // One token for each text; then also for each chunk without text; then also for the end.
+    let steps: [fn(&ChunkTokens) -> u32; 4] = [
+        |chunk| if *chunk == ChunkTokens::Empty { 0 } else { assumed(chunk) },
+        assumed,
+        |chunk| match chunk {
+            ChunkTokens::Empty => 0,
+            ChunkTokens::Closing => 1,
+            other => assumed(other),
+        },
+        |chunk| if *chunk == ChunkTokens::Closing { 1 } else { assumed(chunk) },
+    ];
+    let fits = |each: &&fn(&ChunkTokens) -> u32| span.iter().map(|chunk| u64::from(each(chunk))).sum::<u64>() == tokens;
+    steps.iter().find(fits).map(|each| span.iter().map(each).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::ChunkTokens::{Closing, Empty, Exact, Text};
+    use super::*;
+
+    fn of(chunks: &[ChunkTokens], marks: &[(usize, u64)]) -> (Vec<u32>, bool) {
+        let marks: Vec<Mark> = marks.iter().map(|(chunks, tokens)| Mark { chunks: *chunks, tokens: *tokens }).collect();
+        let resolved = resolve(chunks, &marks);
+        (resolved.tokens, resolved.is_known)
+    }
+
+    #[test]
+    fn a_total_is_one_token_a_chunk_or_nothing_is_known_of_single_chunks() {
+        assert_eq!(of(&[Text, Text, Text], &[(3, 3)]), (vec![1, 1, 1], true));
+        assert_eq!(of(&[Text, Text, Text], &[(3, 9)]), (vec![1, 1, 1], false));
+        assert_eq!(of(&[Text], &[(1, 16)]), (vec![16], true));
+        assert_eq!(of(&[Text, Text], &[]), (vec![1, 1], false));
+        assert_eq!(of(&[Exact(3), Exact(2)], &[]), (vec![3, 2], true));
+    }
+
+    #[test]
+    fn an_end_without_text_is_a_token_where_the_total_says_so() {
+        assert_eq!(of(&[Text, Text, Closing], &[(3, 2)]), (vec![1, 1, 0], true));
+        assert_eq!(of(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 1, 1], true));
+        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 3)]), (vec![1, 1, 1, 0], true));
+        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 2)]), (vec![1, 0, 1, 0], true));
+    }
+
+    #[test]
+    fn running_counts_say_what_each_chunk_has() {
+        assert_eq!(of(&[Text, Text, Text], &[(0, 0), (1, 3), (2, 6), (3, 8), (3, 8)]), (vec![3, 3, 2], true));
+        // Reasoning and text of one step come as two chunks with one count.
+        assert_eq!(of(&[Text, Text, Text], &[(1, 1), (2, 1), (3, 2)]), (vec![1, 0, 1], true));
+        // The total comes with the last of them only.
+        assert_eq!(of(&[Text, Text], &[(1, 1), (2, 2)]), (vec![1, 1], true));
+    }
+
+    #[test]
+    fn a_total_below_the_chunks_is_told() {
+        let resolved = resolve(&[Text, Text, Text], &[Mark { chunks: 3, tokens: 2 }]);
+        assert!(resolved.is_below_chunks && !resolved.is_known);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_known_adds_up_to_the_last_mark(sizes in prop::collection::vec(1u32..5, 1..20), every in 1usize..5) {
+            let mut marks = Vec::new();
+            let mut sum = 0;
+            for (position, size) in sizes.iter().enumerate() {
+                sum += u64::from(*size);
+                if position % every == 0 || position + 1 == sizes.len() {
+                    marks.push(Mark { chunks: position + 1, tokens: sum });
+                }
+            }
+            let resolved = resolve(&vec![Text; sizes.len()], &marks);
+            prop_assert!(!resolved.is_below_chunks);
+            if resolved.is_known {
+                prop_assert_eq!(&resolved.tokens, &sizes);
+            } else {
+                prop_assert!(sizes.iter().any(|size| *size > 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Ways in which an answer contradicts its protocol, counted by class.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Violation {
+    /// A message after the end of the answer: after `[DONE]`, or after the final response.
+    AfterEnd,
+    /// A second `[DONE]` or final response.
+    SecondEnd,
+    /// The stream ended without `[DONE]` or without a final response.
+    MissingEnd,
+    /// A response that names another request, or none.
+    WrongId,
+    /// A response that names another model.
+    WrongModel,
+    /// Shape × data type of the output tensor is not the number of its bytes.
+    WrongShape,
+    /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
+    AboveRequested,
+    /// `usage` decreases, or is less than the number of chunks with text.
+    UsageMismatch,
+}
+
+impl Violation {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AfterEnd => "after_end",
+            Self::SecondEnd => "second_end",
+            Self::MissingEnd => "missing_end",
+            Self::WrongId => "wrong_id",
+            Self::WrongModel => "wrong_model",
+            Self::WrongShape => "wrong_shape",
+            Self::AboveRequested => "above_requested",
+            Self::UsageMismatch => "usage_mismatch",
+        }
+    }
+}
+
+/// Violations by class, and the first example of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::harness) struct Violations(BTreeMap<Violation, (u64, String)>);
+
+impl Violations {
+    pub fn add(&mut self, class: Violation, example: impl FnOnce() -> String) {
+        self.0.entry(class).or_insert_with(|| (0, example())).0 += 1;
+    }
+
+    /// Those of another answer, as many as they are.
+    pub fn merge(&mut self, other: Self) {
+        for (class, (count, example)) in other.0 {
+            self.0.entry(class).or_insert_with(|| (0, example)).0 += count;
+        }
+    }
+
+    /// Class, count, first example.
+    pub fn each(&self) -> impl Iterator<Item = (Violation, u64, &str)> {
+        self.0.iter().map(|(class, (count, example))| (*class, *count, example.as_str()))
+    }
+}

@@ -1,0 +1,82 @@
+//! Answers without end: each part has a limit, the request fails with it, and no more is read.
+
+use pretty_assertions::assert_eq;
+use regatta::harness::{Class, Ended, Length, Request, ResponseLimits, Spec};
+use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
+
+use crate::harness as kserve;
+use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
+use crate::openai::{chat, measure};
+use crate::scripted::{Act, Scripted as GrpcServer, response};
+
+const LIMITS: ResponseLimits = ResponseLimits { body: 300_000, header: 4_000, line: 50_000, frame: 30_000 };
+
+fn limited(spec: Spec) -> Spec {
+    Spec { request: Request { response_limits: LIMITS, ..spec.request.clone() }, ..spec }
+}
+
+/// Why request 0 failed.
+fn failure(spec: &Spec) -> (Class, String) {
+    let measured = measure(spec);
+    assert_eq!(measured.result.counts.failed, 1, "{:?}", measured.result.counts);
+    match &measured.requests[0].ended {
+        Ended::Failed { class, why } => (*class, why.clone()),
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_without_end_fails_with_its_limit_and_is_not_read_on() {
+    let line = "x".repeat(1_000);
+    let event = "data: {\"choices\":[{\"delta\":{\"content\":\"t\"}}]}\n\n";
+    let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
+    let open = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    let cases: [(&str, Vec<Do>, &str); 7] = [
+        ("a header", vec![Do::Send("HTTP/1.1 200 OK\r\nX: ".to_owned()), Do::Flood(line.clone())], "header"),
+        ("one event", vec![Do::Send(format!("{open}data: ")), Do::Flood(line.clone())], "line"),
+        ("one event of many lines", vec![Do::Send(open.to_owned()), Do::Flood(format!("data: {line}\n"))], "line"),
+        ("tokens", vec![Do::Send(HEAD.to_owned()), Do::Flood(chunk(event))], "body"),
+        ("keep-alive lines", vec![Do::Send(open.to_owned()), Do::Flood(format!(": {line}\n\n"))], "body"),
+        ("one piece", vec![Do::Send(json.to_owned()), Do::Flood(line.clone())], "body"),
+        ("a chunk extension", vec![Do::Send(format!("{HEAD}1;")), Do::Flood(line.clone())], "body"),
+    ];
+    for (what, steps, key) in cases {
+        let server = Scripted::start(move |_| steps.clone());
+        let (class, why) = failure(&limited(chat(&server, 1)));
+        assert_eq!(class, Class::TooLarge, "{what}: {why}");
+        assert!(why.contains(&format!("`request.response_limits.{key}`")), "{what}: {why}");
+        // What was read, and what waits in the sockets of both sides.
+        let taken = server.flooded.load(std::sync::atomic::Ordering::SeqCst);
+        assert!(taken < 32 << 20, "{what}: {taken} bytes");
+    }
+}
+
+#[test]
+fn an_answer_within_its_limits_is_no_failure() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let measured = measure(&limited(chat(&server, 3)));
+    assert_eq!((measured.result.counts.ok, measured.result.counts.failed), (3, 0));
+}
+
+/// A response of 40,000 bytes, of which 30,000 are allowed.
+fn long(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
+    let message =
+        ModelStreamInferResponse { infer_response: Some(response(&request.id, 10_000, true)), ..Default::default() };
+    vec![message]
+}
+
+#[test]
+fn a_message_beyond_its_limit_fails_over_grpc_too() {
+    for stream in [regatta::harness::StreamMode::PerRequest, regatta::harness::StreamMode::Shared] {
+        let server = GrpcServer::start(
+            true,
+            None,
+            kserve::script(|_| Act::Play { gap: std::time::Duration::ZERO, messages: long }),
+        );
+        let mut spec = Spec { output_len: Length::Fixed(10_000), ..limited(kserve::spec(&server, 1)) };
+        spec.pace.stream = stream;
+        let (class, why) = failure(&spec);
+        assert_eq!(class, Class::TooLarge, "{why}");
+        assert!(why.contains("`request.response_limits.frame`"), "{why}");
+    }
+}
