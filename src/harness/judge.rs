@@ -141,9 +141,9 @@ fn violations(result: &RunResult, found: &mut Findings) {
 
 fn severity_of(class: Violation, protocol: &Protocol) -> Severity {
     match (class, protocol) {
-        (Violation::MissingEnd | Violation::UsageMismatch, _) => Severity::Warning,
-        // One connection has one request at a time, so nothing depends on the names; and servers have aliases.
-        (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => Severity::Warning,
+        // Over HTTP a connection has one request at a time, so nothing depends on the names; and servers have aliases.
+        (Violation::MissingEnd | Violation::UsageMismatch, _)
+        | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => Severity::Warning,
         _ => Severity::InvalidServer,
     }
 }

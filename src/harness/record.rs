@@ -85,8 +85,8 @@ impl Record {
     }
 }
 
-fn is_usual(source: &TokenSource) -> bool {
-    *source == TokenSource::default()
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A request's life as the server stamps it: ns of the server's own clock, so only differences mean something.

@@ -191,8 +191,7 @@ pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
 
 /// Scans a `ModelInferResponse`.
 pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, WireError> {
-    let mut seen = Seen::default();
-    seen.has_response = true;
+    let mut seen = Seen { has_response: true, ..Seen::default() };
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;
     let mut row_at = None;

@@ -217,7 +217,9 @@ impl Prepared {
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&links);
         // Those of warm-ups are in no count.
-        links.iter().for_each(|link| drop(link.strays.take()));
+        for link in &links {
+            drop(link.strays.take());
+        }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let lane = Rc::new(Lane {
             job,
@@ -245,7 +247,9 @@ impl Prepared {
         gauge.change(job.clock.now(), 0);
         let (idle_closed, resent) = idle_closes(links);
         let mut collected = collector.replace(Collector::new());
-        links.iter().for_each(|link| collected.violations.merge(link.strays.take()));
+        for link in links {
+            collected.violations.merge(link.strays.take());
+        }
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
         Ok(Share {
             issued: counts.issued.get(),

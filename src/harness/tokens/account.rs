@@ -54,7 +54,7 @@ impl Accounting {
         match event {
             WireEvent::Role => {}
             WireEvent::Chunk(tokens) => {
-                let assumed = u64::from(assumed(&tokens));
+                let assumed = u64::from(assumed(tokens));
                 self.so_far += assumed;
                 if assumed > 0 {
                     self.last_token = Some(t_read);
@@ -81,7 +81,7 @@ impl Accounting {
 
     /// A chunk that may have a token has come.
     pub fn has_begun(&self) -> bool {
-        self.chunks.iter().any(|(_, chunk)| assumed(chunk) > 0)
+        self.chunks.iter().any(|(_, chunk)| assumed(*chunk) > 0)
     }
 
     pub const fn has_ended(&self) -> bool {

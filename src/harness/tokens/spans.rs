@@ -37,21 +37,21 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[Mark]) -> Resolved {
             None => {
                 resolved.is_known = false;
                 resolved.is_below_chunks |= is_last && tokens < certain(span);
-                resolved.tokens.extend(span.iter().map(assumed));
+                resolved.tokens.extend(span.iter().copied().map(assumed));
             }
         }
         (from, counted) = (from + span.len(), mark.tokens);
     }
     let rest = &chunks[from..];
     resolved.is_known &= !rest.iter().any(|chunk| matches!(chunk, ChunkTokens::Text | ChunkTokens::Empty));
-    resolved.tokens.extend(rest.iter().map(assumed));
+    resolved.tokens.extend(rest.iter().copied().map(assumed));
     resolved
 }
 
 /// Without a count: one token for a text.
-pub(super) const fn assumed(chunk: &ChunkTokens) -> u32 {
+pub(super) const fn assumed(chunk: ChunkTokens) -> u32 {
     match chunk {
-        ChunkTokens::Exact(tokens) | ChunkTokens::Requested(tokens) => *tokens,
+        ChunkTokens::Exact(tokens) | ChunkTokens::Requested(tokens) => tokens,
         ChunkTokens::Text | ChunkTokens::Empty => 1,
         ChunkTokens::Closing => 0,
     }
@@ -78,18 +78,19 @@ fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
         return is_possible.then(|| u32::try_from(tokens).ok()).flatten().map(|tokens| vec![tokens]);
     }
     // One token for each text; then also for each chunk without text; then also for the end.
-    let steps: [fn(&ChunkTokens) -> u32; 4] = [
-        |chunk| if *chunk == ChunkTokens::Empty { 0 } else { assumed(chunk) },
+    let steps: [fn(ChunkTokens) -> u32; 4] = [
+        |chunk| if chunk == ChunkTokens::Empty { 0 } else { assumed(chunk) },
         assumed,
         |chunk| match chunk {
             ChunkTokens::Empty => 0,
             ChunkTokens::Closing => 1,
             other => assumed(other),
         },
-        |chunk| if *chunk == ChunkTokens::Closing { 1 } else { assumed(chunk) },
+        |chunk| if chunk == ChunkTokens::Closing { 1 } else { assumed(chunk) },
     ];
-    let fits = |each: &&fn(&ChunkTokens) -> u32| span.iter().map(|chunk| u64::from(each(chunk))).sum::<u64>() == tokens;
-    steps.iter().find(fits).map(|each| span.iter().map(each).collect())
+    let each = |step: fn(ChunkTokens) -> u32| span.iter().copied().map(step);
+    let fits = |step: &fn(ChunkTokens) -> u32| each(*step).map(u64::from).sum::<u64>() == tokens;
+    steps.into_iter().find(fits).map(|step| each(step).collect())
 }
 
 #[cfg(test)]
