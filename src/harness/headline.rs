@@ -13,7 +13,7 @@ impl RunResult {
 
     fn headline_of(&self, loadgen: &Loadgen) -> String {
         let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
-        let (verdict, answers, scenario) = (self.verdict.as_str(), self.counts.ok, &loadgen.scenario);
+        let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
         let said = loadgen.result.as_deref().unwrap_or("no result");
         if loadgen.mode == "accuracy" {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), grouped);
@@ -66,7 +66,7 @@ impl RunResult {
         };
         format!(
             "{}  {tokens} tok/s  {middle}{} (n={}, from {}, tokens from {})",
-            self.verdict.as_str(),
+            self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             self.counts.ok,
             self.asked.scenario.zero_point().replace('_', " "),

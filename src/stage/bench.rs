@@ -54,7 +54,7 @@ pub fn judged(result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> =
         result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
     if result.verdict.is_valid() {
-        let (headline, below) = (Some(result.headline()), result.hosts_in_short());
+        let (headline, below) = (Some(result.headline()), below(result));
         return Ok(Done { headline, below, warnings: reasons });
     }
     let failure = Failure::new(FailureKind::Invalid(result.verdict), result.headline());
@@ -62,6 +62,12 @@ pub fn judged(result: &RunResult) -> Result<Done, Failure> {
         Some(first) => failure.cause(first.clone()).tail(reasons),
         None => failure,
     })
+}
+
+/// What stands below a headline: what was measured, and what each host did.
+pub fn below(result: &RunResult) -> Vec<(String, String)> {
+    let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
+    measured.into_iter().chain(result.hosts_in_short()).collect()
 }
 
 /// A service of ours that has no HTTP port cannot be asked over HTTP.

@@ -17,7 +17,7 @@ use crate::report::{Paint, Told};
 pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();
     let told = read(errand, compare)?;
-    let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), rows: Vec::new() };
+    let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
     for (index, row) in told.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
             RunSet::new(column.as_str(), runs.iter().map(Sheet::of).collect())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::bench::{failure, measure};
+use super::bench::{below, failure, measure};
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec, Step};
@@ -82,7 +82,15 @@ pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds, watched: Telem
             }
         }
     }
-    Ok(Done { headline: Some(headline(&found, &spec, tried.len())), ..Done::default() })
+    Ok(with_identity(&errand.lease.out, headline(&found, &spec, tried.len())))
+}
+
+/// A search's headline with what its last measurement in `out` was of, and `SIMULATED` before it.
+fn with_identity(out: &Path, headline: String) -> Done {
+    let result = harness::read_result(&out.join("result.json")).ok();
+    let is_simulated = result.as_ref().is_some_and(RunResult::is_simulated);
+    let headline = if is_simulated { format!("SIMULATED  {headline}") } else { headline };
+    Done { headline: Some(headline), below: result.as_ref().map(below).unwrap_or_default(), ..Done::default() }
 }
 
 /// What it will cost, before it costs it.

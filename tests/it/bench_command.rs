@@ -26,7 +26,7 @@ impl Simulator {
     fn start(world: &World) -> Self {
         let files = Files::new(true, &serde_json::json!({}));
         let repository = files.repository();
-        let words = ["sim", "serve", "--grpc-port", "0", "--http-port", "0", "--metrics-port", "0", "--speed", "50"];
+        let words = ["sim", "serve", "--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"];
         let mut command = world.command(&words);
         let mut child = command.arg("--repository").arg(repository).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

@@ -216,7 +216,10 @@ fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
 }
 
 fn verdict(result: &RunResult, text: &mut String) {
-    let _ = writeln!(text, "\n{}", result.verdict.as_str());
+    let _ = writeln!(text, "\n{}", result.verdict_text());
+    if let Some(identity) = &result.identity {
+        let _ = writeln!(text, "  {}", identity.line());
+    }
     for reason in &result.reasons {
         let mark = if reason.severity == Severity::Warning { "!" } else { "✗" };
         let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);

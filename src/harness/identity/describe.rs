@@ -76,6 +76,11 @@ impl EngineIdentity {
 }
 
 impl RunIdentity {
+    /// The same without the manifest, for places where that is named already.
+    pub fn short_line(&self) -> String {
+        Self { manifest: None, ..self.clone() }.line()
+    }
+
     /// One line for terminals, page heads and formats that have room for one text only.
     pub fn line(&self) -> String {
         let mut parts = vec![counted(self.servers.iter().map(ServerIdentity::describe))];

@@ -8,6 +8,7 @@
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
 
 mod gate;
+mod identity;
 mod ratio;
 mod run_set;
 mod sheet;
@@ -16,12 +17,14 @@ mod tell;
 use serde::Serialize;
 
 pub use gate::{Gate, GateOutcome};
-pub use ratio::{Ratio, Ratios};
+pub(in crate::report) use identity::lines as identity_lines;
+pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::RunSet;
 pub use sheet::{Measure, Sheet};
 pub(in crate::report) use tell::{doubts, judged, letter, method};
 pub use tell::{json, text};
 
+use crate::harness::IdentityDifference;
 use crate::stats::{self, Conclusion, Margins, Percents, RunValues};
 
 /// What may be said of a difference.
@@ -125,12 +128,15 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// Run by run both had the same arrivals and prompts.
     pub same_plan: bool,
+    /// In what servers, GPUs, engines, clients and manifests differ, what was varied included.
+    pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
 }
 
 impl Comparison {
     pub fn of(a: &RunSet, b: &RunSet, rules: Rules) -> Self {
-        let (unlike_load, notes) = a.first().unlike_load(b.first());
+        let (mut unlike_load, notes) = a.first().unlike_load(b.first());
+        unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
         let others: Vec<_> = b.rows().collect();
         let mut deltas: Vec<Delta> = a
             .rows()
@@ -149,8 +155,10 @@ impl Comparison {
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
+            identity: identity::differences(a.first(), b.first()),
             deltas,
         }
+        .without_claims(a.first(), b.first())
     }
 
     /// Whether anything was subtracted.

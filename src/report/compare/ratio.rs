@@ -8,7 +8,8 @@ use minijinja::context;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Interval, Judgement, Rules, RunSet};
+use super::{Comparison, Interval, Judgement, Rules, RunSet, Sheet};
+use crate::harness::{IdentityDifference, RunIdentity};
 use crate::report::paint::{Paint, Tone, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
@@ -41,18 +42,72 @@ pub struct Ratio {
 pub struct Ratios {
     pub base: String,
     pub rows: Vec<Ratio>,
+    /// What was measured, in the order of the columns, each different one once.
+    pub measured: Vec<MeasuredOn>,
+}
+
+/// What the numbers of one column were measured on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeasuredOn {
+    pub column: String,
+    /// Absent: its file does not say.
+    pub simulated: Option<bool>,
+    pub identity: Option<RunIdentity>,
+    /// In what it differs from the first column, what was varied included.
+    pub differs: Vec<IdentityDifference>,
 }
 
 impl Ratios {
     /// Adds one row: the runs are in the order of the columns.
     pub fn measured(&mut self, row: &str, columns: &[String], sets: &[RunSet], metrics: &[String], rules: Rules) {
         let [first, others @ ..] = sets else { return };
+        for (set, column) in sets.iter().zip(columns) {
+            self.identify(column, set.first(), first.first());
+        }
         for (set, column) in others.iter().zip(columns.iter().skip(1)) {
             let comparison = Comparison::of(first, set, rules);
             for metric in metrics {
                 self.rows.push(one(row, column, metric, &comparison));
             }
         }
+    }
+
+    fn identify(&mut self, column: &str, sheet: &Sheet, first: &Sheet) {
+        let one = MeasuredOn {
+            column: column.to_owned(),
+            simulated: sheet.identity.as_ref().map(|identity| identity.simulated),
+            differs: super::identity::differences(first, sheet),
+            identity: sheet.identity.clone(),
+        };
+        let line = |it: &MeasuredOn| (it.column.clone(), it.identity.as_ref().map(RunIdentity::line));
+        if !self.measured.iter().any(|known| line(known) == line(&one)) {
+            self.measured.push(one);
+        }
+    }
+
+    /// Whether a column is of a simulated server.
+    pub fn any_simulated(&self) -> bool {
+        self.measured.iter().any(|one| one.simulated == Some(true))
+    }
+
+    /// What was measured, and in what the columns differ, each a line.
+    fn identity_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for one in &self.measured {
+            let what = one.identity.as_ref().map(RunIdentity::line);
+            let what = what.unwrap_or_else(|| "what was measured is not known: its file does not say".to_owned());
+            lines.push(format!("{}: {what}", one.column));
+        }
+        for one in &self.measured {
+            let differences =
+                one.differs.iter().map(|it| format!("{} / {}, differs: {}", self.base, one.column, it.describe()));
+            for line in differences {
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
     }
 
     /// Adds a row that somebody else has measured.
@@ -80,7 +135,8 @@ impl Ratios {
             .iter()
             .filter(|row| row.source.is_none() && row.metric == first.metric && row.column == first.column);
         let shown: Vec<String> = mine.map(|row| format!("{} {}", row.row, percent(row))).collect();
-        Some(format!("{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
+        let simulated = if self.any_simulated() { "SIMULATED  " } else { "" };
+        Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
     }
 
     pub fn text(&self, paint: Paint) -> String {
@@ -110,6 +166,9 @@ impl Ratios {
             }
         }
         let mut out = table(paint, "", &rows);
+        for line in self.identity_lines() {
+            let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&line)));
+        }
         for note in notes {
             let _ = writeln!(out, "{}", paint.tone(Tone::Odd, clean(&note)));
         }
@@ -120,6 +179,8 @@ impl Ratios {
         value!({
             "base": self.base,
             "ratio": "other / base, percent, of means over runs; 95 % interval from the differences between runs, where there are several of both",
+            "simulated": self.any_simulated(),
+            "measured": self.measured,
             "rows": self.rows,
         })
     }
@@ -140,7 +201,11 @@ impl Ratios {
             })
             .collect();
         let style = minijinja::Value::from_safe_string(STYLE.to_owned());
-        environment.get_template("ratios.html")?.render(context! { style, title, base => &self.base, rows })
+        environment.get_template("ratios.html")?.render(context! {
+            style, title, base => &self.base, rows,
+            simulated => self.any_simulated(),
+            measured => self.identity_lines(),
+        })
     }
 }
 
@@ -191,7 +256,7 @@ mod tests {
     /// README of v4.1: `custom` and `triton` harness on H200.
     #[test]
     fn the_published_rows_have_the_published_ratios() {
-        let mut ratios = Ratios { base: "custom".to_owned(), rows: Vec::new() };
+        let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
         for (row, custom, triton) in [("H200x1 Offline", 3757.0, 3753.0), ("H200x8 Offline", 28941.8, 28278.6)] {
             ratios.published(row, custom, "triton", triton, "output_tokens", "NVIDIA's README of v4.1");
         }

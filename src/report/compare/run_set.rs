@@ -25,7 +25,8 @@ impl RunSet {
         let name = name.into();
         let Some((first, others)) = runs.split_first() else { return Err(format!("{name} has no result")) };
         for other in others {
-            let (unlike, _) = first.unlike_load(other);
+            let (mut unlike, _) = first.unlike_load(other);
+            unlike.extend(super::identity::simulated_and_real(first, other));
             if !unlike.is_empty() {
                 return Err(format!(
                     "{name} has results that are not runs of one measurement: {} and {} differ in {}\n  hint: name one of them",

@@ -6,7 +6,8 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::event::Verdict;
-use crate::report::compat::{Concept, Meaning, Spread, Told, Tool};
+use crate::harness::RunIdentity;
+use crate::report::compat::{Concept, Meaning, Spread, Told, Tool, identity_of};
 use crate::report::explain;
 
 /// One metric with the requests it comes from.
@@ -34,6 +35,8 @@ pub struct Sheet {
     pub name: String,
     /// None for an imported one, which nobody has judged.
     pub verdict: Option<Verdict>,
+    /// What was measured, where its file says so.
+    pub identity: Option<RunIdentity>,
     /// As whom its numbers are told.
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
@@ -168,6 +171,7 @@ impl Sheet {
         };
         Self {
             name: told.name.clone(),
+            identity: identity_of(&told.result),
             verdict: told.result.get("verdict").and_then(|verdict| Verdict::deserialize(verdict).ok()),
             tool,
             digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
@@ -195,9 +199,15 @@ impl Sheet {
         &self.settings
     }
 
-    /// As it stands on pages: `VALID`, `not judged`.
-    pub fn verdict_word(&self) -> &'static str {
-        self.verdict.map_or("not judged", Verdict::as_str)
+    /// As it stands on pages: `VALID`, `VALID SIMULATED`, `not judged`.
+    pub fn verdict_word(&self) -> String {
+        let verdict = self.verdict.map_or("not judged", Verdict::as_str);
+        if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
+    }
+
+    /// Whether its file says that a server was the simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
     /// In what the load differs, of what both say about it; and what could not be held against each other.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Delta, Judgement, RunSet, Sheet};
+use super::{Comparison, Delta, Judgement, RunSet, Sheet, identity_lines};
 use crate::event::Verdict;
 use crate::report::paint::{Paint, Tone, clean, table};
 
@@ -25,12 +25,15 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Paint) -> String
             vec![
                 (Tone::Strong, letter(n)),
                 (Tone::Name, clean(&set.name)),
-                (tone_of(sheet.verdict), sheet.verdict_word().to_owned()),
+                (tone_of(sheet.verdict), sheet.verdict_word()),
                 (Tone::Quiet, format!("as {}{runs}", sheet.tool.title())),
             ]
         })
         .collect();
     out.push_str(&table(paint, "", &rows));
+    for line in identity_lines(sets) {
+        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&line)));
+    }
     for doubt in doubts(sets) {
         let _ = writeln!(out, "{}", paint.tone(Tone::Odd, doubt));
     }
@@ -85,6 +88,9 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
     out.push_str(&table(paint, "", &rows));
     for line in method(comparison) {
         let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, line));
+    }
+    for difference in &comparison.identity {
+        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&format!("differs: {}", difference.describe()))));
     }
     for note in &comparison.notes {
         let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(note)));
@@ -186,10 +192,14 @@ pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
                 .iter()
                 .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
                 .collect();
-            let runs: Vec<Value> =
-                set.runs().iter().map(|run| value!({ "name": run.name, "verdict": verdict(run) })).collect();
+            let runs: Vec<Value> = set
+                .runs()
+                .iter()
+                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
+                .collect();
             value!({
-                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(), "runs": runs,
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
+                "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
                 "metrics": meanings,
             })
         })

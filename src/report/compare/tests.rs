@@ -174,7 +174,7 @@ fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     a.result["verdict"] = json!("invalid_client");
     let sets = [RunSet::single(Sheet::of(&a)), RunSet::single(Sheet::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
-    assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)", "VALID"));
+    assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
     assert_eq!(tell::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }

@@ -9,6 +9,7 @@
 //! the row says why.
 
 mod apply;
+mod identity;
 mod rules;
 mod seen;
 mod spread;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use apply::Missing;
+pub use identity::{identity_of, verdict_text};
 pub use rules::{Concept, Rule, Tool};
 pub use seen::{Chunk, Chunks, Kind, Look, Seen};
 pub use spread::{Deviation, Spread};

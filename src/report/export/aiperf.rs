@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Concept, Deviation, Exported, PERCENTILES, Spread, Told, Tool, cell, counted_by_server, duration_s, facts,
-    input_tokens, linear, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
+    identity, input_tokens, linear, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
 };
 use crate::report::compat::{Look, Missing};
 
@@ -36,6 +36,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
             "generated_by": format!("regatta {}, in the shape of AIPerf and with its definitions", env!("CARGO_PKG_VERSION")),
             "models": { "items": facts.model().map(|name| json!({ "name": name })).into_iter().collect::<Vec<_>>() },
             "endpoint": { "urls": facts.urls() },
+            "regatta": identity::object(told),
         }),
     );
     all.insert("run_info".to_owned(), json!({ "random_seed": facts.number("/asked/seed") }));
@@ -46,7 +47,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
     counted_by_server(told, out);
     out.json("profile_export_aiperf.json", &Value::Object(all));
-    out.file("profile_export_aiperf.csv", csv(spreads, singles));
+    out.file("profile_export_aiperf.csv", csv(spreads, singles) + &identity::csv_section(told));
     out.file("profile_export.jsonl", records(told));
 }
 
@@ -145,6 +146,7 @@ fn records(told: &Told) -> String {
     let epoch = facts(told).epoch_ns();
     let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
     let mut text = String::new();
+    let simulated = identity::is_simulated(told);
     for one in &told.seen {
         let alone = std::slice::from_ref(one);
         let mut metrics = Map::new();
@@ -170,6 +172,9 @@ fn records(told: &Told) -> String {
             },
             "metrics": metrics,
         });
+        if let Some(simulated) = simulated {
+            line["metadata"]["simulated"] = json!(simulated);
+        }
         if let Some(sched) = one.sched {
             line["metadata"]["credit_issued_ns"] = json!(ns(sched));
         }

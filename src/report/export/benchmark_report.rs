@@ -6,7 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Concept, Deviation, Exported, Spread, Told, Tool, counted_by_server, facts, input_tokens, ok, output_tokens, spread,
+    Concept, Deviation, Exported, Spread, Told, Tool, counted_by_server, facts, identity, input_tokens, ok,
+    output_tokens, spread,
 };
 
 const TOOL: Tool = Tool::InferencePerf;
@@ -45,6 +46,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         }
     }
     let mut run = Map::new();
+    run.insert("description".to_owned(), json!(identity::line(told)));
     if let Some(digest) = facts.text("/schedule_digest") {
         run.insert("eid".to_owned(), json!(digest));
     }
@@ -107,8 +109,9 @@ fn load(told: &Told) -> Option<Value> {
     if let Some(rate) = facts.rate() {
         load["rate_qps"] = json!(rate);
     }
-    let asked = told.result.get("asked").cloned().unwrap_or_default();
-    Some(json!({ "metadata": {}, "standardized": load, "native": { "config": asked } }))
+    let mut config = told.result.get("asked").cloned().unwrap_or_default();
+    config["regatta"] = identity::object(told);
+    Some(json!({ "metadata": {}, "standardized": load, "native": { "config": config } }))
 }
 
 fn length(length: &Value) -> Option<Value> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Concept, Exported, PERCENTILES, Spread, Told, Tool, cell, counted_by_server, duration_s, facts, grouped,
+    Concept, Exported, PERCENTILES, Spread, Told, Tool, cell, counted_by_server, duration_s, facts, grouped, identity,
     input_tokens, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
 };
 use crate::report::compat::Missing;
@@ -69,7 +69,8 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     counted_by_server(told, out);
     out.without("telemetry_stats, sessions: a run has none");
     out.json("profile_export_genai_perf.json", &Value::Object(all));
-    out.file("profile_export_genai_perf.csv", csv(&rows, tokens_per_s, throughput, ok(told).count()));
+    let text = csv(&rows, tokens_per_s, throughput, ok(told).count());
+    out.file("profile_export_genai_perf.csv", text + &identity::csv_section(told));
 }
 
 fn input_config(told: &Told) -> Value {
@@ -85,6 +86,7 @@ fn input_config(told: &Told) -> Value {
         "endpoint": { "url": facts.urls().join(",") },
         "perf_analyzer": { "stimulus": stimulus },
         "input": { "random_seed": facts.number("/asked/seed") },
+        "regatta": identity::object(told),
     })
 }
 

@@ -5,6 +5,7 @@
 mod aiperf;
 mod benchmark_report;
 mod genai_perf;
+mod identity;
 mod perf_analyzer;
 mod requests;
 mod slices;
@@ -99,7 +100,7 @@ pub fn export(told: &Told, records: &[Record], shape: Shape) -> Result<Exported,
         Shape::Vllm => vllm::write(told, &mut out),
         Shape::PerfAnalyzer => perf_analyzer::write(told, &mut out),
         Shape::BenchmarkReport => benchmark_report::write(told, &mut out),
-        Shape::Parquet => requests::write(records, &mut out).map_err(|error| error.to_string())?,
+        Shape::Parquet => requests::write(told, records, &mut out).map_err(|error| error.to_string())?,
         Shape::Timeslices => slices::write(told, records, &mut out),
     }
     Ok(out)

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Exported, Seen, Told, facts, has_every_chunk};
+use super::{Exported, Seen, Told, facts, has_every_chunk, identity};
 use crate::report::compat::Chunks;
 
 pub(super) fn write(told: &Told, out: &mut Exported) {
@@ -51,6 +51,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
             "version": "",
             "service_kind": "triton",
             "endpoint": "",
+            "regatta": identity::object(told),
         }),
     );
 }

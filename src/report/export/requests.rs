@@ -14,7 +14,7 @@ use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Exported;
+use super::{Exported, Told, identity};
 use crate::harness::{Ended, Record};
 
 /// Rows in one group.
@@ -95,17 +95,17 @@ pub fn schema() -> Value {
     })
 }
 
-pub(super) fn write(records: &[Record], out: &mut Exported) -> Result<(), ParquetError> {
-    out.file("requests.parquet", requests(records)?);
+pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) -> Result<(), ParquetError> {
+    out.file("requests.parquet", requests(told, records)?);
     if records.iter().any(|record| !record.timeline.is_empty()) {
-        out.file("chunks.parquet", chunks(records)?);
+        out.file("chunks.parquet", chunks(told, records)?);
     } else {
         out.without("chunks.parquet: needs the time of every chunk: `timelines: true` in the bench stage keeps it");
     }
     Ok(())
 }
 
-fn requests(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+fn requests(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let field = |column: &Column| {
         let repetition = if column.can_be_null { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let builder = match column.of {
@@ -120,7 +120,7 @@ fn requests(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
         let unit = if column.unit.is_empty() { String::new() } else { format!(" [{}]", column.unit) };
         (format!("regatta.{}", column.name), format!("{}{unit}", column.about))
     });
-    let mut writer = writer("request", fields, about)?;
+    let mut writer = writer("request", fields, about.chain(run(told)))?;
     for group in records.chunks(GROUP) {
         let mut rows = writer.next_row_group()?;
         for column in &COLUMNS {
@@ -159,7 +159,7 @@ fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     (there, levels)
 }
 
-fn chunks(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+fn chunks(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let field = |name: &str| {
         let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED);
         Ok::<_, ParquetError>(Arc::new(builder.build()?))
@@ -170,7 +170,11 @@ fn chunks(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
         ("regatta.t_read", "socket read of the chunk, from the schedule's start [ns]"),
         ("regatta.tokens", "tokens in the chunk"),
     ];
-    let mut writer = writer("chunk", fields, about.map(|(key, text)| (key.to_owned(), text.to_owned())))?;
+    let mut writer = writer(
+        "chunk",
+        fields,
+        about.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain(run(told)),
+    )?;
     let all: Vec<[i64; 3]> = records
         .iter()
         .flat_map(|one| one.timeline.iter().map(|(at, n)| [one.index as i64, *at as i64, i64::from(*n)]))
@@ -186,6 +190,11 @@ fn chunks(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
         rows.close()?;
     }
     writer.into_inner()
+}
+
+/// The verdict and the identity, as key-value metadata of the file.
+fn run(told: &Told) -> impl Iterator<Item = (String, String)> {
+    identity::entries(told).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
 }
 
 fn writer(

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Exported, Told};
+use super::{Exported, Told, cell, identity};
 use crate::harness::{Ended, Record};
+use crate::report::compat::verdict_text;
 
 const NS: u64 = 1_000_000_000;
 
@@ -53,8 +54,9 @@ pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) {
     let tokens =
         |second: usize| told.result.pointer(&format!("/slices/{second}/tokens")).and_then(serde_json::Value::as_u64);
     let mut text =
-        "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms\n"
+        "second,scheduled,issued,in_flight,ok,failed,ended_by_client,first_tokens,tokens,ttft_mean_ms,ttft_max_ms,verdict,identity\n"
             .to_owned();
+    let (verdict, identity) = (cell(&verdict_text(&told.result)), cell(&identity::line(told)));
     for (n, second) in seconds.iter().enumerate() {
         let Second { scheduled, issued, ok, failed, ended_by_client, first_tokens, in_flight, .. } = *second;
         let tokens = tokens(n).map_or_else(String::new, |tokens| tokens.to_string());
@@ -65,7 +67,7 @@ pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) {
         };
         let _ = writeln!(
             text,
-            "{n},{scheduled},{issued},{in_flight},{ok},{failed},{ended_by_client},{first_tokens},{tokens},{mean},{max}"
+            "{n},{scheduled},{issued},{in_flight},{ok},{failed},{ended_by_client},{first_tokens},{tokens},{mean},{max},{verdict},{identity}"
         );
     }
     out.file("timeslices.csv", text);

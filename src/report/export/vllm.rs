@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Deviation, Exported, Told, Tool, facts, ok, spread};
+use super::{Concept, Deviation, Exported, Told, Tool, facts, identity, ok, spread};
 use crate::report::compat::{Look, Missing};
 
 const TOOL: Tool = Tool::Vllm;
@@ -17,6 +17,10 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         "label",
         json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
     );
+    // As its `--metadata KEY=VALUE` puts texts here.
+    for (name, value) in identity::entries(told) {
+        put(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
+    }
     put("model_id", json!(facts.model()));
     put("num_prompts", json!(told.seen.len()));
     put("request_rate", facts.rate().map_or_else(|| json!("inf"), |rate| json!(rate)));

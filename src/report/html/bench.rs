@@ -11,13 +11,19 @@ use super::plot::Plot;
 use super::server::{self, Server};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
+use crate::harness::RunIdentity;
+use crate::report::compat::{identity_of, verdict_text};
 
 /// One benchmark, ready for the template.
 #[derive(Debug, Serialize)]
 pub(super) struct Bench {
     pub task: String,
-    /// `VALID`, `INVALID(load)`, …; `None` where the file has none.
-    pub verdict: Option<&'static str>,
+    /// `VALID`, `INVALID(load)`, `VALID SIMULATED`, …; `None` where the file has none.
+    pub verdict: Option<String>,
+    pub simulated: bool,
+    /// What was measured, in a line and in full; nothing in files of older programs.
+    pub identity: Option<String>,
+    pub identity_entries: Vec<(String, String)>,
     /// `good`, `odd`, `bad` or `none`: the colour of the badge.
     pub tone: &'static str,
     pub reasons: Vec<String>,
@@ -60,6 +66,7 @@ pub(super) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min"
 
 pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
     let verdict = verdict_of(result);
+    let identity = identity_of(result);
     let tone = match verdict {
         Some(Verdict::Valid) => "good",
         Some(Verdict::ValidWithWarnings) => "odd",
@@ -73,7 +80,10 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
     plots.extend(series(result));
     Bench {
         task: task.to_string(),
-        verdict: verdict.map(Verdict::as_str),
+        verdict: verdict.map(|_| verdict_text(result)),
+        simulated: identity.as_ref().is_some_and(|identity| identity.simulated),
+        identity: identity.as_ref().map(RunIdentity::line),
+        identity_entries: identity.as_ref().map(RunIdentity::entries).unwrap_or_default(),
         tone,
         reasons: reasons(result),
         shared: shared(&mut metrics),
@@ -156,7 +166,7 @@ fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts:
         return;
     }
     for (key, value) in fields {
-        let elsewhere = ["verdict", "reasons", "headline", "server_metrics"];
+        let elsewhere = ["verdict", "reasons", "headline", "identity", "server_metrics"];
         if path.is_empty() && elsewhere.iter().chain(&block::TOLD).any(|told| told == key) {
             continue;
         }

@@ -84,6 +84,8 @@ pub fn render(
         run => story.run.as_ref().map(ToString::to_string),
         started_at => to_the_second(&story.started_at),
         tone, word,
+        simulated => benches.iter().any(|bench| bench.simulated),
+        measured => measured(&benches),
         took => story.finished.map(|end| duration(end.seconds)),
         tally => Serde(story.tally),
         total => counted(total, "task"),
@@ -119,6 +121,17 @@ pub fn render(
     })?;
     // Control characters are not allowed in a document, escaped or not.
     Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+}
+
+/// What was measured, each different line once.
+fn measured(benches: &[bench::Bench]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in benches.iter().filter_map(|bench| bench.identity.as_ref()) {
+        if !lines.contains(line) {
+            lines.push(line.clone());
+        }
+    }
+    lines
 }
 
 /// What is written by a page's template is escaped, and a name that it does not know is a mistake.

@@ -10,6 +10,7 @@ use super::overlay::{self, Series, colour};
 use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
+use crate::harness::{IdentityDifference, RunIdentity};
 use crate::report::compare::{Comparison, Delta, Judgement, RunSet, Sheet, doubts, judged, letter, method};
 use crate::report::compat::{Meaning, Told};
 use crate::report::paint::to_the_second;
@@ -71,6 +72,7 @@ pub fn compare(told: &[Told], sets: &[RunSet], comparisons: &[Comparison]) -> Re
                 name => &set.name,
                 runs => set.runs().len(),
                 verdict => sheet.verdict_word(),
+                identity => sheet.identity.as_ref().map(RunIdentity::line),
                 tone => tone_of(sheet.verdict),
                 tool => sheet.tool.title(),
                 started => told.get(place).and_then(|told| Some(to_the_second(told.result.get("started")?.as_str()?))),
@@ -131,6 +133,7 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
     context! {
         letter => letter(place),
         name => comparison.b.clone(),
+        identity => comparison.identity.iter().map(IdentityDifference::describe).collect::<Vec<_>>(),
         better => count(Judgement::Better),
         worse => count(Judgement::Worse),
         equivalent => count(Judgement::Equivalent),
