@@ -108,7 +108,8 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<Exit, Trouble>
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
-            say(&format!("{}\n{}", told.name, report::compat::text(&rows, paint)));
+            let verdict = report::compat::verdict_text(&told.result);
+            say(&format!("{}  {verdict}\n{}", told.name, report::compat::text(&rows, paint)));
         }
     }
     if request.json {

@@ -189,3 +189,62 @@ fn another_way_to_ask_and_retries_make_results_unlike() {
     let alike = compared(&world, &["again", "again"]);
     assert!(alike["comparisons"][0]["unlike_load"].as_array().unwrap().is_empty(), "{alike}");
 }
+
+#[test]
+fn simulated_and_real_are_not_judged_against_each_other() {
+    let world = World::new();
+    result(&world, "sim", 0, |_| {});
+    result(&world, "real", 5, |result| {
+        let identity = &mut result["identity"];
+        identity["simulated"] = json!(false);
+        let server = identity["servers"][0].as_object_mut().unwrap();
+        server.remove("simulation");
+        server.insert("kind".to_owned(), json!("triton"));
+        server.insert("version".to_owned(), json!("2.54.0"));
+    });
+    let told = compared(&world, &["sim", "real"]);
+    let found = delta(&told, "ttft", "mean");
+    assert!(found["percent"].is_null() && found["judgement"].is_null(), "{found}");
+    assert!(found["unlike"].to_string().contains("SIMULATED / a real server"), "{found}");
+    assert_eq!((&told["results"][0]["simulated"], &told["results"][1]["simulated"]), (&json!(true), &json!(false)));
+    // Who insists gets a percentage, and no judgement.
+    let forced = delta(&compared(&world, &["sim", "real", "--force"]), "ttft", "mean");
+    assert!(forced["percent"].as_f64().is_some_and(|percent| percent > 0.0), "{forced}");
+    assert!(forced["judgement"].is_null(), "{forced}");
+
+    let ended = world.regatta(&["compare", "sim", "real", "--html", "page.html"]);
+    ended.says("VALID WITH WARNINGS SIMULATED").says("A: SIMULATED, no GPU: regatta-simulator 0.1.0");
+    ended.says("B: triton 2.54.0 (tensorrt_llm, backend tensorrtllm)");
+    ended.says("differs: server: regatta-simulator / triton").says("differs: server version: 0.1.0 / 2.54.0");
+    let page = world.read("page.html").replace("&#x2f;", "/");
+    assert!(page.contains("SIMULATED / a real server") && page.contains("server version: 0.1.0 / 2.54.0"));
+}
+
+#[test]
+fn what_differs_beside_what_was_varied_is_listed() {
+    let world = World::new();
+    result(&world, "before", 0, |_| {});
+    result(&world, "after", 5, |result| {
+        let identity = &mut result["identity"];
+        identity["manifest"]["parameters"]["requests"] = json!("48");
+        identity["manifest"]["dirty"] = json!(true);
+        identity["engines"][0]["digest"] = json!("f".repeat(64));
+        identity["gpus"] = json!([{"name": "NVIDIA H200", "count": 2, "population": "all", "source": "nvidia-smi"}]);
+    });
+    let told = compared(&world, &["before", "after"]);
+    let names: Vec<&str> = told["comparisons"][0]["identity"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|difference| difference["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["engine", "parameter requests", "uncommitted changes", "GPUs", "GPU population"]);
+    // Both are simulated: the difference is a difference.
+    assert_eq!(delta(&told, "ttft", "mean")["judgement"], "worse");
+    let ended = world.regatta(&["compare", "before", "after"]);
+    ended.says("differs: engine: bbbbbbbbbbbb / ffffffffffff").says("differs: parameter requests: 24 / 48");
+    ended.says("differs: GPUs: not known / 2 × NVIDIA H200");
+    // A result that does not say what it measured is not taken for one that does.
+    result(&world, "old", 0, |result| drop(result.as_object_mut().unwrap().remove("identity")));
+    world.regatta(&["compare", "before", "old"]).says("what was measured is not known of B");
+}

@@ -156,8 +156,13 @@ fn requests_become_columns_that_any_reader_of_parquet_understands() {
         }
     }
     // The file says what its columns are, and so does the program.
-    let about = reader.metadata().file_metadata().key_value_metadata().expect("said").len();
+    let said = reader.metadata().file_metadata().key_value_metadata().expect("said");
+    let about = said.iter().filter(|entry| entry.key.starts_with("regatta.")).count();
     assert_eq!(about, export::COLUMNS.len());
+    // And what was measured.
+    let of_run = |key: &str| said.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
+    assert_eq!(of_run("regatta:verdict"), Some("VALID WITH WARNINGS SIMULATED"));
+    assert_eq!((of_run("regatta:simulated"), of_run("regatta:system")), (Some("yes"), Some("sim-h200-x1")));
     let schema: Value = serde_json::from_str(&world.good(&["schema", "requests"]).stdout).expect("JSON");
     let named: Vec<&str> =
         schema["columns"].as_array().unwrap().iter().filter_map(|column| column["name"].as_str()).collect();

@@ -14,11 +14,14 @@ use serde_json::{Value, json};
 
 use crate::openai::script::good;
 use crate::simulator::ground::{Files, Running};
+use crate::world::{Ended, World};
 
 /// What a `GET` is answered with.
 #[derive(Clone)]
 pub enum Body {
     Json(Value),
+    /// One after the other; the last one for ever.
+    OneByOne(Vec<Value>),
     Text(String),
     /// Never ends.
     Endless,
@@ -86,9 +89,12 @@ fn converse(
         };
         let path = rest.split(' ').next().unwrap_or_default().to_owned();
         asked.lock().unwrap().push(request.clone());
-        let body = answers.lock().unwrap().iter().find(|(known, _)| *known == path).map(|(_, body)| body.clone());
+        let body = answers.lock().unwrap().iter_mut().find(|(known, _)| *known == path).map(|(_, body)| match body {
+            Body::OneByOne(all) => Body::Json(if all.len() > 1 { all.remove(0) } else { all[0].clone() }),
+            body => body.clone(),
+        });
         let (head, text) = match body {
-            None => ("HTTP/1.1 404 Not Found", String::new()),
+            None | Some(Body::OneByOne(_)) => ("HTTP/1.1 404 Not Found", String::new()),
             Some(Body::Json(value)) => ("HTTP/1.1 200 OK", value.to_string()),
             Some(Body::Text(text)) => ("HTTP/1.1 200 OK", text),
             Some(Body::Silent) => {
@@ -230,4 +236,174 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     assert_eq!(ensemble.backend.as_deref(), Some("ensemble"));
     assert_eq!(ensemble.engine_path, kserve.engine_path);
     assert_ne!(ensemble.metadata_digest, kserve.metadata_digest);
+}
+
+fn vllm(version: Body) -> Described {
+    Described::start(&[
+        ("/v1/models", vllm_models(1, "modelperm-a")),
+        ("/version", version),
+        ("/metrics", Body::Text(STARTED.to_owned())),
+    ])
+}
+
+/// Six requests to a server that somebody else started.
+fn bench(world: &World, server: &Described) -> Ended {
+    let target = format!("openai://{}", server.address);
+    let model = "meta-llama/Llama-3.1-8B-Instruct";
+    let words = ["bench", &target, "-m", model, "--rate", "50", "-n", "6", "--isl", "8", "--osl", "4"];
+    world.regatta(&words)
+}
+
+/// The folder of the only result, also where it is INVALID and not in `latest`.
+fn folder_of(world: &World) -> String {
+    let files = walkdir::WalkDir::new(world.path(".regatta")).into_iter().flatten();
+    let path = files.map(walkdir::DirEntry::into_path).find(|path| path.ends_with("result.json")).expect("a result");
+    path.parent().unwrap().display().to_string()
+}
+
+fn result_of(world: &World) -> Value {
+    serde_json::from_str(&world.read(format!("{}/result.json", folder_of(world)))).unwrap()
+}
+
+const SHAPES: [&str; 7] =
+    ["genai-perf", "aiperf", "vllm", "perf-analyzer", "benchmark-report", "parquet", "timeslices"];
+
+/// Every file of every shape, by name.
+fn exported(world: &World) -> Vec<(String, String)> {
+    let folder = folder_of(world);
+    for shape in SHAPES {
+        world.good(&["export", &folder, "--as", shape, "--out", &format!("out/{shape}")]);
+    }
+    let files = walkdir::WalkDir::new(world.path("out")).into_iter().flatten().filter(|it| it.file_type().is_file());
+    let text = |it: walkdir::DirEntry| {
+        let name = it.path().strip_prefix(world.path("out")).unwrap().display().to_string();
+        (name, String::from_utf8_lossy(&std::fs::read(it.path()).unwrap()).into_owned())
+    };
+    let mut all: Vec<_> = files.map(text).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn an_attached_server_is_named_on_every_surface() {
+    let world = World::new();
+    let git = |words: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.invalid"])
+            .args(words)
+            .current_dir(world.path(""))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    };
+    world.file("notes.txt", "one");
+    git(&["init", "-q"]);
+    git(&["add", "notes.txt"]);
+    git(&["commit", "-qm", "one"]);
+    let commit = git(&["rev-parse", "HEAD"]);
+    world.file("notes.txt", "two");
+    let server = vllm(Body::Json(json!({"version": "0.8.5"})));
+    let ended = bench(&world, &server);
+    // Beside other tests the client may be late, and says so.
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    ended.says("vllm 0.8.5 (meta-llama/Llama-3.1-8B-Instruct)");
+    assert!(!ended.stdout.contains("SIMULATED"), "{}", ended.stdout);
+
+    let identity = &result_of(&world)["identity"];
+    assert_eq!(identity["simulated"], false);
+    let one = &identity["servers"][0];
+    assert_eq!((&one["kind"], &one["version"]), (&json!("vllm"), &json!("0.8.5")), "{identity:#}");
+    assert_eq!((&one["http_server"], &one["start_time_seconds"]), (&json!("uvicorn"), &json!(1.73e9)));
+    let host = rustix_host();
+    assert_eq!((&one["host"], &identity["client"]["host"]), (&json!(host), &json!(host)));
+    assert_eq!(identity["regatta"], env!("CARGO_PKG_VERSION"));
+    let manifest = &identity["manifest"];
+    assert_eq!((&manifest["commit"], &manifest["dirty"]), (&json!(commit), &json!(true)), "{manifest:#}");
+    assert_eq!(manifest["task"], "bench");
+    assert_eq!(manifest["digest"].as_str().map(str::len), Some(64));
+    // Nobody runs an engine or the GPUs of a server that does not say so.
+    assert!(identity.get("engines").is_none(), "{identity:#}");
+
+    let page = world.read("latest/report.html");
+    assert!(page.contains("vllm 0.8.5 (meta-llama/Llama-3.1-8B-Instruct)"), "the head of the page names the server");
+    assert!(page.contains(&commit) && !page.contains("SIMULATED"));
+    for (name, text) in exported(&world) {
+        // A request of AIPerf's has room for its own words only.
+        if !name.ends_with("aiperf/profile_export.jsonl") {
+            assert!(text.contains("vllm") && text.contains("0.8.5"), "{name} does not name the server");
+        }
+        assert!(!text.contains("SIMULATED"), "{name}");
+    }
+    // Beside itself nothing differs.
+    let compared = world.regatta(&["compare", &folder_of(&world), &folder_of(&world)]);
+    compared.says("A: vllm 0.8.5").says("B: vllm 0.8.5");
+    assert!(!compared.stdout.contains("differs:"), "{}", compared.stdout);
+}
+
+fn rustix_host() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    read.trim().to_owned()
+}
+
+#[test]
+fn a_server_that_changes_under_the_measurement_makes_it_invalid() {
+    let world = World::new();
+    let server = vllm(Body::OneByOne(vec![json!({"version": "0.8.5"}), json!({"version": "0.8.6"})]));
+    let ended = bench(&world, &server);
+    let result = result_of(&world);
+    assert_eq!(result["verdict"], "invalid_server", "{}", ended.stdout);
+    let reason = &result["reasons"][0];
+    assert_eq!(reason["check"], "identity");
+    let text = reason["text"].as_str().unwrap();
+    assert!(text.ends_with("its numbers are of no one server: version 0.8.5 / 0.8.6"), "{text}");
+    assert_eq!(result["identity"]["servers"][0]["version"], "0.8.6");
+}
+
+#[test]
+fn a_simulated_result_is_loud_on_every_surface() {
+    let world = World::new();
+    let words = ["bench", "sim:", "--rate", "20", "-n", "20", "--input-tokens", "64", "--output-tokens", "8"];
+    let ended = world.regatta(&words);
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    let has_verdict = |line: &str| line.contains("VALID");
+    let verdicts: Vec<&str> =
+        ended.stdout.lines().chain(ended.stderr.lines()).filter(|line| has_verdict(line)).collect();
+    assert!(!verdicts.is_empty(), "{}", ended.stdout);
+    for line in verdicts {
+        assert!(line.contains("SIMULATED"), "a verdict without it: {line}");
+    }
+    let identity = &result_of(&world)["identity"];
+    assert_eq!(identity["simulated"], true);
+    assert_eq!(identity["servers"][0]["simulation"]["speed"], 1.0);
+    assert_eq!(identity["servers"][0]["backend"], "tensorrtllm");
+    let engine = &identity["engines"][0];
+    assert_eq!(engine["digest"].as_str().map(str::len), Some(64), "{identity:#}");
+    assert!(engine["build"]["max_batch_size"].is_string() && engine["build"]["tp_size"] == "1", "{engine:#}");
+    assert_eq!(identity["engines"].as_array().map(Vec::len), Some(1), "built by the run and named by its server: one");
+
+    let page = world.read("latest/report.html");
+    assert!(page.contains("<title>") && page.split("</title>").next().unwrap().contains("SIMULATED"));
+    assert!(page.contains("SIMULATED, no GPU: regatta-simulator"));
+    world.regatta(&["status"]).says("SIMULATED");
+    for (name, text) in exported(&world) {
+        let is_marked = text.contains("SIMULATED") || text.contains("\"simulated\":true");
+        assert!(is_marked, "{name} does not say that it is simulated");
+    }
+}
+
+#[test]
+fn figures_of_a_simulator_that_does_not_run_with_the_clock_are_refused() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(SimOptions { speed: 20.0, ..files.options() });
+    let world = World::new();
+    let target = server.address.to_string();
+    let words = ["bench", &target, "--offline", "-n", "10", "--isl", "16", "--osl", "4"];
+    let ended = world.regatta(&words);
+    assert_ne!(ended.code, 0);
+    ended.says("speed: the simulator runs at `speed: 20`").says("SIMULATED");
+    let result = result_of(&world);
+    assert!(result["reasons"].as_array().unwrap().iter().any(|it| it["check"] == "speed"), "{result:#}");
+    assert!(result["verdict"].as_str().unwrap().starts_with("invalid"), "{}", result["verdict"]);
+    assert_eq!(result["identity"]["servers"][0]["simulation"]["speed"], 20.0);
 }

@@ -38,6 +38,12 @@ fn two_ways_to_measure_are_held_against_each_other_row_by_row() {
     let world =
         world(&[&scripted(SERVE, "ready: { timeout: 1m }"), &bench("run_custom", 1), &bench("run_triton", 2), TABLE]);
     let ended = world.good(&["run", "m"]);
+    // Both columns are of the simulator, which is said before the ratio and in every file.
+    ended.says("SIMULATED  triton / custom, output_tokens: short ");
+    for name in ["comparison.json", "comparison.html", "table.txt"] {
+        let text = world.read(format!("latest/table/{name}"));
+        assert!(text.contains("SIMULATED") || text.contains("\"simulated\": true"), "{name}: {text}");
+    }
     ended.says("triton / custom, output_tokens: short ").says("published: README of v4.1");
     let comparison: Value = serde_json::from_str(&world.read("latest/table/comparison.json")).unwrap();
     let rows = comparison["rows"].as_array().unwrap();

@@ -29,6 +29,19 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
         let counts = &result["counts"];
         assert_eq!((&counts["ok"], &counts["failed"], &counts["lost"]), (&json!(40), &json!(0), &json!(0)));
         assert_eq!(result["tokens"]["output"], result["tokens"]["output_asked"]);
+        let identity = &result["identity"];
+        let server = &identity["servers"][0];
+        assert_eq!((&identity["simulated"], &server["kind"]), (&json!(false), &json!("triton")), "{identity:#}");
+        let version = server["version"].as_str().expect("a version");
+        assert!(version.starts_with("2."), "{version}");
+        assert_eq!((&server["backend"], &server["host"]), (&json!("python"), &identity["client"]["host"]));
+        assert!(server["metadata_digest"].is_string() && server["model_versions"] == json!(["1"]), "{server:#}");
+        assert_eq!(identity["manifest"]["name"], "triton-cpu");
+        ended.says(&format!("triton {version} (tensorrt_llm, backend python)"));
+        let page = world.read("latest/report.html");
+        assert!(
+            page.contains(&format!("triton {version} (tensorrt_llm, backend python)")) && !page.contains("SIMULATED")
+        );
     }
     nobody_left(&world);
 }

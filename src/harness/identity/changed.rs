@@ -1,6 +1,7 @@
 //! What an identity means for its measurement: a server that changed meanwhile, a simulator whose time does not run with
 //! the clock.
 
+use super::describe::short;
 use super::{RunIdentity, ServerIdentity};
 use crate::harness::judge;
 use crate::harness::result::{Measured, Reason, RunResult, Severity};
@@ -18,15 +19,25 @@ impl RunResult {
     pub fn identify(&mut self, before: &[ServerIdentity], identity: RunIdentity) {
         for (one, now) in before.iter().zip(&identity.servers) {
             // Nothing can be said of a server that does not answer any more.
-            if one.is_known() && now.is_known() && one.digest() != now.digest() {
+            if !one.is_known() || !now.is_known() {
+                continue;
+            }
+            let changed = changes(one, now);
+            if !changed.is_empty() {
                 let text = format!(
-                    "{} was {} before the measurement and {} after it{}: its numbers are of no one server",
+                    "{} changed during the measurement, so its numbers are of no one server: {}",
                     now.address,
-                    one.describe(),
-                    now.describe(),
-                    if one.start_time_seconds == now.start_time_seconds { "" } else { ", and it was started anew" },
+                    changed.join("; ")
                 );
                 self.find("identity", Severity::InvalidServer, text);
+            } else if let (Some(before), Some(after)) = (one.start_time_seconds, now.start_time_seconds)
+                && (before - after).abs() > f64::EPSILON
+            {
+                let text = format!(
+                    "{} gave another start time before the measurement than after it: it was restarted, or several servers answer at this address",
+                    now.address
+                );
+                self.find("identity", Severity::Warning, text);
             }
         }
         if let Some(speed) = identity.speed() {
@@ -57,4 +68,23 @@ impl RunResult {
         let verdict = self.verdict.as_str();
         if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
     }
+}
+
+/// What a server reported otherwise after the measurement. What it reported only once is no change: an answer may be late.
+fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
+    let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));
+    let fields = [
+        ("kind", text(|server| server.kind.clone())),
+        ("version", text(|server| server.version.clone())),
+        ("model source", text(|server| server.model_source.clone())),
+        ("backend", text(|server| server.backend.clone())),
+        ("maximal batch size", text(|server| server.max_batch_size.map(|size| size.to_string()))),
+        ("model metadata", text(|server| server.metadata_digest.as_deref().map(|digest| short(digest).to_owned()))),
+        ("engine", text(|server| server.engine_path.clone())),
+    ];
+    let changed = fields.into_iter().filter_map(|(name, values)| match values {
+        (Some(before), Some(after)) if before != after => Some(format!("{name} {before} / {after}")),
+        _ => None,
+    });
+    changed.collect()
 }
