@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ServerIdentity;
 use super::bounded::{bounded, bounded_value};
-use super::http::Asker;
+use super::http::{Asker, Reply};
 use super::kserve::{SIMULATOR_KIND, server_by_http};
 use crate::event::Digest;
 
@@ -44,7 +44,7 @@ pub(super) async fn by_openai(asker: &Asker, model: &str, identity: &mut ServerI
     if let Some(reply) = &reply {
         identity.http_server.clone_from(&reply.server);
     }
-    if let Some(listed) = reply.as_ref().and_then(|reply| reply.json()) {
+    if let Some(listed) = reply.as_ref().and_then(Reply::json) {
         model_is(&listed, model, identity);
     }
     match identity.kind.as_deref() {
