@@ -108,8 +108,12 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<Exit, Trouble>
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
-            let verdict = report::compat::verdict_text(&told.result);
-            say(&format!("{}  {verdict}\n{}", told.name, report::compat::text(&rows, paint)));
+            // Of another tool's result the table itself says who measured it, and there is no verdict.
+            let verdict = match told.result.get("imported") {
+                Some(_) => String::new(),
+                None => format!("  {}", report::compat::verdict_text(&told.result)),
+            };
+            say(&format!("{}{verdict}\n{}", told.name, report::compat::text(&rows, paint)));
         }
     }
     if request.json {
