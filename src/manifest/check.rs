@@ -7,7 +7,8 @@ use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest}
 /// Whether a text with `{{ }}` may stand for any type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Templates {
-    /// Before rendering: yes, inside `stages`.
+    /// Before rendering: yes, for the values inside a stage. Not for `stages`, a stage or its `foreach` as a whole: which tasks
+    /// there are must be written.
     InStages,
     /// Yes, here and below.
     Here,
@@ -79,7 +80,7 @@ impl Walk<'_> {
             };
             let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             let before = self.templates;
-            if path.is_empty() && name == "stages" && before == Templates::InStages {
+            if object.name == "stage" && name != "foreach" && before == Templates::InStages {
                 self.templates = Templates::Here;
             }
             if entry.node.tree == Tree::Null && object.name == "stage" && object.one_of.contains(name) {
@@ -188,7 +189,14 @@ impl Walk<'_> {
             _ => {}
         }
         if let (Shape::Object(object), Tree::Text(_) | Tree::Null) = (shape, &node.tree) {
-            hint = Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str))));
+            hint = missing_space(node, object)
+                .or_else(|| Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str)))));
+        }
+        if path.ends_with(".foreach`") {
+            hint = Some(match &node.tree {
+                Tree::Null => "name the variable and its values: `foreach: { x: [1, 2] }`".to_owned(),
+                _ => format!("name the variable: `foreach: {{ x: {} }}`", node.span.first_line().text()),
+            });
         }
         let message = format!("{path} must be {}", shape.describe());
         self.found
@@ -205,6 +213,13 @@ impl Walk<'_> {
         };
         self.found.push(Diagnostic::error(message).at(node.span.first_line(), format!("this is {number}")));
     }
+}
+
+/// `shell:"x"` is one text to YAML: a key needs a space, or the end of its line, after the colon.
+fn missing_space(node: &Node, object: &Object) -> Option<String> {
+    let (key, value) = node.span.text().lines().find_map(|line| line.trim().split_once(':'))?;
+    let is_key = object.fields.contains_key(key) && !value.starts_with([' ', '\t']) && !value.is_empty();
+    is_key.then(|| format!("put a space after the colon: `{key}: {value}`"))
 }
 
 fn same_kind(shape: &Shape, tree: &Tree) -> bool {

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::check::{Templates, check};
 use super::expression::Expressions;
 use super::library::FileId;
-use super::merge::merge;
+use super::merge::merge_documents;
 use super::node::{Entry, Map, Node, Tree};
 use super::param::{Chooser, Chosen};
 use super::shape::{self, Shape};
@@ -176,13 +176,13 @@ impl Loader {
         let mut merged: Option<Node> = None;
         for include in self.includes(includes.as_ref(), file, chain) {
             merged = Some(match merged {
-                Some(below) => merge(below, include),
+                Some(below) => merge_documents(below, include),
                 None => include,
             });
         }
         let own = Node::new(node.span, Tree::Map(map));
         Some(match merged {
-            Some(below) => merge(below, own),
+            Some(below) => merge_documents(below, own),
             None => own,
         })
     }
@@ -296,7 +296,7 @@ impl Loader {
                 return false;
             };
             let below = std::mem::replace(root, Node::new(place, Tree::Null));
-            *root = merge(below, over);
+            *root = merge_documents(below, over);
         }
     }
 

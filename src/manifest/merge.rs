@@ -2,6 +2,15 @@
 
 use super::node::{Node, Tree};
 
+/// A whole manifest on top of another. A section of `over` with nothing behind its key (`stages:`) leaves the one below as it is.
+pub fn merge_documents(base: Node, mut over: Node) -> Node {
+    if let (Tree::Map(below), Tree::Map(sections)) = (&base.tree, &mut over.tree) {
+        let is_section = |name: &String| below.get(name).is_some_and(|entry| matches!(entry.node.tree, Tree::Map(_)));
+        sections.retain(|name, entry| entry.node.tree != Tree::Null || !is_section(name));
+    }
+    merge(base, over)
+}
+
 /// `over` on top of `base`. Keys keep the order in which they first came.
 pub fn merge(base: Node, over: Node) -> Node {
     match (base.tree, over.tree) {

@@ -59,13 +59,18 @@ impl<'a> Builder<'a> {
         Self { manifest, expressions, made, directory }
     }
 
-    /// The task, or `None` with something in `found`.
+    /// The task, or `None` with at least one error more in `found`.
     pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<Built> {
-        let stage = self.made.stages.get(one.stage)?;
+        // An instance is made with the index of its own stage.
+        let stage = &self.made.stages[one.stage];
         if one.skipped.is_some() {
             return Some(Built { task: skipped_task(stage, one), node: None, needs: BTreeMap::new() });
         }
-        let map = stage.entry.node.map()?;
+        let Some(map) = stage.entry.node.map() else {
+            let place = stage.entry.node.span.first_line();
+            found.push(Diagnostic::error(format!("`stages.{}` must be a map", stage.name)).at(place, "this is none"));
+            return None;
+        };
         let before = found.len();
         let mut rendering = self.rendering(one, map);
         let mut node = rendering.stage(map, &stage.entry.node, found);
@@ -83,7 +88,17 @@ impl<'a> Builder<'a> {
             return None;
         };
         semantics::check(&typed, &node, stage.name, found);
-        let task = (found.len() == before).then(|| task(stage, one, typed))??;
+        if found.len() > before {
+            return None;
+        }
+        let task = match task(stage, one, typed) {
+            Ok(task) => task,
+            Err(what) => {
+                let message = format!("`stages.{}` {what}", stage.name);
+                found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
+                return None;
+            }
+        };
         let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
         Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs })
     }
@@ -264,9 +279,10 @@ const fn lifetime(kind: ActionKind) -> Lifetime {
     if matches!(kind, ActionKind::Serve) { Lifetime::Service } else { Lifetime::Step }
 }
 
-fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
+/// The task of a stage that was checked; otherwise what is wrong with the stage, to be read after its name.
+fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, String> {
     let container = container(&mut typed);
-    let action = action(&typed)?;
+    let action = action(&typed).ok_or("has no action")?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
         InputPaths::Many(paths) => paths,
@@ -286,7 +302,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
     // A measurement has the machine to itself.
     let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
     let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
-    Some(Task {
+    Ok(Task {
         id: one.id.clone(),
         stage: stage.name.to_owned(),
         about: typed.about,
@@ -294,19 +310,20 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
         skipped: None,
         kind: stage.kind,
         action: canonical(&action)?,
-        container: container.as_ref().map(canonical).unwrap_or_default(),
+        container: container.as_ref().map(canonical).transpose()?,
         needs: Vec::new(),
         inputs,
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,
-        host: host.as_ref().and_then(|host| serde_json::to_string(host).ok()),
+        host: host.as_ref().map(json).transpose()?,
         gpus: typed.gpus,
         cpus,
-        timeout: typed.timeout.and_then(|text| duration(&text).ok()),
-        retry: typed.retry.map(retry),
+        timeout: typed.timeout.as_deref().map(duration).transpose()?,
+        retry: typed.retry.map(retry).transpose()?,
         cache: typed.cache,
         share: typed.share,
+        strict: typed.strict,
         // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an attempt that was
         // cut off may still write, so that each has a folder of its own.
         resume: host.is_none()
@@ -316,15 +333,15 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Option<Task> {
     })
 }
 
-fn retry(given: Retry) -> RetryRule {
+fn retry(given: Retry) -> Result<RetryRule, String> {
     /// Who lowers a number has its end; who counts says how often.
     const ENOUGH: u32 = 100;
-    RetryRule {
+    Ok(RetryRule {
         times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),
-        delay: given.delay.and_then(|text| duration(&text).ok()).unwrap_or_default(),
+        delay: given.delay.as_deref().map(duration).transpose()?.unwrap_or_default(),
         on_oom: given.on == RetryAfter::Oom,
         lower: given.lower.zip(given.by).map(|(knob, by)| Lowering { knob, by, to: given.to }),
-    }
+    })
 }
 
 /// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.
@@ -368,8 +385,16 @@ fn action(typed: &Stage) -> Option<Action> {
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
-fn canonical(value: &impl serde::Serialize) -> Option<String> {
-    let mut value = serde_json::to_value(value).ok()?;
+fn canonical(value: &impl serde::Serialize) -> Result<String, String> {
+    let mut value = serde_json::to_value(value).map_err(unwritable)?;
     value.sort_all_objects();
-    serde_json::to_string(&value).ok()
+    json(&value)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> String {
+    format!("cannot be written as JSON: {error}")
 }

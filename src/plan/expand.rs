@@ -3,7 +3,7 @@
 //! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
 //! they could run (here). Nothing recurses over the graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -45,6 +45,9 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
         }
     }
     across(built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?))), &mut found);
+    if !found.has_errors() {
+        check_is_complete(&made, &built, &sorted, &mut found);
+    }
     if found.has_errors() {
         return Err(found.unique());
     }
@@ -64,6 +67,20 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
         all.field(digest.bytes());
     }
     (!manifest.sources().is_empty()).then(|| all.finish())
+}
+
+/// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error, and a
+/// reference to it would lead nowhere.
+fn check_is_complete(made: &Instances<'_>, built: &[Option<Built>], sorted: &[usize], found: &mut Diagnostics) {
+    let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
+    for stage in &made.stages {
+        let is_task = |index: usize| built.get(index).is_some_and(Option::is_some) && in_order.contains(&index);
+        if stage.instances.is_empty() || !stage.instances.clone().all(is_task) {
+            let lost = Diagnostic::error(format!("`stages.{}` became no task", stage.name));
+            let lost = lost.at(stage.entry.key.clone(), "this is a defect of regatta");
+            found.push(lost.hint("please report it with this manifest"));
+        }
+    }
 }
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {
@@ -105,6 +122,7 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
     }
     let mut tasks = Vec::with_capacity(sorted.len());
     for index in sorted {
+        // Each index is in the order once, and `check_is_complete` has seen its task.
         let Some(Built { mut task, needs, .. }) = built.get_mut(*index).and_then(Option::take) else { continue };
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();

@@ -44,7 +44,17 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
     let mut made = Instances { all: Vec::new(), stages: Vec::new(), by_name: HashMap::new() };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
-        let coordinates = product(manifest, name, entry, expressions, MAX_TASKS - begin, found);
+        let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {
+            Product::Of(coordinates) => coordinates,
+            Product::Empty(variable) => {
+                // A stage is never gone from the plan without a word.
+                let skipped = Some(format!("foreach.{variable} is an empty list"));
+                let id = TaskId::new(name.clone());
+                made.all.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });
+                Vec::new()
+            }
+            Product::Wrong => Vec::new(),
+        };
         let mut ids: HashMap<TaskId, usize> = HashMap::new();
         for coordinates in coordinates {
             let id = id_of(name, &coordinates);
@@ -85,6 +95,16 @@ fn kind_of(entry: &Entry) -> ActionKind {
 
 type Coordinates = Vec<(String, Value)>;
 
+/// What the lists of a `foreach` come to.
+enum Product {
+    /// At least one.
+    Of(Vec<Coordinates>),
+    /// The list of this variable has nothing in it.
+    Empty(String),
+    /// Reported.
+    Wrong,
+}
+
 fn product(
     manifest: &Manifest,
     stage: &str,
@@ -92,39 +112,51 @@ fn product(
     expressions: &Expressions,
     room: usize,
     found: &mut Diagnostics,
-) -> Vec<Coordinates> {
+) -> Product {
     let Some(foreach) = entry.node.get("foreach").filter(|foreach| foreach.node.tree != Tree::Null) else {
-        return vec![Vec::new()];
+        return Product::Of(vec![Vec::new()]);
     };
     let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: Vec::new() });
     let mut all: Vec<Coordinates> = vec![Vec::new()];
-    for (variable, list) in foreach.node.map().into_iter().flatten() {
+    let Some(lists) = foreach.node.map() else {
+        let message = format!("`stages.{stage}.foreach` must be a map");
+        let hint = "name the variable: `foreach: { x: … }`";
+        found.push(Diagnostic::error(message).at(foreach.node.span.first_line(), "this is none").hint(hint));
+        return Product::Wrong;
+    };
+    let mut empty = None;
+    for (variable, list) in lists {
         if let Some(place) = uses(&list.node, "stages", expressions) {
             found.push(too_early(place, "foreach"));
-            return Vec::new();
+            return Product::Wrong;
         }
+        let before = found.len();
         let rendered = expressions.render(&list.node, &scope, found);
         let path = format!("stages.{stage}.foreach.{variable}");
         let Tree::List(items) = &rendered.tree else {
-            if !rendered.has_template() {
+            // What could not be rendered is reported already.
+            if found.len() == before {
                 let place = entry.node.place(&["foreach", variable]);
                 found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is not a list"));
             }
-            return Vec::new();
+            return Product::Wrong;
         };
         let mut values = Vec::new();
         for item in items {
             if matches!(item.tree, Tree::List(_) | Tree::Map(_) | Tree::Null) {
                 let message = format!("the values of `{path}` must be texts, numbers or switches");
                 found.push(Diagnostic::error(message).at(item.span.first_line(), ""));
-                return Vec::new();
+                return Product::Wrong;
             }
             values.push(value_of(item));
+        }
+        if values.is_empty() {
+            empty = empty.or_else(|| Some(variable.clone()));
         }
         if all.len().saturating_mul(values.len()) > room {
             let message = format!("more than {MAX_TASKS} tasks");
             found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes them too many"));
-            return Vec::new();
+            return Product::Wrong;
         }
         all = all
             .iter()
@@ -137,7 +169,7 @@ fn product(
             })
             .collect();
     }
-    all
+    empty.map_or(Product::Of(all), Product::Empty)
 }
 
 /// `stage/value/value`, with everything that could trouble a file name replaced.

@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
     Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request,
-    Scenario, Stage, Stream, ThinkTime, Words,
+    Scenario, Script, Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
@@ -95,6 +95,10 @@ impl Look<'_> {
             self.duration(&["timeout"], text);
         }
         self.retry(stage);
+        if !stage.strict && !matches!(stage.shell, Some(Script::Text(_))) {
+            let hint = Some("take it away".to_owned());
+            self.say(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
+        }
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }

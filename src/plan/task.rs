@@ -59,6 +59,8 @@ pub struct Task {
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,
     pub resume: bool,
+    /// false: a shell text runs without `-e`, `-u` and `pipefail`. Part of the key of a shell stage.
+    pub strict: bool,
 }
 
 impl Task {
@@ -86,6 +88,7 @@ impl Task {
             cache: true,
             share: true,
             resume: false,
+            strict: true,
         }
     }
 

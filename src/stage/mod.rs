@@ -112,14 +112,18 @@ const fn format(kind: ActionKind) -> Option<u32> {
         // 2: with what the servers' own metrics said. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
-        ActionKind::Shell | ActionKind::Serve => None,
+        // 2: strict unless the stage says otherwise.
+        ActionKind::Shell => Some(2),
+        ActionKind::Serve => None,
     }
 }
 
 impl Work for Stages {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
-        format.into_iter().chain(container::fact(task, &self.images)).collect()
+        let is_lenient = task.kind == ActionKind::Shell && !task.strict;
+        let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
+        format.into_iter().chain(strict).chain(container::fact(task, &self.images)).collect()
     }
 
     fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {

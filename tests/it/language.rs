@@ -368,6 +368,109 @@ fn rubble() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..24).prop_map(|pieces| pieces.concat())
 }
 
+#[test]
+fn a_stage_over_an_empty_list_is_skipped_and_in_the_plan() {
+    let plan = plan_of(
+        "regatta: 1
+vars: { none: [] }
+stages:
+  a: { foreach: { x: '{{ none }}', y: [1, 2] }, shell: a }
+  b: { shell: '{{ stages.a.outs | length }}' }
+",
+    );
+    let skipped: Vec<_> = plan.tasks.iter().map(|task| (task.id.as_str(), task.skipped.as_deref())).collect();
+    assert_eq!(skipped, [("a", Some("foreach.x is an empty list")), ("b", None)]);
+    let text = "regatta: 1\nvars: { none: [] }\nstages:\n  a: { foreach: { x: '{{ none }}' }, shell: a }\n  \
+                b: { shell: 'cat {{ stages.a.out }}/x' }\n";
+    assert!(complaint(text).contains("`a` is skipped, but this stage cannot do without it"));
+}
+
+#[test]
+fn a_section_with_nothing_behind_it_does_not_remove_the_included_one() {
+    let (folder, library) = project("regatta: 1\ninclude: [base.yaml]\nstages:\n");
+    let base = "regatta: 1\nstages:\n  a: { shell: a }\n";
+    fs::write(folder.path().join("manifests/base.yaml"), base).expect("a file");
+    let manifest = load(&library, "m", &Given::default()).unwrap_or_else(|found| panic!("{found}"));
+    let plan = expand(&manifest).unwrap_or_else(|found| panic!("{found}"));
+    assert_eq!(plan.tasks.len(), 1);
+}
+
+/// One edit of a text, of the kind that people make.
+fn edited(text: &str, (kind, at, with): (u8, prop::sample::Index, usize)) -> String {
+    const VALUES: [&str; 9] = ["", "~", "3", "true", "[]", "{}", "\"{{ gpus }}\"", "[{ a: 1 }]", "\"{{ none }}\""];
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if lines.is_empty() {
+        return text.to_owned();
+    }
+    let line = at.index(lines.len());
+    let other = with % lines.len();
+    match kind {
+        0 => drop(lines.remove(line)),
+        1 => lines.insert(other, lines[line].clone()),
+        2 => lines.swap(line, other),
+        // The space after the colon.
+        3 => lines[line] = lines[line].replacen(": ", ":", 1),
+        4 => lines[line].insert_str(0, &" ".repeat(1 + with % 4)),
+        5 => lines[line] = lines[line].strip_prefix("  ").unwrap_or(&lines[line]).to_owned(),
+        6 => {
+            if let Some((key, _)) = lines[line].clone().split_once(": ") {
+                lines[line] = format!("{key}: {}", VALUES[with % VALUES.len()]);
+            }
+        }
+        7 => {
+            let letters: Vec<char> = lines[line].chars().collect();
+            if !letters.is_empty() {
+                let gone = with % letters.len();
+                lines[line] = letters.iter().enumerate().filter(|(at, _)| *at != gone).map(|(_, c)| c).collect();
+            }
+        }
+        _ => lines[line].push_str([":", " #", "'", "\"", " }", "]", "{{"][with % 7]),
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The stages of a manifest as another YAML library reads it; empty if it cannot.
+fn stages_of(text: &str) -> Vec<String> {
+    let Ok(value) = serde_yaml::from_str::<serde_json::Value>(text) else { return Vec::new() };
+    value["stages"].as_object().map(|stages| stages.keys().cloned().collect()).unwrap_or_default()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_stage_of_an_edited_manifest_is_a_task_or_an_error(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((0..9_u8, any::<prop::sample::Index>(), any::<usize>()), 1..4),
+    ) {
+        let manifests: Vec<(String, &str)> = shipped()
+            .filter(|(path, _)| path.starts_with("manifests/") && path.ends_with(".yaml"))
+            .filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
+            .filter(|(_, text)| text.contains("\nstages:"))
+            .collect();
+        let (path, text) = &manifests[which.index(manifests.len())];
+        let text = edits.into_iter().fold((*text).to_owned(), |text, edit| edited(&text, edit));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(path);
+        fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder");
+        fs::write(&file, &text).expect("a file");
+        match load(&Library::new(folder.path()), path, &Given::default()).and_then(|manifest| expand(&manifest)) {
+            Ok(plan) => {
+                for stage in stages_of(&text) {
+                    prop_assert!(plan.tasks.iter().any(|task| task.stage == stage), "{stage} is gone from:\n{text}");
+                }
+                for (at, task) in plan.tasks.iter().enumerate() {
+                    prop_assert!(task.needs.iter().all(|need| (need.task as usize) < at));
+                }
+            }
+            Err(found) => {
+                prop_assert!(found.has_errors());
+                prop_assert!(!found.render(false).is_empty());
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -97,7 +97,7 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Script {
-    /// A text for `/bin/sh -c`.
+    /// A text for `/bin/sh -c`, strict unless the stage says `strict: false`.
     Text(String),
     /// The program and its arguments, no shell in between.
     Words(Vec<String>),

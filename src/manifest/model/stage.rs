@@ -62,11 +62,14 @@ pub struct Stage {
     /// Keep unfinished work, so that the next try continues in the same folder.
     #[serde(default)]
     pub resume: bool,
+    /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
+    #[serde(default = "yes")]
+    pub strict: bool,
     /// Run its programs in a container: beside `shell`, `engine`, `trtllm_bench`, `serve: command`, `serve: triton` and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 
-    /// Run a command: a text for `sh -c`, or a list of words. It runs in its (empty) output folder, `$OUT`.
+    /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of words. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<Script>,
     /// Clone a repository at a revision.
