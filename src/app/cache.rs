@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::runner::{Emit, Fetched, Options, Standing, standings};
 use crate::share::{self, Address, Inventory, Presence, Put, Share};
 use crate::stage::Stages;
-use crate::store::{Digests, Key, Lock, Record, Shelf, Taken, name_run};
+use crate::store::{Digests, Key, Latest, Lock, Record, Shelf, Taken, name_run};
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<Exit, Trouble> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
@@ -238,8 +238,9 @@ fn accept(
     fetched: Fetched,
 ) -> Result<Arc<Record>, crate::store::PathError> {
     let Fetched { folder, sealed, done, seconds, from } = fetched;
-    let (record, _) = scene.shelf.accept(run, task, key, &folder, sealed, done, seconds, Some(from))?;
-    scene.shelf.point_latest(task, &scene.shelf.folder(&record))?;
+    let (record, _) =
+        scene.shelf.accept(run, &scene.plan.name, task, key, &folder, sealed, done, seconds, Some(from))?;
+    Latest::new(scene.shelf.home(), &scene.plan.name).point(task, &scene.shelf.folder(&record))?;
     Ok(record)
 }
 

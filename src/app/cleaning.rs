@@ -26,7 +26,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
     let _lock = if yes { lock(&home)? } else { None };
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
         .into_iter()
-        .filter(|path| path.exists())
+        .filter(|path| path.exists() || path.is_symlink())
         .map(|path| Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path })
         .collect();
     tell(&home, &all, yes);
@@ -91,5 +91,8 @@ fn tell(home: &Home, found: &[Garbage], yes: bool) {
 }
 
 fn bytes_in(path: &Path) -> u64 {
+    if path.is_symlink() {
+        return 0;
+    }
     walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
 }

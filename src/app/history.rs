@@ -13,7 +13,7 @@ use crate::cli::{self, Exit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
 use crate::report::{self, Paint, Story, html};
-use crate::store::{Home, Lock, last_run, point, read_journal, runs};
+use crate::store::{Home, Latest, Lock, last_run, read_journal, runs};
 
 pub(super) fn status(global: &Global, request: Status) -> Result<Exit, Trouble> {
     let home = Project::here(global)?.home;
@@ -186,7 +186,5 @@ pub(super) fn write_report(
     let page = html::render(story, &about, &results, plan)?;
     let path = home.run(run).join("report.html");
     fs::write(&path, page)?;
-    let link = home.latest().join("report.html");
-    point(&link, &path)?;
-    Ok(link)
+    Ok(Latest::new(home, &plan.name).point_report(&path)?)
 }

@@ -17,8 +17,14 @@ pub fn schema() -> Value {
     if let Some(definitions) = schema["$defs"].as_object_mut() {
         // Everything that a stage is made of; params and their rules hold no expressions.
         for (name, definition) in definitions.iter_mut() {
-            if !matches!(name.as_str(), "Param" | "Bounds" | "ListRule" | "PathNeed") {
-                below(definition);
+            if matches!(name.as_str(), "Param" | "Bounds" | "ListRule" | "PathNeed") {
+                continue;
+            }
+            // Which tasks there are is written, not computed; the lists themselves may be.
+            let foreach = (name == "Stage").then(|| definition["properties"]["foreach"].clone());
+            below(definition);
+            if let Some(foreach) = foreach {
+                definition["properties"]["foreach"] = foreach;
             }
         }
         exactly_one(definitions, "Stage", &Action::KEYS);

@@ -204,6 +204,7 @@ pub(super) fn system(e: &PathError) -> Failure {
 pub(super) fn accept(
     shelf: &Shelf,
     run: &RunId,
+    manifest: &str,
     task: &Task,
     keyed: &Keyed,
     folder: &std::path::Path,
@@ -212,8 +213,9 @@ pub(super) fn accept(
     seconds: f64,
     from: Option<String>,
 ) -> Result<(Arc<Record>, bool), Failure> {
-    let accepted =
-        shelf.accept(run, &task.id, &keyed.key, folder, sealed, done, seconds, from).map_err(|e| system(&e))?;
+    let accepted = shelf
+        .accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)
+        .map_err(|e| system(&e))?;
     shelf.clear_failed(&task.id);
     Ok(accepted)
 }

@@ -52,7 +52,7 @@ pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
 }
 
 fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {
-    let record = (task.lifetime == Lifetime::Step).then(|| shelf.last(&task.id)).flatten();
+    let record = (task.lifetime == Lifetime::Step).then(|| shelf.last(&plan.name, &task.id)).flatten();
     let fields = record.as_ref().and_then(|record| record.key_fields());
     let (facts, inputs, upstream) = if let Some(key) = fields {
         (key.facts, key.inputs, key.upstream)
@@ -60,7 +60,7 @@ fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {
         // What a service was started with, as far as its upstream has records.
         let upstream = task.needs.iter().filter(|need| need.data).filter_map(|need| {
             let id = &plan.tasks[need.task as usize].id;
-            Some((id.clone(), shelf.last(id)?.digest))
+            Some((id.clone(), shelf.last(&plan.name, id)?.digest))
         });
         (BTreeMap::new(), BTreeMap::new(), upstream.collect())
     };

@@ -85,7 +85,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
                         let mut why = if open.is_empty() || forced {
                             reasons(plan, task, &keyed, &look, shelf, forced)
                         } else {
-                            own_changes(task, &keyed, shelf)
+                            own_changes(plan, task, &keyed, shelf)
                         };
                         why.extend(open);
                         (Known::Open, decide(Verdict::Run, why))
@@ -106,8 +106,8 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &Shelf) -> Vec<String> {
-    let Some(old) = shelf.last(&task.id).and_then(|last| last.key_fields()) else {
+fn own_changes(plan: &Plan, task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &Shelf) -> Vec<String> {
+    let Some(old) = shelf.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["never finished here".to_owned()];
     };
     let mut new = keyed.key.clone();

@@ -21,7 +21,7 @@ use super::together::{Parties, Seat};
 use super::work::Work;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
-use crate::store::{Digests, Look, Shelf};
+use crate::store::{Digests, Latest, Look, Shelf};
 use items::items;
 
 enum Msg {
@@ -48,6 +48,7 @@ struct Runner<W> {
     tasks: Vec<Arc<Task>>,
     work: Arc<W>,
     shelf: Arc<Shelf>,
+    latest: Latest,
     digests: Arc<Digests>,
     options: Options,
     run: RunId,
@@ -92,6 +93,7 @@ pub async fn run<W: Work>(
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
         schedule: Schedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
+        latest: Latest::new(shelf.home(), &plan.name),
         plan,
         work,
         shelf,
@@ -370,8 +372,9 @@ impl<W: Work> Runner<W> {
             let folder = folder.as_deref().unwrap_or_else(|| self.shelf.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
-                accept(&self.shelf, &self.run, &task, &keyed, folder, sealed, done, seconds, None).map_err(Box::new)?;
-            self.shelf.point_latest(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+                accept(&self.shelf, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
+                    .map_err(Box::new)?;
+            self.latest.point(&task.id, &self.shelf.folder(&record)).map_err(|e| Box::new(system(&e)))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });

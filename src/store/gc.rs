@@ -66,7 +66,9 @@ pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
         .map(|item| item.path())
         .collect();
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
-    for (folder, depth) in replaced.chain([(home.latest(), usize::MAX)]) {
+    // `latest` itself is a link that is replaced.
+    let beside = home.latest().parent().map(|folder| (folder.to_owned(), 1));
+    for (folder, depth) in replaced.chain([(home.state().join("latest"), usize::MAX)]).chain(beside) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
         found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }
@@ -84,17 +86,16 @@ pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The folders of each task's newest `keep` outputs.
+/// The folders of each task's newest `keep` outputs, for each manifest.
 fn kept_folders(shelf: &Shelf, keep: usize) -> HashSet<String> {
-    let mut by_task: BTreeMap<TaskId, Vec<(String, String)>> = BTreeMap::new();
+    let mut by_task: BTreeMap<(String, TaskId), Vec<(String, String)>> = BTreeMap::new();
     for record in shelf.records() {
-        by_task.entry(record.task.clone()).or_default().push((record.run.clone(), record.folder.clone()));
+        let owner = (record.manifest.clone(), record.task.clone());
+        by_task.entry(owner).or_default().push((record.run.clone(), record.folder.clone()));
     }
-    let mut kept = HashSet::new();
-    for (task, mut folders) in by_task {
+    let mut kept = shelf.last_folders();
+    for mut folders in by_task.into_values() {
         folders.sort();
-        let last = shelf.last(&task).map(|r| r.folder.clone());
-        kept.extend(last);
         let mut seen = HashSet::new();
         let newest = folders.into_iter().rev().map(|(_, folder)| folder).filter(|f| seen.insert(f.clone()));
         kept.extend(newest.take(keep));

@@ -78,7 +78,7 @@ impl Home {
         rustix::fs::statvfs(&self.state).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
     }
 
-    /// The folder of links beside the state folder.
+    /// The link beside the state folder that leads to the outputs of the manifest that ran last: see [`super::Latest`].
     pub fn latest(&self) -> PathBuf {
         self.state.parent().unwrap_or(&self.project).join("latest")
     }

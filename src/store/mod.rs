@@ -15,7 +15,8 @@
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html
-//! latest/<task id>       → the output folder of each task
+//!   latest/<manifest>/   <task id> → the output folder of each task
+//! latest                 → the folder in `.regatta/latest` of the manifest that ran last
 //! ```
 //!
 //! # When is an output accepted?
@@ -45,6 +46,7 @@ mod incoming;
 mod jobs;
 mod journal;
 mod key;
+mod latest;
 mod lock;
 mod lowered;
 mod outputs;
@@ -64,6 +66,7 @@ pub use incoming::{Incoming, Parts, free_bytes};
 pub use jobs::{JobFolder, abandoned, left_running, superseded};
 pub use journal::{Journal, ReadJournal, ended_well, last_run, name_run, read_journal, runs};
 pub use key::{KEY_VERSION, Key};
+pub use latest::Latest;
 pub use lock::{Held, Lock, Taken};
 pub use outputs::{Listed, Sealed, list_folder};
 pub use parcel::{Item, digest_of, leads_out, unfit};

@@ -15,6 +15,9 @@ use crate::event::{Digest, Done, TaskId};
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
+    /// The name of the manifest in whose run the task was done; empty in records of older programs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub manifest: String,
     pub task: TaskId,
     pub key: Digest,
     /// Name of the folder under `out/`.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::durable::{At as _, PathError, create_folder, discard, point};
+use super::durable::{At as _, PathError, create_folder, point};
 use super::outputs::{Sealed, Since, compare};
 use super::record::{self, Line, Record};
 use super::{Home, Key, Stamp};
@@ -25,7 +25,8 @@ pub struct Shelf {
 #[derive(Debug, Default)]
 struct Inner {
     by_key: HashMap<Digest, Arc<Record>>,
-    by_task: HashMap<TaskId, Arc<Record>>,
+    /// By manifest and task: what a task was made from last, also where another task or manifest made it.
+    by_task: HashMap<(String, TaskId), Arc<Record>>,
     /// Folders that were compared with their record in this process and are whole.
     whole: HashSet<String>,
     lines: usize,
@@ -71,9 +72,22 @@ impl Shelf {
         }
     }
 
-    /// What a task's last record was, whatever its key.
-    pub fn last(&self, task: &TaskId) -> Option<Arc<Record>> {
-        self.inner().by_task.get(task).cloned()
+    /// What a task's last record was when this manifest ran, whatever its key.
+    pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<Record>> {
+        self.inner().by_task.get(&(manifest.to_owned(), task.clone())).cloned()
+    }
+
+    /// Remembers a record, which may have been made for another task or manifest, as the last one of this task.
+    pub fn adopt(&self, manifest: &str, task: &TaskId, record: &Arc<Record>) -> Result<Arc<Record>, PathError> {
+        if let Some(last) = self.last(manifest, task)
+            && last.key == record.key
+            && last.folder == record.folder
+        {
+            return Ok(last);
+        }
+        let adopted = Arc::new(Record { manifest: manifest.to_owned(), task: task.clone(), ..Record::clone(record) });
+        self.inner().append(&self.home, Arc::clone(&adopted))?;
+        Ok(adopted)
     }
 
     pub fn folder(&self, record: &Record) -> PathBuf {
@@ -124,7 +138,7 @@ impl Shelf {
     pub fn begin(&self) -> Result<(), PathError> {
         create_folder(&self.home.outputs())?;
         let mut inner = self.inner();
-        if inner.lines > 1000 && inner.lines > 2 * inner.by_key.len() {
+        if inner.lines > 1000 && inner.lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
             inner.compact(&self.home)?;
         }
         inner.file = Some(record::open(&self.home.records(), inner.torn)?);
@@ -159,6 +173,7 @@ impl Shelf {
     pub fn accept(
         &self,
         run: &RunId,
+        manifest: &str,
         task: &TaskId,
         key: &Key,
         folder: &Path,
@@ -169,7 +184,7 @@ impl Shelf {
     ) -> Result<(Arc<Record>, bool), PathError> {
         let digest = key.digest();
         let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
-        let before = self.last(task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
+        let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
             // The same folder when a resumed stage changed nothing.
@@ -183,6 +198,7 @@ impl Shelf {
             (name, entries)
         };
         let record = Arc::new(Record {
+            manifest: manifest.to_owned(),
             task: task.clone(),
             key: digest,
             folder: name,
@@ -199,31 +215,6 @@ impl Shelf {
         inner.append(&self.home, Arc::clone(&record))?;
         inner.whole.insert(record.folder.clone());
         Ok((record, unchanged))
-    }
-
-    /// Points `latest/<task>` at an output.
-    pub fn point_latest(&self, task: &TaskId, folder: &Path) -> Result<(), PathError> {
-        let latest = self.home.latest();
-        let link = latest.join(task.as_str());
-        let depth = task.as_str().matches('/').count() + 1;
-        let base = latest.parent().unwrap_or(&latest);
-        let target = folder.strip_prefix(base).map_or_else(
-            |_| folder.to_owned(),
-            |below| {
-                let mut target: PathBuf = std::iter::repeat_n("..", depth).collect();
-                target.push(below);
-                target
-            },
-        );
-        make_way(&latest, &link)?;
-        point(&link, &target)
-    }
-
-    /// What must look the same for `latest/<task>` to lead where it leads now: another run of this project may point it elsewhere.
-    pub fn latest_stamp(&self, task: &TaskId) -> Result<(PathBuf, Stamp), PathError> {
-        let link = self.home.latest().join(task.as_str());
-        let stamp = Stamp::of(&link).at("look at", &link)?;
-        Ok((link, stamp))
     }
 
     /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
@@ -285,6 +276,11 @@ impl Shelf {
         self.inner().by_key.values().map(|r| r.folder.clone()).collect()
     }
 
+    /// The folder of each task's last output, in every manifest.
+    pub fn last_folders(&self) -> HashSet<String> {
+        self.inner().by_task.values().map(|r| r.folder.clone()).collect()
+    }
+
     /// All records, newest last within a task.
     pub fn records(&self) -> Vec<Arc<Record>> {
         self.inner().by_key.values().cloned().collect()
@@ -309,30 +305,9 @@ impl Shelf {
     }
 }
 
-/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
-/// such a folder is where a link must be. A link on the way would lead into an output.
-fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
-    let between = link.ancestors().skip(1).take_while(|above| *above != latest);
-    for above in between {
-        if above.is_symlink() {
-            discard(above)?;
-        }
-    }
-    if !link.is_symlink() && link.is_dir() {
-        // Nothing but links of ours, or it stays and is said to be in the way.
-        let only_links = walkdir::WalkDir::new(link)
-            .into_iter()
-            .all(|item| item.is_ok_and(|item| item.file_type().is_dir() || item.path_is_symlink()));
-        if only_links {
-            discard(link)?;
-        }
-    }
-    Ok(())
-}
-
 impl Inner {
     fn remember(&mut self, record: Arc<Record>) {
-        self.by_task.insert(record.task.clone(), Arc::clone(&record));
+        self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
         self.by_key.insert(record.key, record);
     }
 
@@ -351,16 +326,26 @@ impl Inner {
     /// Rewrites `records` without the lines that newer ones replaced. A task's last record stays last.
     #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
     fn compact(&mut self, home: &Home) -> Result<(), PathError> {
-        let mut live: Vec<&Arc<Record>> = Vec::new();
-        for record in self.by_key.values() {
-            live.push(record);
+        // What was made again under the same key replaces what other tasks adopted before.
+        for last in self.by_task.values_mut() {
+            if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {
+                let (manifest, task) = (last.manifest.clone(), last.task.clone());
+                *last = Arc::new(Record { manifest, task, ..Record::clone(newest) });
+            }
         }
-        live.sort_by_key(|r| {
-            let last = self.by_task.get(&r.task).is_some_and(|l| l.key == r.key);
-            (last, r.task.clone(), r.key)
-        });
+        let mut live: Vec<(bool, &Arc<Record>)> = Vec::new();
+        for record in self.by_task.values() {
+            live.push((true, record));
+        }
+        for record in self.by_key.values() {
+            let owner = (record.manifest.clone(), record.task.clone());
+            if self.by_task.get(&owner).is_none_or(|last| last.key != record.key) {
+                live.push((false, record));
+            }
+        }
+        live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
         let mut bytes = Vec::new();
-        for record in &live {
+        for (_, record) in &live {
             let json = serde_json::to_vec(&Line::Record(Box::new(Record::clone(record))))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;

@@ -372,15 +372,15 @@ fn rubble() -> impl Strategy<Value = String> {
 fn a_stage_over_an_empty_list_is_skipped_and_in_the_plan() {
     let plan = plan_of(
         "regatta: 1
-vars: { none: [] }
+vars: { empty: [] }
 stages:
-  a: { foreach: { x: '{{ none }}', y: [1, 2] }, shell: a }
+  a: { foreach: { x: '{{ empty }}', y: [1, 2] }, shell: a }
   b: { shell: '{{ stages.a.outs | length }}' }
 ",
     );
     let skipped: Vec<_> = plan.tasks.iter().map(|task| (task.id.as_str(), task.skipped.as_deref())).collect();
     assert_eq!(skipped, [("a", Some("foreach.x is an empty list")), ("b", None)]);
-    let text = "regatta: 1\nvars: { none: [] }\nstages:\n  a: { foreach: { x: '{{ none }}' }, shell: a }\n  \
+    let text = "regatta: 1\nvars: { empty: [] }\nstages:\n  a: { foreach: { x: '{{ empty }}' }, shell: a }\n  \
                 b: { shell: 'cat {{ stages.a.out }}/x' }\n";
     assert!(complaint(text).contains("`a` is skipped, but this stage cannot do without it"));
 }
@@ -454,7 +454,9 @@ proptest! {
         let file = folder.path().join(path);
         fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder");
         fs::write(&file, &text).expect("a file");
-        match load(&Library::new(folder.path()), path, &Given::default()).and_then(|manifest| expand(&manifest)) {
+        // Absolute: a relative path would be the one of this repository.
+        let what = file.to_str().expect("UTF-8");
+        match load(&Library::new(folder.path()), what, &Given::default()).and_then(|manifest| expand(&manifest)) {
             Ok(plan) => {
                 for stage in stages_of(&text) {
                     prop_assert!(plan.tasks.iter().any(|task| task.stage == stage), "{stage} is gone from:\n{text}");

@@ -174,13 +174,16 @@ impl Look<'_> {
         for task in tasks {
             let Some(decision) = self.decisions.get(&task.id) else { continue };
             if decision.verdict == Verdict::Run {
-                let stale = self.shelf.last(&task.id).is_some();
+                let stale = self.shelf.last(&self.plan.name, &task.id).is_some();
                 state = if stale && state != State::Missing { State::Stale } else { State::Missing };
                 why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
             }
         }
-        let folder: Option<PathBuf> =
-            tasks.iter().rev().find_map(|task| self.shelf.last(&task.id)).map(|record| self.shelf.folder(&record));
+        let folder: Option<PathBuf> = tasks
+            .iter()
+            .rev()
+            .find_map(|task| self.shelf.last(&self.plan.name, &task.id))
+            .map(|record| self.shelf.folder(&record));
         Cell {
             told: folder.and_then(|folder| told(&folder)),
             why: (state != State::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),

@@ -43,7 +43,8 @@ impl<W: Work> Runner<W> {
 
     /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
     fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
-        let mut look_at = Vec::new();
+        // Another manifest's run may show its own outputs in `latest`.
+        let mut look_at: Vec<(PathBuf, Stamp)> = self.latest.stamp().ok().into_iter().collect();
         for (ix, task) in self.plan.tasks.iter().enumerate() {
             if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
                 continue;
@@ -62,7 +63,7 @@ impl<W: Work> Runner<W> {
             }
             if let Some(Made::Output(record)) = &self.made[ix] {
                 look_at.extend(self.shelf.stamps(record).ok()?);
-                look_at.push(self.shelf.latest_stamp(&task.id).ok()?);
+                look_at.push(self.latest.stamp_of(&task.id).ok()?);
             }
         }
         Some(look_at)

@@ -36,7 +36,18 @@ impl<W: Work> Runner<W> {
         let task = Arc::clone(self.task(ix));
         let Fetched { folder, sealed, done, seconds, from } = fetched;
         let from = Some(from);
-        match accept(&self.shelf, &self.run, &task, &keyed, &folder, sealed, done, seconds, from.clone()) {
+        match accept(
+            &self.shelf,
+            &self.run,
+            &self.plan.name,
+            &task,
+            &keyed,
+            &folder,
+            sealed,
+            done,
+            seconds,
+            from.clone(),
+        ) {
             Ok((record, _)) => self.take_hit(ix, record, from),
             Err(failure) => {
                 let text = format!("what another machine made could not be kept: {}", failure.what);
@@ -49,8 +60,13 @@ impl<W: Work> Runner<W> {
     /// Its output is there; `from` elsewhere, if it came just now.
     pub(super) fn take_hit(&mut self, ix: Ix, record: Arc<Record>, from: Option<String>) {
         let task = Arc::clone(self.task(ix));
+        // The next run explains itself by this one, whichever task or manifest made the output.
+        let record = match self.shelf.adopt(&self.plan.name, &task.id, &record) {
+            Ok(record) => record,
+            Err(e) => return self.fail(ix, 1, system(&e), 0.0),
+        };
         let folder = self.shelf.folder(&record);
-        if let Err(e) = self.shelf.point_latest(&task.id, &folder) {
+        if let Err(e) = self.latest.point(&task.id, &folder) {
             return self.fail(ix, 1, system(&e), 0.0);
         }
         if let Err(failure) = self.passes(ix, &record) {

@@ -1,0 +1,180 @@
+//! `latest`: links to the newest output of each task, in a folder of its own for each manifest.
+//!
+//! The folders are `latest/<manifest>` in the state folder. `latest` beside the state folder leads to the one of the manifest that ran
+//! last, so that what is below it is always of one manifest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::durable::{PathError, discard, point};
+use super::{Home, Stamp};
+use crate::event::{Digest, TaskId};
+
+/// The links of one manifest.
+#[derive(Clone, Debug)]
+pub struct Latest {
+    state: PathBuf,
+    /// Beside the state folder.
+    shown: PathBuf,
+    /// The manifest's folder, relative to the state folder.
+    below: PathBuf,
+}
+
+impl Latest {
+    pub fn new(home: &Home, manifest: &str) -> Self {
+        let below = Path::new("latest").join(folder_name(manifest));
+        Self { state: home.state().to_owned(), shown: home.latest(), below }
+    }
+
+    /// The folder with the links.
+    pub fn folder(&self) -> PathBuf {
+        self.state.join(&self.below)
+    }
+
+    /// Points the task's link at an output.
+    pub fn point(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
+        self.show()?;
+        let folder = self.folder();
+        let link = folder.join(task.as_str());
+        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `latest`, to the state folder.
+        let ups = task.as_str().matches('/').count() + 2;
+        let target = output.strip_prefix(&self.state).map_or_else(
+            |_| output.to_owned(),
+            |below| {
+                let mut target: PathBuf = std::iter::repeat_n("..", ups).collect();
+                target.push(below);
+                target
+            },
+        );
+        make_way(&folder, &link)?;
+        point(&link, &target)
+    }
+
+    /// Puts the page of a run beside the outputs; returns the path for people.
+    pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
+        self.show()?;
+        point(&self.folder().join("report.html"), page)?;
+        Ok(self.shown.join("report.html"))
+    }
+
+    /// What must look the same for `latest` to be this manifest's.
+    pub fn stamp(&self) -> Result<(PathBuf, Stamp), PathError> {
+        stamp_of(self.shown.clone())
+    }
+
+    /// What must look the same for the task's link to lead where it leads now: another run of this project may point it elsewhere.
+    pub fn stamp_of(&self, task: &TaskId) -> Result<(PathBuf, Stamp), PathError> {
+        stamp_of(self.folder().join(task.as_str()))
+    }
+
+    /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the link.
+    fn show(&self) -> Result<(), PathError> {
+        let state = self.state.file_name().map_or_else(PathBuf::new, PathBuf::from);
+        if !self.shown.is_symlink() && self.shown.is_dir() {
+            if only_links(&self.shown) {
+                discard(&self.shown)?;
+            } else {
+                let name = self.below.file_name().map_or_else(PathBuf::new, PathBuf::from);
+                return point(&self.shown.join(name), &Path::new("..").join(state).join(&self.below));
+            }
+        }
+        point(&self.shown, &state.join(&self.below))
+    }
+}
+
+fn stamp_of(link: PathBuf) -> Result<(PathBuf, Stamp), PathError> {
+    use super::durable::At as _;
+    let stamp = Stamp::of(&link).at("look at", &link)?;
+    Ok((link, stamp))
+}
+
+/// A folder name for any text: what could lead elsewhere is replaced, and a digest keeps two such names apart.
+fn folder_name(manifest: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_fine = manifest.len() <= 100 && manifest.chars().all(is_plain) && !manifest.starts_with('.');
+    if is_fine && !manifest.is_empty() {
+        return manifest.to_owned();
+    }
+    let plain: String = manifest.chars().take(80).map(|c| if is_plain(c) && c != '.' { c } else { '_' }).collect();
+    format!("{plain}-{}", Digest::of(manifest.as_bytes()).short())
+}
+
+/// A stage that was one task may have become many, or the other way round: then a link is where a folder of links must be, or
+/// such a folder is where a link must be. A link on the way would lead into an output.
+fn make_way(latest: &Path, link: &Path) -> Result<(), PathError> {
+    let between = link.ancestors().skip(1).take_while(|above| *above != latest);
+    for above in between {
+        if above.is_symlink() {
+            discard(above)?;
+        }
+    }
+    // Nothing but links of ours, or it stays and is said to be in the way.
+    if !link.is_symlink() && link.is_dir() && only_links(link) {
+        discard(link)?;
+    }
+    Ok(())
+}
+
+/// Whether there is nothing in a folder but links and folders of links.
+fn only_links(folder: &Path) -> bool {
+    walkdir::WalkDir::new(folder)
+        .into_iter()
+        .all(|item| item.is_ok_and(|item| item.file_type().is_dir() || item.path_is_symlink()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(project: &Path) -> Home {
+        let state = project.join(".regatta");
+        fs::create_dir_all(state.join("out/k-0")).unwrap();
+        fs::create_dir_all(state.join("out/k-1")).unwrap();
+        Home::new(project.to_owned(), state)
+    }
+
+    #[test]
+    fn each_manifest_has_its_links_and_latest_is_the_last_one() {
+        let project = tempfile::tempdir().unwrap();
+        let home = home(project.path());
+        let task = TaskId::new("bench/server");
+        let (a, b) = (Latest::new(&home, "a"), Latest::new(&home, "b"));
+        a.point(&task, &home.output("k-0")).unwrap();
+        let before = a.stamp().unwrap();
+        b.point(&task, &home.output("k-1")).unwrap();
+        let lead = |path: PathBuf| fs::canonicalize(path).unwrap().file_name().unwrap().to_owned();
+        assert_eq!(lead(a.folder().join("bench/server")), "k-0");
+        assert_eq!(lead(home.latest().join("bench/server")), "k-1");
+        assert_ne!(a.stamp().unwrap(), before, "a run of `a` has to point `latest` back");
+        a.point(&task, &home.output("k-0")).unwrap();
+        assert_eq!(lead(home.latest().join("bench/server")), "k-0");
+    }
+
+    #[test]
+    fn a_folder_of_links_becomes_a_link_and_a_folder_with_files_stays() {
+        let project = tempfile::tempdir().unwrap();
+        let home = home(project.path());
+        fs::create_dir(home.latest()).unwrap();
+        std::os::unix::fs::symlink("../.regatta/out/k-0", home.latest().join("old")).unwrap();
+        Latest::new(&home, "a").point(&TaskId::new("x"), &home.output("k-1")).unwrap();
+        assert!(home.latest().is_symlink() && home.latest().join("x").is_dir());
+
+        fs::remove_file(home.latest()).unwrap();
+        fs::create_dir(home.latest()).unwrap();
+        fs::write(home.latest().join("notes"), "mine").unwrap();
+        Latest::new(&home, "a").point(&TaskId::new("x"), &home.output("k-1")).unwrap();
+        assert_eq!(fs::read_to_string(home.latest().join("notes")).unwrap(), "mine");
+        assert!(home.latest().join("a/x").is_dir());
+    }
+
+    #[test]
+    fn no_name_leads_elsewhere() {
+        for name in ["", ".", "..", "../x", "a/b", "ä", ".hidden"] {
+            let folder = folder_name(name);
+            let parts: Vec<_> = Path::new(&folder).components().collect();
+            assert!(matches!(parts[..], [std::path::Component::Normal(_)]), "{name}: {folder}");
+        }
+        assert_eq!(folder_name("gpt2-v1.0"), "gpt2-v1.0");
+        assert_ne!(folder_name("a/b"), folder_name("a:b"));
+    }
+}
