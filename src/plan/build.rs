@@ -23,6 +23,8 @@ pub struct Built {
     /// The rendered stage, where it is held against others.
     pub node: Option<Node>,
     pub needs: BTreeMap<usize, Edge>,
+    /// The manifest says `cache: true`.
+    pub is_cached: bool,
 }
 
 /// Why one task needs another.
@@ -64,7 +66,12 @@ impl<'a> Builder<'a> {
         // An instance is made with the index of its own stage.
         let stage = &self.made.stages[one.stage];
         if one.skipped.is_some() {
-            return Some(Built { task: skipped_task(stage, one), node: None, needs: BTreeMap::new() });
+            return Some(Built {
+                task: skipped_task(stage, one),
+                node: None,
+                needs: BTreeMap::new(),
+                is_cached: false,
+            });
         }
         let Some(map) = stage.entry.node.map() else {
             let place = stage.entry.node.span.first_line();
@@ -91,6 +98,7 @@ impl<'a> Builder<'a> {
         if found.len() > before {
             return None;
         }
+        let is_cached = typed.cache == Some(true);
         let task = match task(stage, one, typed) {
             Ok(task) => task,
             Err(what) => {
@@ -100,7 +108,7 @@ impl<'a> Builder<'a> {
             }
         };
         let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
-        Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs })
+        Some(Built { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
     }
 
     fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
@@ -321,7 +329,8 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         cpus,
         timeout: typed.timeout.as_deref().map(duration).transpose()?,
         retry: typed.retry.map(retry).transpose()?,
-        cache: typed.cache,
+        cache: typed.cache.unwrap_or(true),
+        external: None,
         share: typed.share,
         strict: typed.strict,
         // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an attempt that was

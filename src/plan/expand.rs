@@ -9,6 +9,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::build::{Builder, Built};
+use super::external;
 use super::instance::{Instance, Instances, instances};
 use super::semantics::across;
 use super::stages::{Directory, Known, KnownInstance};
@@ -123,9 +124,12 @@ fn tasks(mut built: Vec<Option<Built>>, sorted: &[usize]) -> Vec<Task> {
     let mut tasks = Vec::with_capacity(sorted.len());
     for index in sorted {
         // Each index is in the order once, and `check_is_complete` has seen its task.
-        let Some(Built { mut task, needs, .. }) = built.get_mut(*index).and_then(Option::take) else { continue };
+        let Some(Built { mut task, needs, is_cached, .. }) = built.get_mut(*index).and_then(Option::take) else {
+            continue;
+        };
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
+        external::mark(&mut task, &tasks, is_cached);
         tasks.push(task);
     }
     tasks

@@ -6,6 +6,7 @@
 
 mod build;
 mod expand;
+mod external;
 mod instance;
 pub mod loadgen;
 mod reference;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Digest, TaskId};
+use crate::event::{Digest, Endpoint, TaskId};
 use crate::manifest::model::HostOn;
 
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
@@ -56,6 +56,8 @@ pub struct Task {
     pub retry: Option<RetryRule>,
     /// false: never taken from the store.
     pub cache: bool,
+    /// JSON of the [`Endpoint`]s that it talks to and that the run does not start. With `cache`, what they are is part of the key.
+    pub external: Option<String>,
     /// false: kept from stores that machines share. No part of the key.
     pub share: bool,
     pub resume: bool,
@@ -86,10 +88,16 @@ impl Task {
             timeout: None,
             retry: None,
             cache: true,
+            external: None,
             share: true,
             resume: false,
             strict: true,
         }
+    }
+
+    /// Servers that it talks to and that the run does not start; empty for most tasks.
+    pub fn external(&self) -> Vec<Endpoint> {
+        self.external.as_deref().and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }
 
     /// How often it is submitted again when it has lost its machine.

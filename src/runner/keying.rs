@@ -146,7 +146,7 @@ pub(super) fn reasons(
         return vec!["forced".to_owned()];
     }
     if !task.cache {
-        return vec!["cache is false".to_owned()];
+        return vec![why_not_cached(task)];
     }
     if let Look::Spoiled(what) = look {
         return vec![what.clone()];
@@ -162,6 +162,14 @@ pub(super) fn reasons(
         }
     }
     if why.is_empty() { vec!["its last record cannot be read".to_owned()] } else { why }
+}
+
+/// Why a task that is not kept runs again.
+fn why_not_cached(task: &Task) -> String {
+    match task.external().first() {
+        Some(server) => format!("{server} is not started by this run, so it is measured again"),
+        None => "cache is false".to_owned(),
+    }
 }
 
 /// Replaces references in a text. `made` answers for needs by task id.

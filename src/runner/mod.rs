@@ -11,6 +11,7 @@
 //!
 //! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
 
+mod age;
 mod attempt;
 mod foresee;
 mod gate;

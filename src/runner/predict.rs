@@ -4,9 +4,9 @@ use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
 use crate::store::{Digests, Look, Shelf};
 
-use super::Work;
 use super::keying::{key_of, look, reasons};
 use super::options::{Options, Part};
+use super::{Work, age};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -72,7 +72,8 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
                 let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Look::Absent };
                 match look {
                     Look::Hit(record) if !forced && task.cache => {
-                        (Known::Digest(record.digest), decide(Verdict::Cached, Vec::new()))
+                        let age = age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                        (Known::Digest(record.digest), decide(Verdict::Cached, age.into_iter().collect()))
                     }
                     _ if options.parts[ix] == Part::Restore => (
                         Known::Open,

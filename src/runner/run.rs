@@ -202,7 +202,9 @@ impl<W: Work> Runner<W> {
             .filter_map(|need| Some((need.task, self.made[need.task as usize].as_ref()?.digest()?)))
             .collect();
         let project = self.shelf.home().project();
+        let asks_servers = task.cache && task.external.is_some();
         let slow = task.container.is_some()
+            || asks_servers
             || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
         let work = Arc::clone(&self.work);
         let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.digests));

@@ -239,7 +239,7 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
 }
 
 /// What the manifest says of it, else what the target's URL says.
-fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
+pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Protocol, String> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(model::Protocol::Kserve) => {
             if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {

@@ -123,7 +123,10 @@ impl Work for Stages {
         let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
-        format.into_iter().chain(strict).chain(container::fact(task, &self.images)).collect()
+        let mut facts: BTreeMap<_, _> =
+            format.into_iter().chain(strict).chain(container::fact(task, &self.images)).collect();
+        facts.extend(identity::facts(task));
+        facts
     }
 
     fn is_void(&self, task: &Task, folder: &Path) -> Option<String> {

@@ -3,7 +3,6 @@
 //! The folders are `latest/<manifest>` in the state folder. `latest` beside the state folder leads to the one of the manifest that ran
 //! last, so that what is below it is always of one manifest.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
@@ -124,6 +123,8 @@ fn only_links(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn home(project: &Path) -> Home {

@@ -28,6 +28,9 @@ pub struct Record {
     pub seconds: f64,
     /// The run that made it.
     pub run: String,
+    /// When it was finished: seconds since 1970, UTC; 0 in records of older programs.
+    #[serde(default)]
+    pub finished: i64,
     /// The shared store that it came from; `None`: it was made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,

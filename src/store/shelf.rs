@@ -206,6 +206,7 @@ impl Shelf {
             done,
             seconds,
             run: run.to_string(),
+            finished: jiff::Timestamp::now().as_second(),
             from,
             boot: record::boot(),
             entries,

@@ -22,6 +22,21 @@ pub enum Serve {
     Attach(AttachServer),
 }
 
+impl Serve {
+    /// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
+    pub fn attached(&self) -> Option<AttachServer> {
+        match self {
+            Self::Attach(attach) => Some(attach.clone()),
+            Self::Triton(server) if server.triton_skip_server_spawn => Some(AttachServer {
+                endpoints: Endpoints::Text(server.triton_grpc_ports.clone().unwrap_or_default()),
+                models: Vec::new(),
+                ready: server.ready.clone(),
+            }),
+            Self::Simulator(_) | Self::Triton(_) | Self::TrtllmServe(_) | Self::Command(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimServer {

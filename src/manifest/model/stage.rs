@@ -53,9 +53,9 @@ pub struct Stage {
     /// Try again when it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// false: run it every time.
-    #[serde(default = "yes")]
-    pub cache: bool,
+    /// false: run it every time. true: keep also what was measured on servers that the run does not start (attached ones, and a `target` that is an address), as long as they report the same version, model and start. [default: true, for such measurements false]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<bool>,
     /// false: what it makes is of use on this machine only; no shared store (`--store`) sees it.
     #[serde(default = "yes")]
     pub share: bool,

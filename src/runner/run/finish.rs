@@ -49,8 +49,8 @@ impl<W: Work> Runner<W> {
             if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
                 continue;
             }
-            // Whether an image is still there, no file says.
-            let by_files = task.container.is_none() && task.kind != ActionKind::Image;
+            // Whether an image is still there, or a server still the same, no file says.
+            let by_files = task.container.is_none() && task.kind != ActionKind::Image && task.external.is_none();
             if !task.cache || self.options.forced[ix] || !by_files {
                 return None;
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Keyed, Made, Msg, Over, Part, Runner, State, accept, system};
 use crate::event::{Event, Failure, FailureKind};
+use crate::runner::age;
 use crate::runner::schedule::Ix;
 use crate::runner::shared::{Fetched, Wanted};
 use crate::runner::work::Work;
@@ -71,6 +72,11 @@ impl<W: Work> Runner<W> {
         }
         if let Err(failure) = self.passes(ix, &record) {
             return self.fail(ix, 1, failure, 0.0);
+        }
+        if let Some(keyed) = &self.keyed[ix as usize]
+            && let Some((task, text)) = age::notice(&task, &keyed.key, &record)
+        {
+            (self.emit)(Event::Notice { task: Some(task), text });
         }
         let done = record.done.clone();
         (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });

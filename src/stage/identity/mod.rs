@@ -6,6 +6,7 @@
 mod commit;
 mod engines;
 mod gpus;
+mod key;
 
 use std::collections::BTreeMap;
 use std::thread::available_parallelism;
@@ -14,6 +15,8 @@ use super::errand::Errand;
 use super::telemetry::is_here;
 use crate::event::Endpoint;
 use crate::harness::{self, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity, Spec};
+
+pub use key::facts;
 
 /// The servers as they describe themselves now.
 pub async fn of_servers(spec: &Spec) -> Vec<ServerIdentity> {

@@ -5,23 +5,10 @@ use std::time::{Duration, Instant};
 use super::attach::{self, Expected};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
-use crate::manifest::model::{AttachServer, Endpoints, Serve};
+use crate::manifest::model::AttachServer;
 use crate::stage::errand::Errand;
 use crate::stage::health::{self, Question, SILENCE};
 use crate::triton::{AwaitError, await_ready};
-
-/// The servers to attach to, if this is not one that is started. `triton_skip_server_spawn` is the same in NVIDIA's words.
-pub fn asked_for(serve: &Serve) -> Option<AttachServer> {
-    match serve {
-        Serve::Attach(attach) => Some(attach.clone()),
-        Serve::Triton(server) if server.triton_skip_server_spawn => Some(AttachServer {
-            endpoints: Endpoints::Text(server.triton_grpc_ports.clone().unwrap_or_default()),
-            models: Vec::new(),
-            ready: server.ready.clone(),
-        }),
-        Serve::Simulator(_) | Serve::Triton(_) | Serve::TrtllmServe(_) | Serve::Command(_) => None,
-    }
-}
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
 pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, Failure> {

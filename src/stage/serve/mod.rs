@@ -38,7 +38,7 @@ pub use preview::{Launch, Preview, previews};
 const SIGKILL: i32 = 9;
 
 pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
-    if let Some(attach) = attached::asked_for(serve) {
+    if let Some(attach) = serve.attached() {
         return attached::perform(&mut errand, &attach).await;
     }
     let ready = match serve {

@@ -110,7 +110,7 @@ fn problem(message: String, hint: &str) -> Problem {
 impl Look<'_> {
     /// `repository` is as it was written, with its references.
     fn serve(&self, serve: &Serve, repository: &str) -> Result<Launch, Problems> {
-        if let Some(attach) = super::attached::asked_for(serve) {
+        if let Some(attach) = serve.attached() {
             let endpoints =
                 attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
             return Ok(Launch::Attach { endpoints, models: attach.models });
