@@ -47,6 +47,9 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
 /// other things in it.
 fn remove_links(home: &Home) -> std::io::Result<()> {
     let state = fs::canonicalize(home.state()).ok();
+    if home.latest().is_symlink() {
+        return fs::remove_file(home.latest());
+    }
     for item in walkdir::WalkDir::new(home.latest()).contents_first(true).into_iter().flatten() {
         let path = item.path();
         if item.path_is_symlink() {

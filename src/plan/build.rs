@@ -395,15 +395,15 @@ fn action(typed: &Stage) -> Option<Action> {
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
 fn canonical(value: &impl serde::Serialize) -> Result<String, String> {
-    let mut value = serde_json::to_value(value).map_err(unwritable)?;
+    let mut value = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
     value.sort_all_objects();
     json(&value)
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(unwritable)
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
 }
 
-fn unwritable(error: serde_json::Error) -> String {
+fn unwritable(error: &serde_json::Error) -> String {
     format!("cannot be written as JSON: {error}")
 }

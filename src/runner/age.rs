@@ -20,9 +20,10 @@ pub(super) fn age_of(task: &Task, key: &Key, record: &Record, now: i64) -> Optio
         .map(|server| {
             let of = |what: &str| key.facts.get(&format!("{server} {what}")).map(String::as_str);
             let words: Vec<&str> = ["kind", "version", "model"].into_iter().filter_map(of).collect();
-            match words.is_empty() {
-                true => format!("{server}, which reports nothing about itself"),
-                false => format!("{server} ({})", words.join(" ")),
+            if words.is_empty() {
+                format!("{server}, which reports nothing about itself")
+            } else {
+                format!("{server} ({})", words.join(" "))
             }
         })
         .collect();

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::errand::Errand;
-use super::memory;
+use super::{engine_files, memory};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
@@ -98,11 +98,15 @@ async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
         }
     }
     outcome?;
-    if !scratch.exists() {
-        return Ok(Done::default());
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).map_err(|error| {
+            Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
+        })?;
     }
-    std::fs::remove_dir_all(&scratch).map_err(|error| {
-        Failure::new(FailureKind::System, format!("the intermediate checkpoint cannot be removed: {error}"))
+    engine_files::check(&errand.lease.out, &engine).map_err(|what| {
+        let failure = Failure::new(FailureKind::Files, format!("its commands ended well, but {what}"));
+        Failure { log: Some(errand.lease.log.clone()), ..failure }
+            .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
     })?;
     Ok(Done::default())
 }

@@ -9,6 +9,7 @@ mod beside;
 mod compare;
 mod container;
 mod engine;
+mod engine_files;
 mod errand;
 mod git;
 mod health;

@@ -1,11 +1,14 @@
 //! `repository:` — Triton model repositories, one for each server.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::sim;
-use crate::triton::RepositorySpec;
 use crate::triton::repository::{Layout, RepositoryError, write};
+use crate::triton::{RepositorySpec, pbtxt};
 
 pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure> {
     let leased = errand.lease.gpus.len() as u32;
@@ -38,6 +41,7 @@ pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure
         }
         other => Failure::new(FailureKind::Refused, other.to_string()),
     })?;
+    look_through(&written.repositories)?;
     // What a real Triton would miss does not concern the simulator.
     if !sim::simulated(&spec.engine) {
         for note in &written.notes {
@@ -49,4 +53,30 @@ pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure
         headline: Some(format!("{count} model repositor{}", if count == 1 { "y" } else { "ies" })),
         ..Done::default()
     })
+}
+
+/// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
+fn look_through(repositories: &[PathBuf]) -> Result<(), Failure> {
+    let broken = |path: &Path, why: String| {
+        Failure::new(FailureKind::Files, format!("the repository {} is not whole: {why}", path.display()))
+    };
+    if repositories.is_empty() {
+        return Err(Failure::new(FailureKind::Files, "no model repository was written"));
+    }
+    for repository in repositories {
+        let entries = fs::read_dir(repository).map_err(|error| broken(repository, error.to_string()))?;
+        let models: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        if models.is_empty() {
+            return Err(broken(repository, "it has no model".to_owned()));
+        }
+        for model in models {
+            let config = model.join("config.pbtxt");
+            let text = fs::read_to_string(&config).map_err(|error| broken(&config, error.to_string()))?;
+            pbtxt::read(&text).map_err(|error| broken(&config, error.to_string()))?;
+            if !model.join("1").is_dir() {
+                return Err(broken(&model, "it has no version 1".to_owned()));
+            }
+        }
+    }
+    Ok(())
 }

@@ -44,6 +44,7 @@ pub async fn perform(errand: &Errand, bench: &TrtllmBench) -> Result<Done, Failu
     let printed = log.get(begin..).unwrap_or_default();
     write(&out.join(format!("{}.out", bench.name)), printed)?;
     let imported = told(&bench, &report, printed).map_err(|why| errand.failure(FailureKind::Files, why, &argv))?;
+    measured_something(&imported.told.result).map_err(|why| errand.failure(FailureKind::Files, why, &argv))?;
     write(&out.join(RESULT), format!("{:#}\n", imported.told.result).as_bytes())?;
     for doubt in doubts(&bench, &imported.told.result) {
         errand.lease.notice(doubt);
@@ -123,6 +124,19 @@ fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, 
         .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())
 }
 
+/// A report of no requests or no tokens is not a measurement.
+fn measured_something(result: &Value) -> Result<(), String> {
+    let number = |place: &str| result.pointer(place).and_then(Value::as_f64);
+    if number("/counts/ok").is_some_and(|requests| requests < 1.0) {
+        return Err("trtllm-bench ended well, and its report says that no request was answered".to_owned());
+    }
+    match ["/rates/output_tokens", "/rates/requests_full"].into_iter().find_map(number) {
+        Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
+        Some(rate) => Err(format!("trtllm-bench ended well, and its report says {rate} per second")),
+        None => Err("trtllm-bench ended well, and its report has no throughput".to_owned()),
+    }
+}
+
 /// What does not fit what was asked for.
 fn doubts(bench: &TrtllmBench, result: &Value) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -193,6 +207,15 @@ mod tests {
             "streaming": true, "flags": {"iteration_log": "I", "enable_chunked_context": true, "modality": null},
         }));
         insta::assert_snapshot!(command(&bench, Path::new("O.yml"), Path::new("R.json")).join(" "), @"trtllm-llmapi-launch trtllm-bench -m Llama3.3-70B --model_path W throughput --tp 1 --ep 1 --pp 1 --warmup 0 --dataset D --backend pytorch --max_batch_size 640 --max_num_tokens 2048 --extra_llm_api_options O.yml --num_requests 4000 --kv_cache_free_gpu_mem_fraction 0.95 --concurrency -1 --report_json R.json --streaming --iteration_log I --enable_chunked_context");
+    }
+
+    #[test]
+    fn a_report_of_nothing_is_no_result() {
+        let of = |result: Value| measured_something(&result);
+        assert_eq!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 5.0}})), Ok(()));
+        assert!(of(serde_json::json!({"counts": {"ok": 0}, "rates": {"output_tokens": 5.0}})).is_err());
+        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {"output_tokens": 0.0}})).is_err());
+        assert!(of(serde_json::json!({"counts": {"ok": 3}, "rates": {}})).is_err());
     }
 
     #[test]

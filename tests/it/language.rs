@@ -375,7 +375,7 @@ fn a_stage_over_an_empty_list_is_skipped_and_in_the_plan() {
 vars: { empty: [] }
 stages:
   a: { foreach: { x: '{{ empty }}', y: [1, 2] }, shell: a }
-  b: { shell: '{{ stages.a.outs | length }}' }
+  b: { shell: 'echo {{ stages.a.outs | length }}' }
 ",
     );
     let skipped: Vec<_> = plan.tasks.iter().map(|task| (task.id.as_str(), task.skipped.as_deref())).collect();
@@ -411,7 +411,10 @@ fn edited(text: &str, (kind, at, with): (u8, prop::sample::Index, usize)) -> Str
         // The space after the colon.
         3 => lines[line] = lines[line].replacen(": ", ":", 1),
         4 => lines[line].insert_str(0, &" ".repeat(1 + with % 4)),
-        5 => lines[line] = lines[line].strip_prefix("  ").unwrap_or(&lines[line]).to_owned(),
+        5 => {
+            let dedented = lines[line].strip_prefix("  ").unwrap_or(&lines[line]).to_owned();
+            lines[line] = dedented;
+        }
         6 => {
             if let Some((key, _)) = lines[line].clone().split_once(": ") {
                 lines[line] = format!("{key}: {}", VALUES[with % VALUES.len()]);

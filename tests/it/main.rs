@@ -8,6 +8,7 @@ mod asking;
 mod attach;
 mod bench_command;
 mod bulk;
+mod caching;
 #[allow(dead_code, reason = "`tests/bench/kill.rs` uses the rest")]
 mod campaign;
 mod cli;

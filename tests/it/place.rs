@@ -292,7 +292,11 @@ fn what_docker_is_told() {
     world.file("weights/config.json", "{}").file("trtllm/examples/quantization/quantize.py", "");
     // Recorded: each leaves what its output folder would hold.
     executable(&world, "python3", "#!/bin/sh\nmkdir -p .checkpoint && echo weights > .checkpoint/rank0\n");
-    executable(&world, "trtllm-build", "#!/bin/sh\ncp .checkpoint/rank0 rank0.engine\n");
+    executable(
+        &world,
+        "trtllm-build",
+        "#!/bin/sh\necho '{}' > config.json\ncp .checkpoint/rank0 rank0.engine\ncp .checkpoint/rank0 rank1.engine\n",
+    );
     world.file("docker/Dockerfile.multi", "FROM scratch\n").file("source/a", "");
     world.env("HF_TOKEN", "hf_verysecret").env("GITHUB_TOKEN", "ghp_verysecret");
     let calls = with_docker(&mut world);

@@ -86,7 +86,8 @@ if name in ("python3", "python"):
     elif args[0].endswith("build_wheel.py"):
         write("build/tensorrt_llm-0.0.0.whl")
     elif args[0].endswith("quantize.py"):
-        write(os.path.join(value("--output_dir"), "config.json"), "{}")
+        write(os.path.join(value("--output_dir"), "config.json"), '{"mapping": {"world_size": 1}}')
+        write(os.path.join(value("--output_dir"), "rank0.safetensors"), "weights")
     elif args[:2] == ["-m", "tensorrt_llm.commands.build"]:
         engine()
     elif args[:2] == ["-m", "tensorrt_llm.commands.serve"]:

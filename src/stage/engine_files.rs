@@ -1,0 +1,92 @@
+//! Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::manifest::model::{Engine, EngineOnly};
+
+/// Bytes of `config.json`; real ones have some ten thousand.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What is missing or cannot be read, to be said after "but".
+pub fn check(folder: &Path, engine: &Engine) -> Result<(), String> {
+    let (what, suffix) = match engine.only {
+        Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
+        None => ("engine", "engine"),
+    };
+    let config = config(folder, what)?;
+    let ranks = match config.pointer("/pretrained_config/mapping/world_size").and_then(Value::as_u64) {
+        Some(ranks) => ranks,
+        // A checkpoint that was given decides how many there are.
+        None if engine.trtllm_checkpoint.is_some() => 1,
+        None => match config.pointer("/mapping/world_size").and_then(Value::as_u64) {
+            Some(ranks) => ranks,
+            None => u64::from(engine.tensor_parallelism * engine.pipeline_parallelism),
+        },
+    };
+    let is_there = |name: &str| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file() && file.len() > 0);
+    // A config that was damaged could ask for any number.
+    let missing: Vec<String> =
+        (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")).filter(|name| !is_there(name)).collect();
+    match missing.as_slice() {
+        [] if ranks > 0 => Ok(()),
+        [] => Err(format!("the config.json of the {what} names no rank")),
+        [one] => Err(format!("the {what} has no {one}, or it is empty")),
+        [first, .., last] => Err(format!("the {what} lacks {} of its {ranks} files, {first} to {last}", missing.len())),
+    }
+}
+
+fn config(folder: &Path, what: &str) -> Result<Value, String> {
+    let path = folder.join("config.json");
+    let file = File::open(&path).map_err(|error| format!("the {what} has no config.json: {error}"))?;
+    let mut text = String::new();
+    let unreadable = |why: String| format!("the config.json of the {what} cannot be read: {why}");
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(unreadable(format!("it has more than {MOST_BYTES} bytes")));
+    }
+    serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(change: &Value) -> Engine {
+        let mut engine = serde_json::json!({
+            "backend": "tensorrt_llm", "precision": "fp8", "tensor_parallelism": 2,
+            "model": {"name": "m", "architecture": "LlamaForCausalLM", "parameters": 1, "num_hidden_layers": 1,
+                "hidden_size": 1, "intermediate_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
+                "vocab_size": 1, "max_position_embeddings": 1},
+            "system": {"name": "x", "gpus": 2, "memory_gb": 1.0, "bandwidth_gbs": 1.0, "tflops_16bit": 1.0},
+        });
+        for (key, value) in change.as_object().unwrap() {
+            engine[key] = value.clone();
+        }
+        serde_json::from_value(engine).unwrap()
+    }
+
+    #[test]
+    fn an_engine_is_its_config_and_a_file_for_each_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |change: &Value| check(folder.path(), &engine(change)).unwrap_err();
+        let none = serde_json::json!({});
+        assert!(of(&none).starts_with("the engine has no config.json: "));
+        fs::write(folder.path().join("config.json"), "built").unwrap();
+        assert!(of(&none).starts_with("the config.json of the engine cannot be read: "));
+        fs::write(folder.path().join("config.json"), "{}").unwrap();
+        assert_eq!(of(&none), "the engine lacks 2 of its 2 files, rank0.engine to rank1.engine");
+        fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
+        fs::write(folder.path().join("rank1.engine"), "").unwrap();
+        assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
+        // The config knows better than the manifest, and a checkpoint that was given decides.
+        let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        assert_eq!(check(folder.path(), &engine(&none)), Ok(()));
+        let made = serde_json::json!({"only": "checkpoint"});
+        assert_eq!(of(&made), "the checkpoint has no rank0.safetensors, or it is empty");
+    }
+}

@@ -1,0 +1,145 @@
+//! Nothing old is passed off as new: what is measured again, what a kept measurement says of itself, and whose last run a reason is
+//! about.
+
+use std::net::SocketAddr;
+
+use pretty_assertions::assert_eq;
+use regatta::sim::SimOptions;
+use serde_json::json;
+
+use crate::simulator::ground::{Files, Running};
+use crate::world::World;
+
+/// A server at a fixed address, as somebody would restart it there.
+fn serve_at(files: &Files, address: SocketAddr) -> Running {
+    Running::start(SimOptions { grpc: address, ..files.options() })
+}
+
+fn measure(target: &str, more: &str) -> String {
+    format!(
+        "stages:\n  measure:{more}\n    bench: {{ target: \"{target}\", scenario: concurrency, concurrency: 2, stop: {{ requests: 40 }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000 }}\n"
+    )
+}
+
+#[test]
+fn servers_that_the_run_does_not_start_are_measured_again() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let world = World::with(&measure(&server.address.to_string(), ""));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
+    let again = world.good(&["run", "m"]);
+    assert_eq!(again.ran(), ["measure"]);
+    again.says(&format!("{} is not started by this run, so it is measured again", server.address));
+    assert_eq!(world.will_run(&[]), ["measure"]);
+}
+
+#[test]
+fn what_uses_an_attached_server_runs_again() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let world = World::with(&format!(
+        "stages:\n  server: {{ serve: {{ attach: {{ endpoints: \"{}\" }} }} }}\n  use: {{ shell: \"echo {{{{ stages.server }}}} > at\" }}\n  other: {{ shell: \"echo x > out\" }}\n",
+        server.address
+    ));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["other", "use"]);
+    assert_eq!(world.good(&["run", "m"]).ran(), ["use"]);
+    assert_eq!(world.read("latest/use/at"), format!("{}\n", server.address));
+}
+
+#[test]
+fn a_kept_measurement_says_its_age_and_its_servers_and_ends_with_them() {
+    let files = Files::new(true, &json!({}));
+    let server = Running::start(files.options());
+    let address = server.address;
+    let world = World::with(&measure(&address.to_string(), "\n    cache: true"));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
+
+    let kept = world.good(&["run", "m"]);
+    assert!(kept.ran().is_empty(), "{}", kept.stdout);
+    kept.says("measure: measured ").says(" ago in run ").says(&format!(" on {address} (")).says("tensorrt_llm)");
+    world.good(&["plan", "m"]).says(&format!(" on {address} ("));
+
+    drop(server);
+    let smaller = Files::new(true, &json!({ "triton_max_batch_size": 16 }));
+    let _server = serve_at(&smaller, address);
+    let planned = world.good(&["plan", "m"]);
+    planned.says(&format!("{address} max batch size: 512 → 16"));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
+}
+
+const ONE: &str = "regatta: 1\nname: one\nstages:\n  engine: { shell: \"echo one > out\" }\n  use: { shell: \"cat {{ stages.engine.out }}/out > out\" }\n";
+
+#[test]
+fn a_reason_is_about_the_last_run_of_the_same_manifest() {
+    let world = World::new();
+    world.file("manifests/one.yaml", ONE);
+    world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo two; echo 2"));
+    world.good(&["run", "one"]);
+    world.good(&["plan", "two"]).says("never finished here");
+    world.good(&["run", "two"]);
+    world.file("manifests/one.yaml", &ONE.replace("echo one", "echo eins"));
+    world.good(&["plan", "one"]).says("shell: echo one > out → echo eins > out");
+}
+
+#[test]
+fn a_reason_is_there_also_where_another_manifest_made_the_output() {
+    let world = World::new();
+    world.file("manifests/one.yaml", ONE);
+    world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two"));
+    assert_eq!(world.good(&["run", "one"]).ran(), ["engine", "use"]);
+    assert!(world.good(&["run", "two"]).ran().is_empty(), "it has the same keys");
+    world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo deux"));
+    world.good(&["plan", "two"]).says("shell: echo one > out → echo deux > out");
+}
+
+#[test]
+fn a_reason_is_there_also_where_tasks_share_an_output() {
+    let manifest = |files: &str| {
+        format!(
+            "stages:\n  make: {{ foreach: {{ x: [a, b] }}, template: {{ from: files, with: {{ what: {files} }} }} }}\n"
+        )
+    };
+    let world = World::new();
+    world.file("files/t.j2", "{{ what }}");
+    world.manifest("m", &manifest("one"));
+    world.good(&["run", "m"]);
+    world.manifest("m", &manifest("two"));
+    let planned = world.good(&["plan", "m"]);
+    assert_eq!(planned.stdout.matches("template.with.what: one → two").count(), 2, "{}", planned.stdout);
+}
+
+#[test]
+fn two_manifests_in_one_folder_keep_their_own_latest() {
+    let world = World::new();
+    world.file("manifests/one.yaml", ONE);
+    world.file("manifests/two.yaml", &ONE.replace("name: one", "name: two").replace("echo one", "echo two"));
+    world.good(&["run", "one"]);
+    assert_eq!(world.read("latest/use/out"), "one\n");
+    world.good(&["run", "two"]);
+    assert_eq!(world.read("latest/use/out"), "two\n");
+    assert_eq!(world.read(".regatta/latest/one/use/out"), "one\n");
+    // Nothing runs, and `latest` shows the manifest that was asked for.
+    assert!(world.good(&["run", "one"]).ran().is_empty());
+    assert_eq!(world.read("latest/use/out"), "one\n");
+    assert_eq!(world.read(".regatta/latest/two/use/out"), "two\n");
+    assert!(world.read("latest/report.html").contains("one"));
+}
+
+#[test]
+fn a_shell_text_is_strict_and_can_be_told_not_to_be() {
+    let world = World::with("stages:\n  a: { shell: \"false\\ntouch out\" }\n");
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.manifest("m", "stages:\n  a: { shell: \"echo $NO_SUCH_VARIABLE > out\" }\n");
+    world.regatta(&["run", "m"]).says("NO_SUCH_VARIABLE");
+    world.manifest("m", "stages:\n  a: { strict: false, shell: \"false\\necho \\\"$NO_SUCH_VARIABLE\\\" > out\" }\n");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["a"]);
+    world.manifest("m", "stages:\n  a: { shell: \"false\\necho \\\"$NO_SUCH_VARIABLE\\\" > out\" }\n");
+    world.good(&["plan", "m"]).says("strict: was false");
+}
+
+#[test]
+fn a_failure_inside_a_pipe_counts_where_the_shell_can_tell() {
+    let world = World::with("stages:\n  a: { shell: \"false | cat > out\" }\n");
+    let can = std::process::Command::new("/bin/sh").args(["-c", "(set -o pipefail) 2>/dev/null"]).status().unwrap();
+    assert_eq!(world.regatta(&["run", "m"]).code, i32::from(can.success()));
+}
