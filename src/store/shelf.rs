@@ -309,6 +309,15 @@ impl Shelf {
 impl Inner {
     fn remember(&mut self, record: Arc<Record>) {
         self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
+        // Who adopts an output has not made it.
+        let record = match self.by_key.get(&record.key) {
+            Some(known) if known.folder == record.folder => Arc::new(Record {
+                manifest: known.manifest.clone(),
+                task: known.task.clone(),
+                ..Record::clone(&record)
+            }),
+            _ => record,
+        };
         self.by_key.insert(record.key, record);
     }
 
