@@ -10,9 +10,13 @@ use serde_json::json;
 use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 
-/// A server at a fixed address, as somebody would restart it there.
+/// A server at an address (port 0: a free one), in real time: a result of another speed is not valid and so not kept.
 fn serve_at(files: &Files, address: SocketAddr) -> Running {
-    Running::start(SimOptions { grpc: address, ..files.options() })
+    Running::start(SimOptions { grpc: address, speed: 1.0, ..files.options() })
+}
+
+fn start(files: &Files) -> Running {
+    serve_at(files, SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
 fn measure(target: &str, more: &str) -> String {
@@ -24,7 +28,7 @@ fn measure(target: &str, more: &str) -> String {
 #[test]
 fn servers_that_the_run_does_not_start_are_measured_again() {
     let files = Files::new(true, &json!({}));
-    let server = Running::start(files.options());
+    let server = start(&files);
     let world = World::with(&measure(&server.address.to_string(), ""));
     assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);
     let again = world.good(&["run", "m"]);
@@ -36,7 +40,7 @@ fn servers_that_the_run_does_not_start_are_measured_again() {
 #[test]
 fn what_uses_an_attached_server_runs_again() {
     let files = Files::new(true, &json!({}));
-    let server = Running::start(files.options());
+    let server = start(&files);
     let world = World::with(&format!(
         "stages:\n  server: {{ serve: {{ attach: {{ endpoints: \"{}\" }} }} }}\n  use: {{ shell: \"echo {{{{ stages.server }}}} > at\" }}\n  other: {{ shell: \"echo x > out\" }}\n",
         server.address
@@ -49,7 +53,7 @@ fn what_uses_an_attached_server_runs_again() {
 #[test]
 fn a_kept_measurement_says_its_age_and_its_servers_and_ends_with_them() {
     let files = Files::new(true, &json!({}));
-    let server = Running::start(files.options());
+    let server = start(&files);
     let address = server.address;
     let world = World::with(&measure(&address.to_string(), "\n    cache: true"));
     assert_eq!(world.good(&["run", "m"]).ran(), ["measure"]);

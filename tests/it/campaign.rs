@@ -318,7 +318,8 @@ fn bytes(world: &World) -> BTreeMap<String, blake3::Hash> {
 
 /// Whatever is in `latest`, folders for `foreach` looked into.
 fn links_and_files(folder: &Path) -> Vec<PathBuf> {
-    let items = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
+    // The folder itself is a link.
+    let items = walkdir::WalkDir::new(folder).min_depth(1).sort_by_file_name().into_iter().flatten();
     items.filter(|item| !item.file_type().is_dir()).map(walkdir::DirEntry::into_path).collect()
 }
 

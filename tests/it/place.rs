@@ -272,7 +272,7 @@ fn what_docker_is_told() {
   serve:
     gpus: 1
     container: { image: "{{ stages.fetch.image }}" }
-    shell: echo "$CUDA_VISIBLE_DEVICES" > seen
+    shell: echo "${CUDA_VISIBLE_DEVICES:-}" > seen
   generate_engines:
     gpus: 2
     container: { image: "{{ stages.prebuild.image }}" }
