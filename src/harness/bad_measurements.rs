@@ -168,7 +168,7 @@ fn bad() -> Vec<Case> {
             |_| (),
         ),
         case("10 prompts sent again and again", 1_000, answered_after(1_000, |_| 30), |spec| {
-            spec.content.distinct = Some(10)
+            spec.content.distinct = Some(10);
         }),
         case("a server that speeds up from 60 to 30 ms", 1_000, drifting(-0.03), |_| ()),
         case("a server that slows down from 60 to 90 ms", 1_000, drifting(0.03), |_| ()),

@@ -285,6 +285,8 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
 /// What each class does to the verdict depends on whether tokens or their owner are in doubt.
 #[test]
 fn violations_invalidate_where_they_make_the_numbers_doubtful() {
+    use crate::event::Verdict::{InvalidServer, ValidWithWarnings};
+
     let verdict = |class, protocol| {
         let mut all = Collector::new();
         ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], Ended::Ok);
@@ -293,7 +295,6 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
         assert_eq!(result.counts.violations[&class], 1);
         result.verdict
     };
-    use crate::event::Verdict::{InvalidServer, ValidWithWarnings};
     let chat = || Protocol::Http(Http::new(Api::OpenaiChat));
     assert_eq!(verdict(Violation::WrongId, Protocol::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongId, chat()), ValidWithWarnings);

@@ -245,7 +245,7 @@ impl<W: Work> Runner<W> {
             return self.schedule.missed(ix);
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
-            Look::Hit(record) => self.take_hit(ix, record, None),
+            Look::Hit(record) => self.take_hit(ix, &record, None),
             _ if self.options.parts[ix as usize] == Part::Restore && self.options.shared.is_none() => self.missed(ix),
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };

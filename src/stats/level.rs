@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_busier_half_is_not_a_slower_server() {
         // A wait for each request in flight; the second half has more of them in flight most of the time.
-        let load = |at: u32| u64::from(at % 10 + if at >= 100 && at % 3 == 0 { 3 } else { 0 });
+        let load = |at: u32| u64::from(at % 10 + if at >= 100 && at.is_multiple_of(3) { 3 } else { 0 });
         let of = |at: u32, slower: f64| Observation {
             value: 10.0 + slower + load(at) as f64 * 20.0 + noise(at),
             load: load(at),

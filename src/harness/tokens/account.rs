@@ -166,7 +166,9 @@ mod tests {
     use super::*;
 
     fn text(account: &mut Accounting, times: &[u64]) {
-        times.iter().for_each(|at| account.take(WireEvent::Chunk(ChunkTokens::Text), *at));
+        for at in times {
+            account.take(WireEvent::Chunk(ChunkTokens::Text), *at);
+        }
     }
 
     fn total(tokens: u64) -> WireEvent {

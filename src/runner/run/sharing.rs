@@ -49,7 +49,7 @@ impl<W: Work> Runner<W> {
             seconds,
             from.clone(),
         ) {
-            Ok((record, _)) => self.take_hit(ix, record, from),
+            Ok((record, _)) => self.take_hit(ix, &record, from),
             Err(failure) => {
                 let text = format!("what another machine made could not be kept: {}", failure.what);
                 (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
@@ -59,10 +59,10 @@ impl<W: Work> Runner<W> {
     }
 
     /// Its output is there; `from` elsewhere, if it came just now.
-    pub(super) fn take_hit(&mut self, ix: Ix, record: Arc<Record>, from: Option<String>) {
+    pub(super) fn take_hit(&mut self, ix: Ix, record: &Arc<Record>, from: Option<String>) {
         let task = Arc::clone(self.task(ix));
         // The next run explains itself by this one, whichever task or manifest made the output.
-        let record = match self.shelf.adopt(&self.plan.name, &task.id, &record) {
+        let record = match self.shelf.adopt(&self.plan.name, &task.id, record) {
             Ok(record) => record,
             Err(e) => return self.fail(ix, 1, system(&e), 0.0),
         };
