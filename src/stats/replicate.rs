@@ -232,7 +232,7 @@ mod tests {
 
     /// t = 0.88 / √(0.037/5 + 0.1/4), degrees of freedom by Satterthwaite; the tail from a table of R, `pt`.
     fn welch_by_hand() -> f64 {
-        let (va, vb) = (0.037 / 5.0, 0.1 / 4.0);
+        let (va, vb): (f64, f64) = (0.037 / 5.0, 0.1 / 4.0);
         let t = 0.88 / (va + vb).sqrt();
         let dof = (va + vb) * (va + vb) / (va * va / 4.0 + vb * vb / 3.0);
         2.0 * student::upper_tail(t, dof)
