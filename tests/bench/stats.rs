@@ -73,7 +73,9 @@ fn coverage(runs: u64) {
         "Printed 95 % intervals that hold the truth, of one run's TTFT ({runs} runs a cell; in brackets: runs that print one)\n"
     );
     print!("{:<14} {:>7}  {:>15}", "system", "n", "before: p99");
-    STATISTICS.iter().for_each(|(name, _)| print!("  {:>13}", format!("after: {name}")));
+    for (name, _) in &STATISTICS {
+        print!("  {:>13}", format!("after: {name}"));
+    }
     println!();
     for (name, system) in systems() {
         let long = sorted(series(system.as_ref(), TRUTH, u64::MAX));
