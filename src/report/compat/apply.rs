@@ -1,7 +1,7 @@
 //! A definition applied to requests: values in ms, or one rate. Pure.
 
 use super::rules::{Alone, Between, Concept, Counted, PerRequest, Rate, Rules, Tool, Until, Zero};
-use super::seen::Seen;
+use super::seen::{Seen, UNCOUNTED};
 use super::spread::Spread;
 
 /// Why there is no number.
@@ -80,7 +80,7 @@ impl Tool {
                 for one in seen.iter().filter(|one| one.ok) {
                     for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
                         match pool {
-                            Between::GapsPerToken if tokens == 0 => return Err(Missing::ChunkTokens),
+                            Between::GapsPerToken if tokens == UNCOUNTED => return Err(Missing::ChunkTokens),
                             Between::GapsPerToken => {
                                 let each = gap / f64::from(tokens.max(1));
                                 values.extend(std::iter::repeat_n(each, tokens as usize));
@@ -171,8 +171,8 @@ impl Rules {
                 let n = self.tokens(one)?;
                 let first_tokens = match first.tokens {
                     // Where chunks stand in for tokens, they do so here too.
-                    0 if n == one.count(self.first) => 1,
-                    0 => return Err(Missing::ChunkTokens),
+                    UNCOUNTED if n == one.count(self.first) => 1,
+                    UNCOUNTED => return Err(Missing::ChunkTokens),
                     tokens => tokens,
                 };
                 let later = n.saturating_sub(first_tokens);

@@ -43,10 +43,13 @@ pub enum Chunks {
     },
 }
 
+/// Tokens of a chunk that may have several, where only the sum over all chunks is known.
+pub const UNCOUNTED: u32 = u32::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     pub at: f64,
-    /// 0 in a chunk with text: how many it has is not known.
+    /// [`UNCOUNTED`] where it is not known.
     pub tokens: u32,
     pub kind: Kind,
 }
@@ -127,7 +130,7 @@ impl From<&Record> for Seen {
         // A text that was tokenised again has its first chunk counted, and no other.
         let known = |position: usize, tokens| {
             let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
-            if is_known { tokens } else { 0 }
+            if is_known { tokens } else { UNCOUNTED }
         };
         let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
         let chunks = if record.timeline.is_empty() {
