@@ -29,7 +29,7 @@
 //! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
 //! | `share` | what machines share: takes from a folder or bucket what another machine has made, and puts there what was made here | plan, runner, store, event |
 //! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match`; here, in a job of Slurm's, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, event |
+//! | `stage` | what each kind of task does: one closed enum, one `match`; here, in a job of Slurm's, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, stats, event |
 //! | `process` | starts a command, streams it, stops it for certain | event |
 //! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
 //! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |

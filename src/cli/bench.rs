@@ -46,6 +46,8 @@ pub struct Bench {
     pub seed: u64,
     pub end_id: i32,
     pub vocab_size: u32,
+    /// Keys of `limits` with their values.
+    pub limits: Vec<(String, String)>,
     pub ttft_p99: Option<String>,
     pub tpot_p99: Option<String>,
     /// Each key of the manifest's `bench.slo`, with its milliseconds.
@@ -163,6 +165,7 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
         vocab_size: args.vocab_size,
         ttft_p99: args.ttft_p99.clone(),
         tpot_p99: args.tpot_p99.clone(),
+        limits: args.limit.iter().map(|text| limit(text)).collect::<Result<_, _>>()?,
         promise: args.goodput.iter().map(|word| promise(word)).collect::<Result<_, _>>()?,
         notices: notices(&args),
         is_shared: args.stream == StreamWord::Shared,
@@ -256,6 +259,16 @@ fn metric(name: &str) -> Option<&'static str> {
         "tpot" | "inter_token_latency" => Some("tpot"),
         "e2e" | "request_latency" => Some("e2e"),
         _ => None,
+    }
+}
+
+/// `KEY=LIMIT`; whether there is such a key is for the manifest to say.
+fn limit(text: &str) -> Result<(String, String), Mistake> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.contains("{{") => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => mistake(format!("`--limit {text}` is not KEY=LIMIT, such as `e2e_p95=9s` or `failures=0.5%`")),
     }
 }
 

@@ -138,6 +138,9 @@ pub(crate) struct BenchArgs {
     /// The 99th percentile of TPOT must be below.
     #[arg(help_heading = JUDGE, long, value_name = "TIME")]
     pub tpot_p99: Option<String>,
+    /// Any limit of a manifest's `limits`: `e2e_p95=9s`, `itl_p99=60ms`, `failures=0.5%`, `goodput=95%`. Repeatable.
+    #[arg(help_heading = JUDGE, long, value_name = "KEY=LIMIT")]
+    pub limit: Vec<String>,
     /// What each request is promised, for goodput: `ttft:450`, `tpot:40`, `e2e:9000`, in ms. GenAI-Perf's metric names do too.
     #[arg(help_heading = JUDGE, long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,

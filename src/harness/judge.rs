@@ -2,7 +2,7 @@
 //!
 //! | check | bound | else |
 //! |---|---|---|
-//! | failures, no success | 0 | INVALID(server) |
+//! | failures, no success | 0, or the budget `limits.failures` | INVALID(server); within the budget a warning |
 //! | conservation, in flight at end | exact, 0 | INVALID(client) |
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
@@ -28,7 +28,7 @@ use super::result::{Reason, RunResult, Severity};
 use super::retokenize::RETOKENIZED;
 use super::tokens::CHUNKS;
 use super::unknown_chunks::COALESCED;
-use super::{Arrivals, Asking, Class, Metric, Mismatch, Protocol, Scenario, Spec, Violation};
+use super::{Arrivals, Asking, Class, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Spec, Violation};
 use crate::event::Verdict;
 
 const RATE: f64 = 0.01;
@@ -67,7 +67,7 @@ pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
 /// Everything that speaks against the run, worst first.
 pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
     let mut found = Findings(Vec::new());
-    bookkeeping(result, &mut found);
+    bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, &mut found);
     client(spec, result, &mut found);
@@ -88,7 +88,7 @@ impl Findings {
     }
 }
 
-fn bookkeeping(result: &RunResult, found: &mut Findings) {
+fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let counts = &result.counts;
     if counts.failed > 0 {
         let classes: Vec<String> = Class::ALL
@@ -96,10 +96,22 @@ fn bookkeeping(result: &RunResult, found: &mut Findings) {
             .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
             .collect();
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
+        let share = counts.failed as f64 / counts.issued.max(1) as f64;
+        let budget = spec.limits.further.failures;
+        let is_within = budget.is_some_and(|budget| share <= budget);
+        let of_budget = budget.map_or_else(String::new, |budget| {
+            let how = if is_within { "within" } else { "beyond" };
+            format!(" ({:.2} %, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
+        });
         found.add(
             "failures",
-            Severity::InvalidServer,
-            format!("{} of {} requests failed: {}; first: {first}", counts.failed, counts.issued, classes.join(", ")),
+            if is_within { Severity::Warning } else { Severity::InvalidServer },
+            format!(
+                "{} of {} requests failed{of_budget}: {}; first: {first}",
+                counts.failed,
+                counts.issued,
+                classes.join(", ")
+            ),
         );
     }
     if counts.retried > 0 {
@@ -230,28 +242,40 @@ fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
 }
 
 fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
-    let metrics = [
-        ("TTFT", &result.latency.ttft, spec.limits.ttft_p99, "ttft_p99"),
-        ("TPOT", &result.latency.tpot, spec.limits.tpot_p99, "tpot_p99"),
-    ];
-    for (name, metric, limit, key) in metrics {
-        let Some(limit) = limit else { continue };
-        let limit = limit.as_secs_f64() * 1e3;
-        match metric.p99 {
-            Some(p99) if p99 <= limit => {}
-            Some(p99) => {
-                let text = format!("{name} p99 is {p99:.1} ms, the limit {key} is {limit:.1} ms");
-                found.add("limits", Severity::InvalidLoad, text);
-            }
-            None => {
-                let text = format!("there is no {name} to hold against the limit {key} of {limit:.1} ms");
-                found.add("limits", Severity::InvalidLoad, text);
-            }
-        }
+    for limit in spec.limits.latencies() {
+        let (name, key, most) = (limit.name(), limit.key(), limit.ms);
+        let text = match limit.statistic.of(limit.metric.of(&result.latency)) {
+            Some(found) if found <= most => continue,
+            Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
+            None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
+        };
+        found.add("limits", Severity::InvalidLoad, text);
+    }
+    if let Some(limit) = spec.limits.further.goodput {
+        goodput(limit, result, found);
     }
     let Metric { n, .. } = result.latency.ttft;
     if is_maximum(n, 0.99) {
         found.add("samples", Severity::Warning, format!("p99 of {n} requests is their maximum"));
+    }
+}
+
+fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut Findings) {
+    let Some(goodput) = &result.goodput else {
+        let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
+        return found.add("limits", Severity::InvalidLoad, text);
+    };
+    let text = match limit {
+        GoodputLimit::Share(least) => goodput.attainment.filter(|share| *share < least).map(|share| {
+            format!("{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %", share * 100.0, least * 100.0)
+        }),
+        GoodputLimit::PerSecond(least) => goodput
+            .requests
+            .filter(|rate| *rate < least)
+            .map(|rate| format!("goodput is {rate:.2} requests/s, the limit goodput is {least:.2}/s")),
+    };
+    if let Some(text) = text {
+        found.add("limits", Severity::InvalidLoad, text);
     }
 }
 

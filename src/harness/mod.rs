@@ -33,6 +33,8 @@ mod http;
 mod identity;
 mod judge;
 mod lane;
+mod limit_margin;
+mod limits;
 mod link;
 mod loadgen;
 mod manner;
@@ -97,7 +99,8 @@ pub use result::{
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use search::{Bounds, Found, Probe, Step};
-pub use spec::{Arrivals, Asking, Length, Limits, Pace, Scenario, Spec, StreamMode, Until};
+pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
+pub use spec::{Arrivals, Asking, Length, Pace, Scenario, Spec, StreamMode, Until};
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;

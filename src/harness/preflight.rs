@@ -349,7 +349,7 @@ mod tests {
             frontends: 2,
             clients: 3,
             stall_timeout: Duration::from_mins(1),
-            limits: Limits { ttft_p99: Some(Duration::from_secs(1)), tpot_p99: None },
+            limits: Limits { ttft_p99: Some(Duration::from_secs(1)), ..Limits::default() },
             slo: Slo::default(),
             timelines: true,
             vocab_size: 1_000,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, FinishReason, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause,
+    Adjusted, Arrivals, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause,
     Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck, Slo, Spec, Stability,
     Steady, StreamMode, Violation,
 };
@@ -197,6 +197,9 @@ pub struct Asked {
     pub stall_timeout_ms: f64,
     pub ttft_p99_limit_ms: Option<f64>,
     pub tpot_p99_limit_ms: Option<f64>,
+    /// Left out: only those two.
+    #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
+    pub further_limits: FurtherLimits,
     pub slo: Slo,
     pub vocab_size: u32,
     pub end_id: i32,
@@ -240,6 +243,7 @@ impl Asked {
             stall_timeout_ms: ms(spec.stall_timeout),
             ttft_p99_limit_ms: spec.limits.ttft_p99.map(ms),
             tpot_p99_limit_ms: spec.limits.tpot_p99.map(ms),
+            further_limits: spec.limits.further.clone(),
             slo: spec.slo(),
             vocab_size: spec.vocab_size,
             end_id: spec.end_id,

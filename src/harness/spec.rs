@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
 use super::{
-    CancelBy, Content, HarnessError, History, Interface, Level, Pause, Protocol, RandomSeed, Request, ResponseLimits,
+    CancelBy, Content, HarnessError, History, Interface, Level, Limits, Pause, Protocol, RandomSeed, Request, ResponseLimits,
     Retries, Slo, Weighted,
 };
 use crate::event::Endpoint;
@@ -163,13 +163,6 @@ pub enum Length {
     },
     /// Values with weights.
     Empirical(Arc<[Weighted]>),
-}
-
-/// What must hold beyond the harness's own checks; from the intended arrival.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    pub ttft_p99: Option<Duration>,
-    pub tpot_p99: Option<Duration>,
 }
 
 impl Spec {

@@ -172,6 +172,7 @@ impl Walk<'_> {
                     "timeout" | "delay" | "duration" | "stall_timeout" | "ttft_p99" | "tpot_p99" => {
                         format!("a duration has a unit: {number}s")
                     }
+                    "failures" | "goodput" if path.contains("limits.") => format!("a share has a unit: {number}%"),
                     _ => format!("put it into quotes: \"{number}\""),
                 });
             }

@@ -175,13 +175,19 @@ impl Look<'_> {
         }
         let needs_limits = bench.loadgen.is_none();
         if needs_limits
-            && bench.limits.as_ref().is_none_or(|limits| limits.ttft_p99.is_none() && limits.tpot_p99.is_none())
+            && bench
+                .limits
+                .as_ref()
+                .is_none_or(|limits| limits.latencies().next().is_none() && limits.goodput.is_none())
         {
             let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
             self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
         }
         if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
             self.say(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second", None);
+        }
+        if search.start.is_some_and(|start| !(search.low..=search.high).contains(&start)) {
+            self.say(&["bench", "search", "start"], "must be between `low` and `high`", "requests per second", None);
         }
         if !(search.precision > 0.0 && search.precision < 1.0) {
             self.say(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %", None);
@@ -294,10 +300,30 @@ impl Look<'_> {
         }
         self.duration(&["bench", "stall_timeout"], &bench.stall_timeout);
         if let Some(limits) = &bench.limits {
-            for (key, limit) in [("ttft_p99", &limits.ttft_p99), ("tpot_p99", &limits.tpot_p99)] {
-                if let Some(text) = limit {
-                    self.duration(&["bench", "limits", key], text);
-                }
+            for (key, text) in limits.latencies() {
+                self.duration(&["bench", "limits", key], text);
+            }
+            if let Err(what) = limits.failure_budget() {
+                self.say(
+                    &["bench", "limits", "failures"],
+                    "must be a share",
+                    &what,
+                    Some("`failures: 0.5%`".to_owned()),
+                );
+            }
+            if let Err(what) = limits.least_goodput() {
+                let hint = Some("`goodput: 95%` of the requests, or `goodput: 9/s`".to_owned());
+                self.say(&["bench", "limits", "goodput"], "must be a share or a rate", &what, hint);
+            }
+            let has_promise = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
+            if limits.goodput.is_some() && !has_promise {
+                let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
+                self.say(
+                    &["bench", "limits", "goodput"],
+                    "needs `slo`",
+                    "goodput counts the requests that keep it",
+                    hint,
+                );
             }
         }
         if let Some(slo) = &bench.slo {

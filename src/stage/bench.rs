@@ -30,9 +30,8 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
     if let Some(loadgen) = &bench.loadgen {
         return Box::pin(loadgen::perform(errand, bench, loadgen, spec, program)).await;
     }
-    if let Some(model::RateSearch { low, high, precision }) = bench.search {
-        let bounds = harness::Bounds { low, high, precision };
-        return Box::pin(search::perform(errand, spec, bounds, bench.telemetry)).await;
+    if let Some(asked) = bench.search {
+        return Box::pin(search::perform(errand, spec, asked, bench.telemetry)).await;
     }
     let before = Box::pin(preflight::preflight(errand, &spec, bench.preflight, program)).await;
     if bench.repeat > 1 {
@@ -207,7 +206,6 @@ pub fn failure(error: &HarnessError) -> Failure {
 fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
-    let limits = bench.limits.clone().unwrap_or_default();
     let promise = bench.slo.clone().unwrap_or_default();
     let targets = targets(&bench.target)?;
     let protocol = protocol(bench, &targets, project)?;
@@ -229,7 +227,7 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
         frontends: bench.triton_num_frontends_per_model,
         clients: bench.triton_num_clients_per_frontend,
         stall_timeout: duration(&bench.stall_timeout)?.max(Duration::from_millis(1)),
-        limits: harness::Limits { ttft_p99: optional(&limits.ttft_p99)?, tpot_p99: optional(&limits.tpot_p99)? },
+        limits: load::limits(bench.limits.as_deref())?,
         slo: harness::Slo { ttft_ms: ms(&promise.ttft)?, tpot_ms: ms(&promise.tpot)?, e2e_ms: ms(&promise.e2e)? },
         timelines: bench.timelines,
         vocab_size: bench.vocab_size,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, Asking, Content, DataKind, History, Length, Level, Pace, Pause, Picking, Piece, Retries, Scenario,
-    StreamMode, Weighted,
+    Arrivals, Asking, Content, DataKind, GoodputLimit, History, Length, Level, Pace, Pause, Picking, Piece, Retries,
+    Scenario, StreamMode, Weighted,
 };
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
@@ -51,6 +51,25 @@ fn ramp_level(ramp: &Ramp) -> Result<Level, String> {
             .map(|step| Ok(Piece { from: step.level, to: step.level, seconds: seconds(&step.lasts)? }))
             .collect::<Result<_, String>>()?,
     }))
+}
+
+pub fn limits(given: Option<&model::Limits>) -> Result<harness::Limits, String> {
+    let Some(given) = given else { return Ok(harness::Limits::default()) };
+    let time = |text: &Option<String>| text.as_deref().map(duration).transpose();
+    let mut latency = Vec::new();
+    for (key, text) in given.latencies().filter(|(key, _)| !matches!(*key, "ttft_p99" | "tpot_p99")) {
+        let limit = harness::LatencyLimit::of(key, duration(text)?);
+        latency.push(limit.ok_or_else(|| format!("`limits.{key}` is no metric and statistic"))?);
+    }
+    let goodput = given.least_goodput()?.map(|least| match least {
+        model::LeastGoodput::Share(share) => GoodputLimit::Share(share),
+        model::LeastGoodput::PerSecond(rate) => GoodputLimit::PerSecond(rate),
+    });
+    Ok(harness::Limits {
+        ttft_p99: time(&given.ttft_p99)?,
+        tpot_p99: time(&given.tpot_p99)?,
+        further: harness::FurtherLimits { latency, failures: given.failure_budget()?, goodput },
+    })
 }
 
 pub const fn arrivals(arrivals: model::Arrivals) -> Arrivals {
@@ -151,4 +170,32 @@ fn data(given: &Data, project: &Path) -> Option<harness::Data> {
         repeat: given.repeat,
         block_tokens: given.block_tokens,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limits;
+    use crate::harness::GoodputLimit;
+    use crate::manifest::model;
+
+    #[test]
+    fn every_key_of_a_manifest_is_a_limit_of_the_harness() {
+        let keys: Vec<String> = ["ttft", "tpot", "itl", "icl", "e2e", "max_stall"]
+            .iter()
+            .flat_map(|metric| {
+                ["mean", "p50", "p75", "p90", "p95", "p99", "max"].map(|what| format!("{metric}_{what}"))
+            })
+            .collect();
+        let text: String = keys.iter().map(|key| format!("{key}: 2s\n")).collect();
+        let given: model::Limits = serde_yaml::from_str(&format!("{text}failures: 0.5%\ngoodput: 9/s\n")).unwrap();
+        let limits = limits(Some(&given)).unwrap();
+        let mut found: Vec<String> = limits.latencies().map(|limit| limit.key()).collect();
+        found.sort();
+        let mut keys = keys;
+        keys.sort();
+        assert_eq!(found, keys);
+        assert!(limits.latencies().all(|limit| (limit.ms - 2e3).abs() < 1e-9));
+        assert_eq!(limits.further.failures, Some(0.005));
+        assert_eq!(limits.further.goodput, Some(GoodputLimit::PerSecond(9.0)));
+    }
 }

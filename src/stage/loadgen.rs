@@ -29,7 +29,7 @@ pub async fn perform(
     spec: Spec,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
-    if let Some(model::RateSearch { low, high, precision }) = bench.search {
+    if let Some(model::RateSearch { low, high, precision, .. }) = bench.search {
         let bounds = harness::Bounds { low, high, precision };
         return Box::pin(search::loadgen::perform(errand, bench, bounds, &spec, program)).await;
     }

@@ -1,5 +1,6 @@
-//! `bench.search:` — the highest rate at which all limits hold. Every probe is a whole measurement, kept in
-//! `probes/<n>-<rate>`; one that was finished is not measured again when the search was cut off.
+//! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement with
+//! arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the search was
+//! cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
 
 pub mod loadgen;
 mod phases;
@@ -13,8 +14,14 @@ use serde::Serialize;
 use super::bench::{below, failure, measure};
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec, Step};
-use crate::manifest::model::Telemetry;
+use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec};
+use crate::manifest::model::{self, Telemetry};
+use crate::stats::{Margin, RateEstimate, RateSearch, RateStep};
+
+/// Probes that estimate the rate. One more is made at the lower end of the interval.
+const ESTIMATING: usize = 11;
+/// Beside the result of a probe.
+const MARGIN: &str = "margin.json";
 
 /// `search.json`
 #[derive(Serialize)]
@@ -24,8 +31,10 @@ struct Told<'a> {
     tpot_p99_limit_ms: Option<f64>,
     /// In the order in which they were made.
     probes: &'a [Tried],
-    /// Requests per second.
+    /// Requests per second: the 95 % interval of the highest rate at which all limits hold, within the rates that may be tried.
     found: Found,
+    /// Null where the limits held at the highest rate.
+    estimate: Option<RateEstimate>,
 }
 
 /// One probe as it is told.
@@ -33,6 +42,7 @@ struct Told<'a> {
 struct Tried {
     #[serde(flatten)]
     probe: Probe,
+    margin: Margin,
     verdict: Verdict,
     ttft_p99_ms: Option<f64>,
     tpot_p99_ms: Option<f64>,
@@ -42,31 +52,55 @@ struct Tried {
     folder: PathBuf,
 }
 
-pub async fn perform(errand: &Errand, spec: Spec, bounds: Bounds, watched: Telemetry) -> Result<Done, Failure> {
+pub async fn perform(
+    errand: &Errand,
+    spec: Spec,
+    asked: model::RateSearch,
+    watched: Telemetry,
+) -> Result<Done, Failure> {
+    let model::RateSearch { low, high, start, precision } = asked;
+    let bounds = Bounds { low, high, precision };
     if let Some(wrong) = bounds.wrong() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
     errand.lease.notice(foretold(&spec, &bounds));
+    let search = RateSearch { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
     let mut tried: Vec<Tried> = Vec::new();
-    let found = loop {
-        let history: Vec<Probe> = tried.iter().map(|tried| tried.probe).collect();
-        match bounds.next(&history) {
-            Step::Try(rate) => tried.push(Box::pin(attempt(errand, &spec, rate, &history, watched)).await?),
-            Step::Found(found) => break found,
-            Step::NotEvenLow => {
+    let estimate = loop {
+        let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
+        match search.next(&margins) {
+            RateStep::Probe(rate) => {
+                tried.push(Box::pin(attempt(errand, &spec, rate, tried.len(), watched)).await?);
+            }
+            RateStep::Estimated(estimate) => break Some(estimate),
+            RateStep::HeldAtHighest => break None,
+            RateStep::MissedAtLowest => {
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
-                let what = format!("the limits are missed even at {} req/s", bounds.low);
+                let what = format!("the limits are missed even at {low} req/s");
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
                 return Err(failure.hint("begin lower (`search.low`), or allow more (`limits`)"));
             }
         }
     };
+    let found = found(estimate.as_ref(), &bounds);
+    if estimate.is_some() {
+        let last = Box::pin(attempt(errand, &spec, found.at_least, tried.len(), watched)).await?;
+        if !last.probe.met {
+            let why = last.why.as_deref().unwrap_or("a limit was missed");
+            errand.lease.notice(format!(
+                "at {} req/s, the lower end of the interval, the last probe missed: {why}",
+                found.at_least
+            ));
+        }
+        tried.push(last);
+    }
     let told = Told {
         bounds,
         ttft_p99_limit_ms: spec.limits.ttft_p99.map(|limit| limit.as_secs_f64() * 1e3),
         tpot_p99_limit_ms: spec.limits.tpot_p99.map(|limit| limit.as_secs_f64() * 1e3),
         probes: &tried,
         found,
+        estimate,
     };
     let write = |path: PathBuf, bytes: Vec<u8>| {
         let error =
@@ -93,46 +127,48 @@ fn with_identity(out: &Path, headline: String) -> Done {
     Done { headline: Some(headline), below: result.as_ref().map(below).unwrap_or_default(), ..Done::default() }
 }
 
+/// Rates that can be read and typed again, within those that may be tried.
+fn found(estimate: Option<&RateEstimate>, bounds: &Bounds) -> Found {
+    let Some(estimate) = estimate else { return Found { at_least: bounds.high, below: None } };
+    let scale = 10f64.powi(3 - estimate.rate.abs().log10().floor() as i32);
+    let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
+    let below = (estimate.high * scale).ceil() / scale;
+    Found { at_least, below: (below < bounds.high).then_some(below.max(at_least)) }
+}
+
 /// What it will cost, before it costs it.
 fn foretold(spec: &Spec, bounds: &Bounds) -> String {
-    let probes = bounds.probes();
+    let probes = ESTIMATING + 1;
     let arrivals = |rate: f64| {
         let by_number = spec.stop.requests.map_or(0.0, |requests| requests as f64 / rate);
         by_number.max(spec.stop.duration.map_or(0.0, |time| time.as_secs_f64()))
     };
-    // Doubling begins at the lowest rate; where requests are counted, slow probes take longest.
+    // Where requests are counted, slow probes take longest.
     let (quick, slow) = (arrivals(bounds.high), arrivals(bounds.low));
     let shown = |seconds: f64| format!("{:?}", Duration::from_secs(seconds.ceil() as u64));
     format!(
-        "searching from {} to {} req/s to {} %: at most {probes} probes if none contradicts another, {} to {} of arrivals each; all of them take at most {}",
+        "searching from {} to {} req/s to {} %: at most {probes} probes, {} to {} of arrivals each; all of them take at most {}",
         bounds.low,
         bounds.high,
         bounds.precision * 100.0,
         shown(quick),
         shown(slow),
-        shown(slow * f64::from(probes)),
+        shown(slow * probes as f64),
     )
 }
 
 /// Measures at one rate, or reads what an earlier try of this stage measured there.
-async fn attempt(
-    errand: &Errand,
-    spec: &Spec,
-    rate: f64,
-    history: &[Probe],
-    watched: Telemetry,
-) -> Result<Tried, Failure> {
-    let times = history.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq()).count() as u64;
-    // A confirmation is worth something only with other arrivals.
-    let spec =
-        Spec { scenario: Scenario::Server { rate: rate.into() }, seed: spec.seed.wrapping_add(times), ..spec.clone() };
-    let folder = PathBuf::from(format!("probes/{:02}-{rate}", history.len() + 1));
+async fn attempt(errand: &Errand, spec: &Spec, rate: f64, number: usize, watched: Telemetry) -> Result<Tried, Failure> {
+    // The same arrivals, only faster, would have the same luck in every probe.
+    let seed = spec.seed.wrapping_add(number as u64);
+    let spec = Spec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
+    let folder = PathBuf::from(format!("probes/{:02}-{rate}", number + 1));
     let path = errand.lease.out.join(&folder);
-    let result = if let Some(result) = before(&path, &spec) {
-        result
+    let (result, margin) = if let Some(earlier) = probe_before(&path, &spec) {
+        earlier
     } else {
         let measured =
-            Box::pin(measure(errand, &spec, watched, &format!("probe {} at {rate} req/s", history.len() + 1))).await?;
+            Box::pin(measure(errand, &spec, watched, &format!("probe {} at {rate} req/s", number + 1))).await?;
         if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
         }
@@ -142,8 +178,10 @@ async fn attempt(
             let kind = FailureKind::Invalid(measured.result.verdict);
             return Err(Failure::new(kind, what).cause(lost.text.clone()));
         }
+        let margin = measured.margin(&spec, rate);
+        keep_margin(&path, &margin)?;
         keep(&path, &measured)?;
-        measured.result
+        (measured.result, margin)
     };
     let first = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text));
     if result.verdict == Verdict::InvalidClient {
@@ -151,9 +189,10 @@ async fn attempt(
         let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(first.unwrap_or_default());
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
-    let met = result.verdict.is_valid();
+    let met = margin.whole < 0.0;
     Ok(Tried {
         probe: Probe { rate, met },
+        margin,
         verdict: result.verdict,
         ttft_p99_ms: result.latency.ttft.p99,
         tpot_p99_ms: result.latency.tpot.p99,
@@ -173,6 +212,19 @@ pub(super) fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
     (same && result.verdict != Verdict::InvalidClient).then_some(result)
 }
 
+/// What `before` finds, with its margin.
+fn probe_before(path: &Path, spec: &Spec) -> Option<(RunResult, Margin)> {
+    let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
+    Some((before(path, spec)?, margin))
+}
+
+fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {
+    let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
+    let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
+    written
+        .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display())))
+}
+
 pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Failure> {
     fs::create_dir_all(path)
         .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", path.display())))?;
@@ -181,9 +233,14 @@ pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Fail
 
 fn headline(found: &Found, spec: &Spec, probes: usize) -> String {
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
-    let limits: Vec<String> = [("TTFT", spec.limits.ttft_p99), ("TPOT", spec.limits.tpot_p99)]
-        .into_iter()
-        .filter_map(|(name, limit)| Some(format!("{name} p99 ≤ {:?}", limit?)))
-        .collect();
-    format!("{}{upper} req/s at {}  ({probes} probes)", found.at_least, limits.join(", "))
+    let limits = spec
+        .limits
+        .latencies()
+        .map(|limit| format!("{} ≤ {:?}", limit.name(), Duration::from_secs_f64(limit.ms / 1e3)));
+    let mut limits: Vec<String> = limits.collect();
+    limits.extend(spec.limits.further.goodput.map(|goodput| match goodput {
+        harness::GoodputLimit::Share(share) => format!("goodput ≥ {} %", share * 100.0),
+        harness::GoodputLimit::PerSecond(rate) => format!("goodput ≥ {rate}/s"),
+    }));
+    format!("{}{upper} req/s at {}  (95 % interval, {probes} probes)", found.at_least, limits.join(", "))
 }

@@ -260,7 +260,11 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
 fn a_missed_limit_is_named() {
     let server =
         Scripted::start(true, None, script(|_| Act::Answer { gap: GAP, per_chunk: 1, last: Last::FlagOnToken }));
-    let limits = Limits { ttft_p99: Some(Duration::from_millis(1)), tpot_p99: Some(Duration::from_mins(1)) };
+    let limits = Limits {
+        ttft_p99: Some(Duration::from_millis(1)),
+        tpot_p99: Some(Duration::from_mins(1)),
+        ..Limits::default()
+    };
     let measured = measure(&Spec { limits, ..spec(&server, 10) });
     let found: Vec<_> = measured.result.reasons.iter().filter(|reason| reason.check == "limits").collect();
     assert_eq!(found.len(), 1);

@@ -156,6 +156,7 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
             limits.insert(key.to_owned(), json!(limit));
         }
     }
+    limits.extend(request.limits.iter().map(|(key, limit)| (key.clone(), json!(limit))));
     if !limits.is_empty() {
         put("limits", Value::Object(limits));
     }

@@ -10,6 +10,7 @@ mod compare;
 mod container;
 mod host;
 mod image;
+mod limits;
 mod load;
 mod mlperf;
 mod param;
@@ -26,13 +27,14 @@ mod weights;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
-    Arrivals, Bench, Length, Limits, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
+    Arrivals, Bench, Length, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry,
     Weighted,
 };
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
+pub use limits::{LeastGoodput, Limits};
 pub use load::{Data, DataOrder, History, Prefixes, Ramp, RampStep, Sessions, ThinkTime};
 pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,

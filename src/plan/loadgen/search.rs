@@ -91,7 +91,7 @@ impl Cost {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RateSearch { low, high, precision } = self.bounds;
+        let RateSearch { low, high, precision, .. } = self.bounds;
         let between = |(least, most): (f64, f64)| match (time(least), time(most)) {
             (least, most) if least == most => least,
             (least, most) => format!("{least} to {most}"),

@@ -1,0 +1,85 @@
+//! How near a measurement came to its limits, as one number that a search can fit a line to.
+
+use super::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
+use super::metric::percentile;
+use super::summary::{e2e, ok, tpot, ttft};
+use super::{Measured, Record, Spec};
+use crate::stats::Margin;
+
+/// Far beyond any limit, either way.
+const FAR: f64 = 3.0;
+
+impl Measured {
+    /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
+    /// without the quickest value of its metric, which no lower rate takes away.
+    pub fn margin(&self, spec: &Spec, rate: f64) -> Margin {
+        let records: Vec<&Record> = {
+            let mut records: Vec<&Record> = ok(&self.requests).collect();
+            records.sort_by_key(|record| record.t_sched);
+            records
+        };
+        let first_half = &records[..records.len() / 2];
+        let (mut whole, mut half) = (-FAR, -FAR);
+        for limit in spec.limits.latencies() {
+            let metric = limit.metric.of(&self.result.latency);
+            let quickest = metric.min.unwrap_or(0.0);
+            let of_all = margin(&limit, quickest, limit.statistic.of(metric));
+            let of_half = values(limit.metric, first_half)
+                .map_or(of_all, |values| margin(&limit, quickest, statistic(&limit, values)));
+            whole = f64::max(whole, of_all);
+            half = f64::max(half, of_half);
+        }
+        if let (Some(limit), Some(goodput)) = (spec.limits.further.goodput, &self.result.goodput) {
+            let of = match limit {
+                GoodputLimit::Share(share) => {
+                    ((1.0 - goodput.attainment.unwrap_or(0.0)).max(1e-3) / (1.0 - share).max(1e-3)).ln()
+                }
+                GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
+            };
+            whole = f64::max(whole, of.clamp(-FAR, FAR));
+            half = f64::max(half, of.clamp(-FAR, FAR));
+        }
+        // What no limit measures: failures beyond their budget, a lost server.
+        if whole < 0.0 && !self.result.verdict.is_valid() && !self.is_overload_only() {
+            (whole, half) = (FAR, FAR);
+        }
+        let growth =
+            self.result.stability.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
+        Margin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
+    }
+
+    /// Growth within a probe is in its margins already.
+    fn is_overload_only(&self) -> bool {
+        let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::Severity::Warning);
+        invalid.into_iter().all(|reason| reason.check == "overload")
+    }
+}
+
+fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
+    let allowed = limit.ms - quickest;
+    let Some(found) = found else { return FAR };
+    if allowed <= 0.0 {
+        return FAR;
+    }
+    ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
+}
+
+/// ms; `None` for metrics whose single values are not kept.
+fn values(metric: LimitedMetric, records: &[&Record]) -> Option<Vec<f64>> {
+    let of: fn(&Record) -> Option<f64> = match metric {
+        LimitedMetric::Ttft => ttft,
+        LimitedMetric::Tpot => tpot,
+        LimitedMetric::E2e => e2e,
+        LimitedMetric::MaxStall => |record| (record.chunks > 1).then_some(record.max_gap as f64),
+        LimitedMetric::Itl | LimitedMetric::Icl => return None,
+    };
+    Some(records.iter().filter_map(|record| of(record)).map(|ns| ns / 1e6).collect())
+}
+
+fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    match limit.statistic.quantile() {
+        Some(quantile) => percentile(&values, quantile),
+        None => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+    }
+}

@@ -1,0 +1,187 @@
+//! False alarms and power of the checks on the course of a run, and coverage of the search, on simulated queues.
+//!
+//! ```text
+//! cargo bench --bench verdicts                 # 400 runs for each row, 200 searches
+//! cargo bench --bench verdicts -- 40           # so many runs, and half as many searches
+//! ```
+//!
+//! Virtual time and fixed seeds: the same numbers on every machine. `earlier drift` is the rule that Regatta had before: the halves of
+//! the part after MSER-5's cut, more than 4 standard errors of batch means of five and more than 20 % apart.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use regatta::stats::{Growth, LevelChange, Margin, Observation, RateSearch, RateStep, separated_floors};
+
+/// First come, first served, mean service time 1 s, Poisson arrivals.
+#[derive(Clone, Copy)]
+struct Queue {
+    name: &'static str,
+    servers: usize,
+    is_exponential: bool,
+}
+
+const QUEUES: [Queue; 4] = [
+    Queue { name: "M/M/4", servers: 4, is_exponential: true },
+    Queue { name: "M/D/1", servers: 1, is_exponential: false },
+    Queue { name: "M/D/8", servers: 8, is_exponential: false },
+    Queue { name: "M/D/64", servers: 64, is_exponential: false },
+];
+
+/// Arrival, start and end of each, s.
+fn run(queue: Queue, rate: f64, requests: usize, seed: u64) -> Vec<(f64, f64, f64)> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut exponential = || -> f64 { -(1.0 - random.random::<f64>()).ln() };
+    let mut free = vec![0.0f64; queue.servers];
+    let mut at = 0.0;
+    (0..requests)
+        .map(|_| {
+            at += exponential() / rate;
+            let service = if queue.is_exponential { exponential() } else { 1.0 };
+            let next = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap_or(0);
+            let start = free[next].max(at);
+            free[next] = start + service;
+            (at, start, free[next])
+        })
+        .collect()
+}
+
+fn main() {
+    let runs = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(400);
+    courses(runs);
+    searches((runs / 2).max(1));
+}
+
+fn courses(runs: u64) {
+    println!("percent of {runs} runs\nqueue    ρ     requests  overload  certain  drift  earlier drift");
+    for queue in QUEUES {
+        for load in [0.5, 0.8, 0.9, 1.05, 1.3] {
+            for requests in [300, 1_000, 3_000] {
+                let mut counts = [0u64; 4];
+                for seed in 0..runs {
+                    let visits = run(queue, load * queue.servers as f64, requests, seed);
+                    let ends: Vec<(f64, f64)> = visits.iter().map(|(arrival, _, end)| (*arrival, *end)).collect();
+                    let growth = Growth::of(&ends);
+                    let found = [
+                        growth.is_some_and(|growth| growth.is_likely()),
+                        growth.is_some_and(|growth| growth.is_certain()),
+                        growth.is_none_or(|growth| !growth.is_likely()) && drifts(&ends),
+                        drifted_earlier(&ends),
+                    ];
+                    for (count, is_found) in counts.iter_mut().zip(found) {
+                        *count += u64::from(is_found);
+                    }
+                }
+                let [overload, certain, drift, earlier] = counts.map(|count| count as f64 * 100.0 / runs as f64);
+                println!(
+                    "{:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {drift:>6.1} {earlier:>14.1}",
+                    queue.name
+                );
+            }
+        }
+    }
+}
+
+/// The rule of the harness: at equal load more than 4 standard errors and 20 %, or separated floors by 20 %.
+fn drifts(visits: &[(f64, f64)]) -> bool {
+    let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
+    ends.sort_by(f64::total_cmp);
+    let series: Vec<Observation> = visits
+        .iter()
+        .enumerate()
+        .map(|(before, (arrival, end))| Observation {
+            value: end - arrival,
+            load: before.saturating_sub(ends.partition_point(|one| one <= arrival)) as u64,
+        })
+        .collect();
+    let values: Vec<f64> = series.iter().map(|one| one.value).collect();
+    LevelChange::of(&series).is_some_and(|change| change.standard_errors().abs() > 4.0 && change.relative().abs() > 0.2)
+        || separated_floors(&values).is_some_and(|share| share.abs() > 0.2)
+}
+
+fn drifted_earlier(visits: &[(f64, f64)]) -> bool {
+    let means: Vec<f64> = visits
+        .chunks_exact(5)
+        .map(|batch| batch.iter().map(|(arrival, end)| end - arrival).sum::<f64>() / 5.0)
+        .collect();
+    let (mut sum, mut squares, mut best) = (0.0, 0.0, (f64::INFINITY, 0));
+    for cut in (0..means.len()).rev() {
+        sum += means[cut];
+        squares += means[cut] * means[cut];
+        let left = (means.len() - cut) as f64;
+        let score = (squares - sum * sum / left).max(0.0) / (left * left);
+        if cut <= means.len() / 2 && score <= best.0 {
+            best = (score, cut);
+        }
+    }
+    let steady = &means[best.1..];
+    let (first, second) = steady.split_at(steady.len() / 2);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let error = |part: &[f64]| {
+        let center = mean(part);
+        part.iter().map(|value| (value - center).powi(2)).sum::<f64>() / ((part.len() - 1) * part.len()) as f64
+    };
+    let difference = mean(second) - mean(first);
+    difference > 4.0 * (error(first) + error(second)).sqrt() && mean(second) > 1.2 * mean(first)
+}
+
+fn p99(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[((sorted.len() as f64 * 0.99) as usize).min(sorted.len() - 1)]
+}
+
+/// The limit is the p99 of the waits of a million requests at the load named: that load is the true answer.
+fn searches(runs: u64) {
+    println!("\n95 % intervals of {runs} searches from 0.09 to 1.44 times the true rate, to 2 %");
+    println!("queue    ρ     requests  cover %  width % (median)  bias %  probes");
+    for (queue, load) in [(QUEUES[1], 0.7), (QUEUES[1], 0.9), (QUEUES[2], 0.9)] {
+        let truth = load * queue.servers as f64;
+        let waits = |rate, requests, seed| -> Vec<f64> {
+            run(queue, rate, requests, seed).iter().map(|(arrival, start, _)| start - arrival).collect()
+        };
+        let allowed = p99(&waits(truth, 1_000_000, 99));
+        let search =
+            RateSearch { low: 0.09 * truth, high: 1.44 * truth, start: 0.09 * truth, precision: 0.02, most: 11 };
+        for requests in [300, 1_000, 3_000] {
+            let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
+            for seed in 0..runs {
+                let mut probes: Vec<Margin> = Vec::new();
+                let found = loop {
+                    match search.next(&probes) {
+                        RateStep::Probe(rate) => {
+                            let visits = run(queue, rate, requests, seed * 1_000 + probes.len() as u64);
+                            let waits: Vec<f64> = visits.iter().map(|(arrival, start, _)| start - arrival).collect();
+                            let margin = |waits: &[f64]| (p99(waits) / allowed).max(1e-3).ln();
+                            let last = visits.last().map_or(0.0, |visit| visit.0);
+                            let done = visits.iter().filter(|visit| visit.2 <= last).count() as f64 / last;
+                            probes.push(Margin {
+                                rate,
+                                whole: margin(&waits),
+                                first_half: margin(&waits[..requests / 2]),
+                                capacity: (done < 0.95 * rate).then_some(done),
+                            });
+                        }
+                        RateStep::Estimated(estimate) => break Some(estimate),
+                        RateStep::HeldAtHighest | RateStep::MissedAtLowest => break None,
+                    }
+                };
+                probes_made += probes.len();
+                let Some(found) = found else { continue };
+                covered += u64::from((found.low..=found.high).contains(&truth));
+                bias += (found.rate / truth).ln();
+                widths.push((found.high - found.low) / found.rate);
+            }
+            widths.sort_by(f64::total_cmp);
+            println!(
+                "{:<8} {load:<5} {requests:>8} {:>8.0} {:>17.1} {:>7.1} {:>7.1}",
+                queue.name,
+                covered as f64 * 100.0 / runs as f64,
+                widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN) * 100.0,
+                bias * 100.0 / runs as f64,
+                probes_made as f64 / runs as f64,
+            );
+        }
+    }
+}
