@@ -68,12 +68,13 @@ impl Growth {
         })
     }
 
-    /// At most 5 % of stationary queues at ρ ≤ 0.9 say so, and at least 90 % of queues at ρ = 1.05 with 3,000 arrivals or more.
+    /// Of 1,000 stationary queues at ρ = 0.9 with 300, 600, 1,000 and 3,000 arrivals, 1.8, 4.1, 7.5 and 0 % of M/M/4 say so and at most
+    /// 0.2 % of M/D/8; at ρ = 1.05 with 3,000 arrivals 87 % of M/M/4 and 97 % of M/D/8.
     pub fn is_likely(&self) -> bool {
         self.exceeds(LIKELY)
     }
 
-    /// At most 1 % of the same stationary queues say so.
+    /// None of the same stationary queues did.
     pub fn is_certain(&self) -> bool {
         self.exceeds(CERTAIN)
     }
