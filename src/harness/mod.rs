@@ -86,6 +86,7 @@ pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask as ask_identity, ask_all as ask_identities, identity_differences,
 };
+pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
 pub use loadgen::{Beside, Loadgen, Reporting};
 pub use metric::{Interval, Metric};
 pub use outside::{Ear, Inlet, Sample};
@@ -99,7 +100,6 @@ pub use result::{
     ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
 };
 pub use search::{Bounds, Found, Probe, Step};
-pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
 pub use spec::{Arrivals, Asking, Length, Pace, Scenario, Spec, StreamMode, Until};
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};

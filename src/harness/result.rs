@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load, Loadgen, Metric, Pause,
-    Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck, Slo, Spec, Stability,
-    Steady, StreamMode, Violation,
+    Adjusted, Arrivals, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load, Loadgen,
+    Metric, Pause, Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck, Slo, Spec,
+    Stability, Steady, StreamMode, Violation,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};

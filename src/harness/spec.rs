@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
 use super::{
-    CancelBy, Content, HarnessError, History, Interface, Level, Limits, Pause, Protocol, RandomSeed, Request, ResponseLimits,
-    Retries, Slo, Weighted,
+    CancelBy, Content, HarnessError, History, Interface, Level, Limits, Pause, Protocol, RandomSeed, Request,
+    ResponseLimits, Retries, Slo, Weighted,
 };
 use crate::event::Endpoint;
 
