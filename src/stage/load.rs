@@ -186,7 +186,7 @@ mod tests {
                 ["mean", "p50", "p75", "p90", "p95", "p99", "max"].map(|what| format!("{metric}_{what}"))
             })
             .collect();
-        let text: String = keys.iter().map(|key| format!("{key}: 2s\n")).collect();
+        let text = keys.join(": 2s\n") + ": 2s\n";
         let given: model::Limits = serde_yaml::from_str(&format!("{text}failures: 0.5%\ngoodput: 9/s\n")).unwrap();
         let limits = limits(Some(&given)).unwrap();
         let mut found: Vec<String> = limits.latencies().map(|limit| limit.key()).collect();

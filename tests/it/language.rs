@@ -447,7 +447,7 @@ proptest! {
         edits in prop::collection::vec((0..9_u8, any::<prop::sample::Index>(), any::<usize>()), 1..4),
     ) {
         let manifests: Vec<(String, &str)> = shipped()
-            .filter(|(path, _)| path.starts_with("manifests/") && path.ends_with(".yaml"))
+            .filter(|(path, _)| path.starts_with("manifests/") && std::path::Path::new(path).extension().is_some_and(|ext| ext == "yaml"))
             .filter_map(|(path, bytes)| Some((path, std::str::from_utf8(bytes).ok()?)))
             .filter(|(_, text)| text.contains("\nstages:"))
             .collect();
