@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::harness::{Answers, DataKind, HarnessError, Length, Prefixes, Scenario, Spec, Until, plan, write};
+use regatta::sim::SimOptions;
 use serde_json::json;
 
 use crate::arrivals::{from, measured, paced, spec};
@@ -171,6 +172,8 @@ stages:
       scenario: offline
       data: { jsonl: prompts.jsonl }
       output_tokens: { fixed: 3 }
+    # Without this, a server that the run does not start is measured every time.
+    cache: true
 "#;
 
 #[test]
@@ -178,7 +181,8 @@ fn a_file_of_prompts_is_an_input_of_its_stage() {
     let world = World::with(MANIFEST);
     world.file("prompts.jsonl", "{\"input_ids\": [5, 6]}\n");
     let files = Files::new(true, &json!({}));
-    let server = Running::start(files.options());
+    // A simulator is measured in real time only.
+    let server = Running::start(SimOptions { speed: 1.0, ..files.options() });
     let target = format!("target={}", server.address);
     world.good(&["run", "m", &target]);
     assert!(world.will_run(&[&target]).is_empty());

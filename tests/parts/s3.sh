@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # An S3-compatible server for the tests: its bucket is a folder. Installed into target/tools, once. Prints its path.
-# The tests move little data, so it is built without optimisation, in a third of the time; `--optimised` replaces it by
+# The tests move little data, so it is built with little optimisation, in half of the time; `--optimised` replaces it by
 # an optimised build, for the figures of `cargo bench --bench share`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,7 +12,7 @@ if [ ! -x "$tools/bin/s3s-fs" ] || [ "${profile[0]}" = --force ]; then
   CARGO_TARGET_DIR=$(mktemp -d)
   export CARGO_TARGET_DIR
   trap 'rm -rf "$CARGO_TARGET_DIR"' EXIT
-  export CARGO_PROFILE_DEV_DEBUG=0
+  export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1
   cargo install "${profile[@]}" --quiet --locked s3s-fs --version 0.14.1 --features binary --root "$tools" >&2
 fi
 printf '%s\n' "$tools/bin/s3s-fs"

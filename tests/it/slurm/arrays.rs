@@ -15,7 +15,7 @@ stages:
     foreach: { n: "{{ range(8) }}" }
     host: { slurm: { time: 10m, poll: 1s } }
     shell: |
-      echo {{ n }} $SLURM_ARRAY_JOB_ID $SLURMD_NODENAME >> "$W/ran"
+      echo {{ n }} ${SLURM_ARRAY_JOB_ID-} ${SLURMD_NODENAME-} >> "$W/ran"
       while [ ! -e "$W/gate" ] && [ ! -e "$W/gate{{ n }}" ]; do sleep 0.1; done
       echo {{ n }} > out
 "#;

@@ -37,8 +37,8 @@ impl Cluster {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
         let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
-        // Below those that the kernel gives to anybody; twenty for each cluster.
-        let port = 12_000 + (id % 40) as u16 * 400 + (n % 20) * 20;
+        // Below the ephemeral ports; twenty for each cluster, and a number returns only after forty clusters.
+        let port = 12_000 + (id % 20) as u16 * 800 + (n % 40) * 20;
         let prefix = format!("t{id}x{n}n");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
         let mut keeper = Command::new(script)
