@@ -53,8 +53,8 @@ impl Sustained {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.0} tok/s include filling and draining the server; the middle half of the tokens came at {:.0} tok/s, which a longer run \
-             comes near: raise `stop`",
+            "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} tok/s: \
+             neither is the rate that it sustains; raise `stop`",
             self.full, self.middle
         )
     }

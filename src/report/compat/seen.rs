@@ -49,7 +49,7 @@ pub const UNCOUNTED: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     pub at: f64,
-    /// [`UNCOUNTED`] where it is not known.
+    /// `UNCOUNTED` where it is not known.
     pub tokens: u32,
     pub kind: Kind,
 }
