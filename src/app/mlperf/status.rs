@@ -9,6 +9,7 @@ use super::super::project::{Project, gpus_here, options};
 use super::super::{Trouble, say};
 use crate::cli::{Exit, Force, Global, Select, Setting};
 use crate::event::{Event, RunId, TaskId};
+use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
 use crate::mlperf;
 use crate::plan::{Plan, Reference, Task};
@@ -222,7 +223,10 @@ const fn scenario_of(scenario: Scenario) -> Option<mlperf::Scenario> {
 fn performance(folder: &Path, scenario: mlperf::Scenario) -> Option<String> {
     let judged = mlperf::judge(folder, scenario)?;
     let value = report::mlperf::value(&judged);
-    Some(format!("{value} {}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
+    // Regatta's own record of the same requests lies beside LoadGen's logs.
+    let is_simulated = harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated());
+    let simulated = if is_simulated { " SIMULATED" } else { "" };
+    Some(format!("{value} {}{simulated}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
 }
 
 /// The score stage's own line, `accuracy.txt`'s first with a value in it.

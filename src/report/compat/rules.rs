@@ -316,7 +316,7 @@ impl Tool {
                 tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::LeftOut)),
                 itl: Some(Between::Gaps),
                 e2e: Some(LAST_TOKEN),
-                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 may take a chat's role chunk as the first token, and a result file does not name its version",
+                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a chat's role chunk as the first token, and a result file does not name its version",
                 ..PLAIN
             },
             Self::SglangChat => Rules {
