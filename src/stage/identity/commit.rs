@@ -32,7 +32,7 @@ async fn git(errand: &Errand, arguments: &[&str]) -> Option<String> {
     if !errand.command(vec!["git".into()]).is_found() {
         return None;
     }
-    // Reading must not take the lock that somebody's own command needs.
+    // Reading must not take the lock that another git command may need.
     let env = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
     let mut running = Beside::start(errand, argv, &env, "commit").ok()?;
     let how = timeout(LIMIT, running.ended()).await.ok()?;
