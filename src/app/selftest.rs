@@ -218,7 +218,7 @@ impl Race {
             // With as many users as one can serve a core is busy, and that is what is looked for.
             let is_meant = !is_open_loop && matches!(reason.check.as_str(), "cpu" | "core_wait" | "backlog");
             if !is_meant && !BESIDE_THE_POINT.contains(&reason.check.as_str()) {
-                say(reason.severity, format!("{}: {}", reason.check, reason.text));
+                say(reason.severity, reason.line());
             }
         }
         (measured.result.counts.ok > 0).then_some(measured)

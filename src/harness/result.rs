@@ -163,6 +163,13 @@ pub struct Reason {
     pub text: String,
 }
 
+impl Reason {
+    /// `check: text`, as it stands below a verdict.
+    pub fn line(&self) -> String {
+        format!("{}: {}", self.check, self.text)
+    }
+}
+
 /// What a finding makes of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -50,8 +50,7 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
 
 /// What a result means for its task.
 pub fn judged(result: &RunResult) -> Result<Done, Failure> {
-    let reasons: Vec<String> =
-        result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+    let reasons: Vec<String> = result.reasons.iter().map(harness::Reason::line).collect();
     if result.verdict.is_valid() {
         let (headline, below) = (Some(result.headline()), below(result));
         return Ok(Done { headline, below, warnings: reasons });

@@ -80,3 +80,32 @@ fn look_through(repositories: &[PathBuf]) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_that_is_not_whole_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = folder.path().join("triton");
+        let why = || look_through(std::slice::from_ref(&repository)).map_err(|failure| failure.what);
+        let cut_off = |what: &str| {
+            let why = why().unwrap_err();
+            assert!(why.contains(what), "{why}");
+        };
+        assert_eq!(look_through(&[]).unwrap_err().what, "no model repository was written");
+        cut_off("triton is not whole: No such file or directory");
+        fs::create_dir(&repository).unwrap();
+        cut_off("it has no model");
+        let model = repository.join("tensorrt_llm");
+        fs::create_dir(&model).unwrap();
+        cut_off("config.pbtxt is not whole: No such file or directory");
+        fs::write(model.join("config.pbtxt"), "name: \"tensorrt_llm\"\ninput [").unwrap();
+        cut_off("config.pbtxt is not whole: ");
+        fs::write(model.join("config.pbtxt"), "name: \"tensorrt_llm\"").unwrap();
+        cut_off("it has no version 1");
+        fs::create_dir(model.join("1")).unwrap();
+        assert_eq!(why(), Ok(()));
+    }
+}

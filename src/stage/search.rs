@@ -5,6 +5,7 @@
 pub mod loadgen;
 mod phases;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use super::bench::{below, failure, measure};
 use super::errand::Errand;
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Bounds, Found, Probe, RunResult, Scenario, Spec};
+use crate::harness::{self, Bounds, Found, Probe, Reason, RunResult, Scenario, Severity, Spec};
 use crate::manifest::model::{self, Telemetry};
 use crate::stats::{Margin, RateEstimate, RateSearch, RateStep};
 
@@ -49,6 +50,8 @@ struct Tried {
     output_tokens_per_s: Option<f64>,
     /// Why it missed.
     why: Option<String>,
+    /// What qualifies its figures.
+    warnings: Vec<Reason>,
     folder: PathBuf,
 }
 
@@ -83,12 +86,13 @@ pub async fn perform(
         }
     };
     let found = found(estimate.as_ref(), &bounds);
+    let mut warnings = Vec::new();
     if estimate.is_some() {
         let last = Box::pin(attempt(errand, &spec, found.at_least, tried.len(), watched)).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
-            errand.lease.notice(format!(
-                "at {} req/s, the lower end of the interval, the last probe missed: {why}",
+            warnings.push(format!(
+                "search: at {} req/s, the lower end of the interval, the last probe missed: {why}",
                 found.at_least
             ));
         }
@@ -116,7 +120,34 @@ pub async fn perform(
             }
         }
     }
-    Ok(with_identity(&errand.lease.out, headline(&found, &spec, tried.len())))
+    warnings.extend(warnings_of(&tried, found.at_least));
+    let done = with_identity(&errand.lease.out, headline(&found, &spec, tried.len()));
+    Ok(Done { warnings, ..done })
+}
+
+/// Those of the probe whose figures are the result, each in full; of the others, how many probes have which.
+fn warnings_of(tried: &[Tried], rate: f64) -> Vec<String> {
+    let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
+    let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut qualified = 0;
+    for (_, tried) in tried.iter().enumerate().filter(|(at, _)| Some(*at) != chosen) {
+        let checks: BTreeSet<&str> = tried.warnings.iter().map(|reason| reason.check.as_str()).collect();
+        qualified += usize::from(!checks.is_empty());
+        for check in checks {
+            *of_others.entry(check).or_default() += 1;
+        }
+    }
+    let of_chosen = chosen.map(|at| tried[at].warnings.as_slice()).unwrap_or_default();
+    let mut told: Vec<String> = of_chosen.iter().map(Reason::line).collect();
+    if qualified > 0 {
+        let checks: Vec<String> = of_others.iter().map(|(check, probes)| format!("{check} ({probes})")).collect();
+        told.push(format!(
+            "search: {qualified} of {} probes have warnings of their own, in `search.json`: {}",
+            tried.len(),
+            checks.join(", ")
+        ));
+    }
+    told
 }
 
 /// A search's headline with what its last measurement in `out` was of, and `SIMULATED` before it.
@@ -183,14 +214,16 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, number: usize, watched
         keep(&path, &measured)?;
         (measured.result, margin)
     };
-    let first = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text));
+    let first = result.reasons.first().map(Reason::line);
     if result.verdict == Verdict::InvalidClient {
         let what = format!("at {rate} req/s it is the client that is measured, not the server");
         let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(first.unwrap_or_default());
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
     let met = margin.whole < 0.0;
+    let warnings = result.reasons.iter().filter(|reason| reason.severity == Severity::Warning);
     Ok(Tried {
+        warnings: warnings.cloned().collect(),
         probe: Probe { rate, met },
         margin,
         verdict: result.verdict,

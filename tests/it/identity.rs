@@ -21,7 +21,7 @@ use crate::world::{Ended, World};
 pub enum Body {
     Json(Value),
     /// One after the other; the last one for ever.
-    OneByOne(Vec<Value>),
+    OneByOne(Vec<String>),
     Text(String),
     /// Never ends.
     Endless,
@@ -90,7 +90,7 @@ fn converse(
         let path = rest.split(' ').next().unwrap_or_default().to_owned();
         asked.lock().unwrap().push(request.clone());
         let body = answers.lock().unwrap().iter_mut().find(|(known, _)| *known == path).map(|(_, body)| match body {
-            Body::OneByOne(all) => Body::Json(if all.len() > 1 { all.remove(0) } else { all[0].clone() }),
+            Body::OneByOne(all) => Body::Text(if all.len() > 1 { all.remove(0) } else { all[0].clone() }),
             body => body.clone(),
         });
         let (head, text) = match body {
@@ -349,7 +349,7 @@ fn rustix_host() -> String {
 #[test]
 fn a_server_that_changes_under_the_measurement_makes_it_invalid() {
     let world = World::new();
-    let server = vllm(Body::OneByOne(vec![json!({"version": "0.8.5"}), json!({"version": "0.8.6"})]));
+    let server = vllm(Body::OneByOne(["0.8.5", "0.8.6"].map(|version| json!({"version": version}).to_string()).to_vec()));
     let ended = bench(&world, &server);
     let result = result_of(&world);
     assert_eq!(result["verdict"], "invalid_server", "{}", ended.stdout);
@@ -358,6 +358,20 @@ fn a_server_that_changes_under_the_measurement_makes_it_invalid() {
     let text = reason["text"].as_str().unwrap();
     assert!(text.ends_with("its numbers are of no one server: version 0.8.5 / 0.8.6"), "{text}");
     assert_eq!(result["identity"]["servers"][0]["version"], "0.8.6");
+}
+
+#[test]
+fn a_server_that_was_restarted_is_told_in_a_warning() {
+    let world = World::new();
+    let server = vllm(Body::Json(json!({"version": "0.8.5"})));
+    server.put("/metrics", Body::OneByOne(vec![STARTED.to_owned(), STARTED.replace("1.73e+09", "1.74e+09")]));
+    let ended = bench(&world, &server);
+    let text = "gave another start time before the measurement than after it: it was restarted, or several servers answer at this address";
+    ended.says(text);
+    let result = result_of(&world);
+    let reason = result["reasons"].as_array().unwrap().iter().find(|reason| reason["check"] == "identity").unwrap();
+    assert_eq!(reason["severity"], "warning", "{reason:#}");
+    assert_eq!(result["identity"]["servers"][0]["start_time_seconds"], json!(1.74e9));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 /// A client that cannot keep up says nothing about the server.
 fn client(rate: f64, result: &RunResult) -> Failure {
     let what = format!("at {rate} qps it is the client that is measured, not the server");
-    let why = result.reasons.first().map(|reason| format!("{}: {}", reason.check, reason.text)).unwrap_or_default();
+    let why = result.reasons.first().map(harness::Reason::line).unwrap_or_default();
     let failure = Failure::new(FailureKind::Invalid(result.verdict), what).cause(why);
     failure.hint("give the client more cores or connections, or search below this rate")
 }
