@@ -349,7 +349,8 @@ fn rustix_host() -> String {
 #[test]
 fn a_server_that_changes_under_the_measurement_makes_it_invalid() {
     let world = World::new();
-    let server = vllm(Body::OneByOne(["0.8.5", "0.8.6"].map(|version| json!({"version": version}).to_string()).to_vec()));
+    let server =
+        vllm(Body::OneByOne(["0.8.5", "0.8.6"].map(|version| json!({"version": version}).to_string()).to_vec()));
     let ended = bench(&world, &server);
     let result = result_of(&world);
     assert_eq!(result["verdict"], "invalid_server", "{}", ended.stdout);
