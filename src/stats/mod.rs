@@ -20,5 +20,5 @@ pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{Queue, Service};
 pub use rate_search::{Margin, RateEstimate, RateSearch, RateStep};
-pub use replicate::{Conclusion, Judged, Margins, Percents, RunValues, is_beyond, judge, mean_interval};
+pub use replicate::{Conclusion, Judged, Margins, Percents, RunValues, TwoSides, is_beyond, judge, mean_interval};
 pub use within_run::{Ends, NoInterval, Series};

@@ -14,6 +14,15 @@ pub enum Service {
     Fixed,
 }
 
+/// In what two runs of the same requests differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Noise {
+    /// Each service takes up to this share longer or shorter, evenly distributed.
+    Factor(f64),
+    /// This share of the services is drawn again, exponentially.
+    Anew(f64),
+}
+
 /// One server system under one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
@@ -40,6 +49,25 @@ impl Queue {
 
     /// The same seed gives the same arrivals, whatever the service time.
     pub fn requests(&self, n: usize, seed: u64) -> Vec<Passage> {
+        self.served(n, seed, |demand| demand)
+    }
+
+    /// The same with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
+    /// services that are alike and not equal.
+    pub fn noisy_requests(&self, n: usize, seed: u64, noise: Noise, own: u64) -> Vec<Passage> {
+        let mut rng = Pcg64::seed_from_u64(own);
+        self.served(n, seed, |demand| {
+            let (one, other) = (rng.random::<f64>(), rng.random::<f64>());
+            match noise {
+                Noise::Factor(spread) => demand * (1.0 + spread * (2.0 * one - 1.0)),
+                Noise::Anew(share) if one < share => -other.max(f64::MIN_POSITIVE).ln(),
+                Noise::Anew(_) => demand,
+            }
+        })
+    }
+
+    /// `serve` makes of a demand in mean service times what the server needs for it.
+    fn served(&self, n: usize, seed: u64, mut serve: impl FnMut(f64) -> f64) -> Vec<Passage> {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut exponential = move || -rng.random::<f64>().max(f64::MIN_POSITIVE).ln();
         let mut free = vec![0.0_f64; self.servers];
@@ -48,7 +76,8 @@ impl Queue {
         for number in 0..SETTLING + n {
             arrival += exponential() / (self.servers as f64 * self.utilisation);
             let drawn = exponential();
-            let service = self.service_time * if self.service == Service::Fixed { 1.0 } else { drawn };
+            let demand = if self.service == Service::Fixed { 1.0 } else { drawn };
+            let service = self.service_time * serve(demand);
             let next = (0..free.len()).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
             let begin = free[next].max(arrival);
             free[next] = begin + service;

@@ -15,7 +15,7 @@
 #[allow(dead_code, reason = "tests of the library use the rest")]
 mod queue;
 
-use queue::{Passage, Queue, Service};
+use queue::{Noise, Passage, Queue, Service};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::report::Tool;
@@ -123,38 +123,41 @@ fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
     above_low && below_high
 }
 
-/// A run as the harness has it: requests with their arrivals, chunks and lengths.
-fn run(name: &str, queue: &Queue, seed: u64) -> Told {
+/// A run as the harness has it: requests with their arrivals, chunks and lengths. `own` is of the server's noise.
+fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> Told {
     const UNIT_MS: f64 = 100.0;
-    let seen =
-        queue.requests(REQUESTS, seed).into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
-            let sched = arrival * UNIT_MS;
-            let first = sched + (wait + 0.2 * service) * UNIT_MS;
-            let last = sched + (wait + service) * UNIT_MS;
-            let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
-            Seen {
-                index,
-                ok: true,
-                sched: Some(sched),
-                issue: sched,
-                end: last,
-                input: Some(8),
-                tokens: Some(16),
-                retokenised: None,
-                chunks: Chunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
-                error: None,
-            }
-        });
+    let passages = queue.noisy_requests(REQUESTS, seed, noise, own);
+    let seen = passages.into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
+        let sched = arrival * UNIT_MS;
+        let first = sched + (wait + 0.2 * service) * UNIT_MS;
+        let last = sched + (wait + service) * UNIT_MS;
+        let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
+        Seen {
+            index,
+            ok: true,
+            sched: Some(sched),
+            issue: sched,
+            end: last,
+            input: Some(8),
+            tokens: Some(16),
+            retokenised: None,
+            chunks: Chunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
+            error: None,
+        }
+    });
     let result = json!({
-        "verdict": "valid", "schedule_digest": "", "latency": {}, "rates": {},
-        "asked": { "scenario": { "server": { "rate": 1.0 } } }, "counts": { "ok": REQUESTS },
+        "verdict": "valid", "schedule_digest": seed.to_string(), "latency": {}, "rates": {},
+        "asked": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
     });
     Told { name: name.to_owned(), result, seen: seen.collect() }
 }
 
-fn side(name: &str, queue: &Queue, runs: u64, seed: u64) -> RunSet {
-    let sheets = (0..runs)
-        .map(|number| Sheet::as_tool(&run(name, queue, seed + number), Tool::Regatta).expect("its requests are known"));
+/// Runs with the seeds from `seed` on.
+fn side(name: &str, queue: &Queue, noise: Noise, runs: u64, seed: u64, own: u64) -> RunSet {
+    let sheets = (0..runs).map(|number| {
+        let told = run(name, queue, noise, seed + number, own + number);
+        Sheet::as_tool(&told, Tool::Regatta).expect("its requests are known")
+    });
     RunSet::new(name, sheets.collect()).expect("runs of one load")
 }
 
@@ -162,26 +165,38 @@ fn side(name: &str, queue: &Queue, runs: u64, seed: u64) -> RunSet {
 #[derive(Default)]
 struct Tally {
     pairs: u64,
-    rows: u64,
-    /// Rows that are judged better or worse.
-    judged: u64,
-    /// Pairs with at least one such row.
+    /// Comparisons with at least one row that is judged better or worse.
     with_any: u64,
-    /// Pairs in which a latency is judged worse, and none better.
+    /// Comparisons in which a row is judged worse, and none better.
     found: u64,
 }
 
-fn compare(pairs: u64, runs: u64, queue: &Queue, slower: f64) -> Tally {
+/// How two sides are made.
+#[derive(Clone, Copy)]
+struct Campaign {
+    /// On each side.
+    runs: u64,
+    /// B's service times, of A's.
+    slower: f64,
+    /// B's runs have the seeds of A's.
+    is_paired: bool,
+    noise: Noise,
+}
+
+fn compare(pairs: u64, queue: &Queue, campaign: Campaign) -> Tally {
+    let Campaign { runs, slower, is_paired, noise } = campaign;
     let mut tally = Tally { pairs, ..Tally::default() };
     for pair in 0..pairs {
         let b = Queue { service_time: queue.service_time * slower, ..*queue };
-        let (a, b) = (side("A", queue, runs, 1_000 * pair), side("B", &b, runs, 1_000 * pair + 500));
+        let seed = 1_000 * pair;
+        let (own_a, own_b) = (10_000_000 + seed, 20_000_000 + seed);
+        let a = side("A", queue, noise, runs, seed, own_a);
+        let b = side("B", &b, noise, runs, if is_paired { seed } else { seed + 500 }, own_b);
         let comparison = Comparison::of(&a, &b, Rules::default());
+        assert_eq!(comparison.pairing.is_paired(), is_paired, "{}", comparison.pairing.describe());
         let count =
             |wanted: Judgement| comparison.deltas.iter().filter(|delta| delta.judgement == Some(wanted)).count() as u64;
         let (better, worse) = (count(Judgement::Better), count(Judgement::Worse));
-        tally.rows += comparison.deltas.len() as u64;
-        tally.judged += better + worse;
         tally.with_any += u64::from(better + worse > 0);
         tally.found += u64::from(worse > 0 && better == 0);
     }
@@ -206,14 +221,33 @@ fn blocks_say_different(a: &[f64], b: &[f64], rng: &mut Pcg64) -> bool {
     percentile(&ratios, 0.025) > 1.0 || percentile(&ratios, 0.975) < 1.0
 }
 
+/// Services that take up to 35 % longer or shorter have a coefficient of variation of 20 %.
+const FACTOR: Noise = Noise::Factor(0.35);
+const TENTH_ANEW: Noise = Noise::Anew(0.1);
+
 fn campaigns(pairs: u64) {
     println!(
-        "\nTwo servers that are the same, and one that is 5 % slower under the same arrivals: {pairs} pairs, {REQUESTS} requests a run\n"
+        "\nTwo servers that are the same (A/A: share of comparisons in which any row is judged better or worse), and one that is 5 % \
+         slower (found: a row is judged worse, none better); {pairs} comparisons a cell, {REQUESTS} requests a run, 5 and 5 runs unless said. \
+         Paired: the same arrivals and demands on both sides, and each service up to 35 % longer or shorter on its own, or a tenth of the \
+         demands drawn anew.\n"
     );
-    println!(
-        "{:<14} {:>24} {:>16} {:>16} {:>16} {:>16}",
-        "system", "before: A/A, TTFT mean", "A/A 5+5: rows", "A/A 5+5: pairs", "+5 % found, 3+3", "+5 % found, 5+5"
-    );
+    let noise = |runs, slower, is_paired, noise| Campaign { runs, slower, is_paired, noise };
+    let columns = [
+        ("A/A", noise(5, 1.0, false, FACTOR)),
+        ("A/A paired", noise(5, 1.0, true, FACTOR)),
+        ("A/A paired, 3+3", noise(3, 1.0, true, FACTOR)),
+        ("A/A paired, anew", noise(5, 1.0, true, TENTH_ANEW)),
+        ("found", noise(5, 1.05, false, FACTOR)),
+        ("found paired", noise(5, 1.05, true, FACTOR)),
+        ("found paired, 3+3", noise(3, 1.05, true, FACTOR)),
+        ("found paired, anew", noise(5, 1.05, true, TENTH_ANEW)),
+    ];
+    print!("{:<14} {:>22}", "system", "before: A/A, 1+1, mean");
+    for (name, _) in &columns {
+        print!(" {name:>18}");
+    }
+    println!();
     for (name, system) in systems() {
         let Some(queue) = system else { continue };
         let mut rng = Pcg64::seed_from_u64(1);
@@ -221,16 +255,13 @@ fn campaigns(pairs: u64) {
         let before = (0..pairs)
             .filter(|pair| blocks_say_different(&waits(1_000 * pair), &waits(1_000 * pair + 500), &mut rng))
             .count();
-        let same = compare(pairs, 5, &queue, 1.0);
-        let [three, five] = [3, 5].map(|runs| compare(pairs, runs, &queue, 1.05));
         let percent = |part: u64, whole: u64| format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0);
-        println!(
-            "{name:<14} {:>24} {:>16} {:>16} {:>16} {:>16}",
-            percent(before as u64, pairs),
-            percent(same.judged, same.rows),
-            percent(same.with_any, same.pairs),
-            percent(three.found, three.pairs),
-            percent(five.found, five.pairs),
-        );
+        print!("{name:<14} {:>22}", percent(before as u64, pairs));
+        for (_, campaign) in &columns {
+            let tally = compare(pairs, &queue, *campaign);
+            let counted = if campaign.slower > 1.0 { tally.found } else { tally.with_any };
+            print!(" {:>18}", percent(counted, tally.pairs));
+        }
+        println!();
     }
 }

@@ -90,8 +90,8 @@ impl Gate {
         if !is_beyond {
             return Ok(GateOutcome::Kept(delta));
         }
-        let is_shown = match &delta.runs {
-            Some((a, b)) if comparison.is_judged() => stats::is_beyond(a, b, self.percent, self.above),
+        let is_shown = match &delta.sides {
+            Some(sides) if comparison.is_judged() => stats::is_beyond(sides, self.percent, self.above),
             _ => true,
         };
         Ok(if is_shown { GateOutcome::Exceeded(delta) } else { GateOutcome::Unproven(delta) })

@@ -9,6 +9,7 @@
 
 mod gate;
 mod identity;
+mod pairing;
 mod ratio;
 mod run_set;
 mod sheet;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub use gate::{Gate, GateOutcome};
 pub(in crate::report) use identity::lines as identity_lines;
+pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::RunSet;
 pub use sheet::{Measure, Sheet};
@@ -25,7 +27,7 @@ pub(in crate::report) use tell::{doubts, judged, letter, method};
 pub use tell::{json, text};
 
 use crate::harness::IdentityDifference;
-use crate::stats::{self, Conclusion, Margins, Percents, RunValues};
+use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
 
 /// What may be said of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -90,7 +92,7 @@ pub struct Delta {
     /// Standard deviations between the runs; absent for one run.
     pub a_stddev: Option<f64>,
     pub b_stddev: Option<f64>,
-    /// (b − a) / a; absent where the two mean different things.
+    /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different things.
     pub percent: Option<f64>,
     /// 95 % interval of the percentage, from the differences between runs; of this row alone.
     pub interval: Option<Interval>,
@@ -101,8 +103,10 @@ pub struct Delta {
     pub runs_needed: Option<u32>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,
+    /// The row was judged by the differences within pairs of runs.
+    pub paired: bool,
     #[serde(skip)]
-    runs: Option<(RunValues, RunValues)>,
+    sides: Option<TwoSides>,
 }
 
 /// How results are compared.
@@ -128,6 +132,8 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// Run by run both had the same arrivals and prompts.
     pub same_plan: bool,
+    /// Whether the runs were judged in pairs.
+    pub pairing: Pairing,
     /// In what servers, GPUs, engines, clients and manifests differ, what was varied included.
     pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
@@ -137,12 +143,13 @@ impl Comparison {
     pub fn of(a: &RunSet, b: &RunSet, rules: Rules) -> Self {
         let (mut unlike_load, notes) = a.first().unlike_load(b.first());
         unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
+        let pairing = Pairing::of(a, b, &unlike_load);
         let others: Vec<_> = b.rows().collect();
         let mut deltas: Vec<Delta> = a
             .rows()
             .filter_map(|one| {
                 let same = |other: &&run_set::Row<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
-                Some(difference(&one, others.iter().find(same)?, &unlike_load, rules.force))
+                difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
             })
             .collect();
         judge(&mut deltas, a, rules.margins);
@@ -155,6 +162,7 @@ impl Comparison {
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
+            pairing,
             identity: identity::differences(a.first(), b.first()),
             deltas,
         }
@@ -182,47 +190,51 @@ fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
         && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
 }
 
-/// Of 0 there is none, except nothing at all.
-fn percent(a: f64, b: f64) -> Option<f64> {
-    match (a == 0.0, b == 0.0) {
-        (true, true) => Some(0.0),
-        (true, false) => None,
-        (false, _) => Some((b / a - 1.0) * 100.0),
-    }
-}
-
-fn difference(a: &run_set::Row<'_>, b: &run_set::Row<'_>, unlike_load: &[String], force: bool) -> Delta {
+/// `None`: a value is not a number.
+fn difference(
+    a: &run_set::Row<'_>,
+    b: &run_set::Row<'_>,
+    unlike_load: &[String],
+    pairing: &Pairing,
+    force: bool,
+) -> Option<Delta> {
     let mut unlike = unlike_load.to_vec();
     unlike.extend(a.measure.meaning.differences(&b.measure.meaning));
     let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
     if a.stat.starts_with('p') && rules[0] != rules[1] {
         unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
     }
-    let percent = percent(a.values.mean, b.values.mean).filter(|_| unlike.is_empty() || force);
+    let sides = if pairing.is_paired() {
+        TwoSides::paired(&a.values, &pairing.ordered(&b.values))?
+    } else {
+        TwoSides::unpaired(&a.values, &b.values)?
+    };
+    let percent = sides.percent().filter(|_| unlike.is_empty() || force);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
-    Delta {
+    Some(Delta {
         metric: a.measure.key.clone(),
         stat: a.stat,
         unit: a.measure.unit,
-        a: Some(a.values.mean),
-        b: Some(b.values.mean),
-        a_stddev: stddev(&a.values),
-        b_stddev: stddev(&b.values),
+        a: Some(sides.a.mean),
+        b: Some(sides.b.mean),
+        a_stddev: stddev(&sides.a),
+        b_stddev: stddev(&sides.b),
         percent,
         interval: None,
         p: None,
         judgement: None,
         runs_needed: None,
         unlike,
-        runs: percent.map(|_| (a.values, b.values)),
-    }
+        paired: percent.is_some() && sides.is_paired(),
+        sides: percent.map(|_| sides),
+    })
 }
 
 /// All rows that were subtracted, as one family.
 fn judge(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
-    let rows: Vec<(RunValues, RunValues)> = deltas.iter().filter_map(|delta| delta.runs).collect();
+    let rows: Vec<TwoSides> = deltas.iter().filter_map(|delta| delta.sides.clone()).collect();
     let judged = stats::judge(&rows, margins);
-    for (delta, judged) in deltas.iter_mut().filter(|delta| delta.runs.is_some()).zip(judged) {
+    for (delta, judged) in deltas.iter_mut().filter(|delta| delta.sides.is_some()).zip(judged) {
         let more_is_better =
             a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
         let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);

@@ -2,7 +2,6 @@
 
 use super::{Measure, Sheet};
 use crate::event::Verdict;
-use crate::stats::RunValues;
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
 #[derive(Clone, Debug)]
@@ -16,7 +15,8 @@ pub(super) struct Row<'a> {
     /// As the first run has it.
     pub measure: &'a Measure,
     pub stat: &'static str,
-    pub values: RunValues,
+    /// One for each run.
+    pub values: Vec<f64>,
 }
 
 impl RunSet {
@@ -71,7 +71,7 @@ impl RunSet {
         self.first().measures.iter().flat_map(move |measure| {
             measure.stats.iter().filter_map(move |(stat, _)| {
                 let values: Option<Vec<f64>> = self.runs.iter().map(|run| run.like(measure)?.stat(stat)).collect();
-                Some(Row { measure, stat, values: RunValues::of(&values?)? })
+                Some(Row { measure, stat, values: values? })
             })
         })
     }

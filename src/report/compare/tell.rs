@@ -85,6 +85,9 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
         return;
     }
     out.push('\n');
+    if comparison.is_judged() && comparison.has_any() {
+        let _ = writeln!(out, "A and {b}, {}", clean(&comparison.pairing.describe()));
+    }
     out.push_str(&table(paint, "", &rows));
     for line in method(comparison) {
         let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, line));
@@ -109,9 +112,14 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     if comparison.has_any() {
         lines.push(if comparison.is_judged() {
+            let (differences, test) = if comparison.pairing.is_paired() {
+                (", differences are means of the pairs' ratios", "paired t test")
+            } else {
+                ("", "Welch")
+            };
             format!(
-                "means over {} and {} runs; better or worse: shown at 95 % over all rows together (Welch, Holm) and at least {} %; \
-                 equivalent: shown to differ by less; intervals are of one row each",
+                "means over {} and {} runs{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) and at \
+                 least {} %; equivalent: shown to differ by less; intervals are of one row each",
                 comparison.a_runs, comparison.b_runs, comparison.smallest_effect
             )
         } else {
@@ -125,7 +133,7 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
             )
         });
     }
-    if comparison.same_plan {
+    if comparison.same_plan && !comparison.pairing.is_paired() {
         lines.push("both sides had the same arrivals and prompts".to_owned());
     }
     lines

@@ -103,6 +103,66 @@ fn identical_queues_are_not_told_apart() {
     assert!(told_apart <= 4, "{told_apart} of 40 pairs of identical queues");
 }
 
+/// A queue that is busy in a pair is busy on both sides: 5 % are found in pairs, and hidden otherwise. The services of B are
+/// those of A, 5 % longer, and a tenth up or down for each request.
+#[test]
+fn runs_of_the_same_arrivals_are_judged_in_pairs() {
+    let queue = Queue::new(4, Service::Exponential, 0.8);
+    let side = |name: &str, seeds: std::ops::Range<u64>, salt: u64, slower: f64| -> Vec<Told> {
+        let run = |seed: u64| {
+            let own = |index: u64| 1.0 + noise(index, salt + 7 * seed) / 200.0;
+            let services: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.service).collect();
+            told(name, &format!("plan {seed}"), move |index| 100.0 * slower * services[index as usize] * own(index))
+        };
+        seeds.map(run).collect()
+    };
+    let a = side("a", 0..5, 1, 1.0);
+    let mut b = side("b", 0..5, 2, 1.05);
+    let paired = compare(&a, &b);
+    assert_eq!(paired.pairing.pairs, 5);
+    assert_eq!(judged(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
+    let page = text(&[], std::slice::from_ref(&paired), crate::report::Paint::OFF);
+    assert!(
+        page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
+        "{page}"
+    );
+    // In another order they are the same pairs.
+    b.rotate_left(2);
+    let rotated = compare(&a, &b);
+    let percent = |comparison: &Comparison| comparison.find("ttft", "mean").and_then(|delta| delta.percent).unwrap();
+    assert!((percent(&rotated) - percent(&paired)).abs() < 1e-9);
+    let apart = compare(&a, &side("b", 5..10, 2, 1.05));
+    assert!(matches!(judged(&apart, "mean"), Some(Judgement::CannotTell)), "{:?}", apart.find("ttft", "mean"));
+}
+
+#[test]
+fn why_runs_are_not_paired_is_said() {
+    let side = |name: &str, plans: &[&str], seeds: u64, change: fn(&mut serde_json::Value)| -> Vec<Told> {
+        let one = |(number, plan): (usize, &&str)| {
+            let mut told = told(name, plan, move |index| 100.0 + noise(index, number as u64));
+            told.result["asked"]["seed"] = json!(seeds + number as u64);
+            change(&mut told.result);
+            told
+        };
+        plans.iter().enumerate().map(one).collect()
+    };
+    let as_it_is: fn(&mut serde_json::Value) = |_| {};
+    let a = side("a", &["1", "2", "3"], 0, as_it_is);
+    let why = |b: &[Told]| compare(&a, b).pairing.describe();
+    assert!(why(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
+    for (b, expected) in [
+        (side("b", &["4", "5", "6"], 3, as_it_is), "the seeds differ"),
+        (side("b", &["4", "5", "6"], 0, as_it_is), "the seeds are the same, and arrivals or prompts differ"),
+        (side("b", &["1", "2"], 0, as_it_is), "3 and 2 runs"),
+        (side("b", &["1", "2", "2"], 0, as_it_is), "several runs of one side had the same arrivals and prompts"),
+        (side("b", &["1", "2", ""], 0, as_it_is), "the arrivals and prompts of a run are not known"),
+        (side("b", &["1"], 0, as_it_is), "one run on a side"),
+        (side("b", &["1", "2", "3"], 0, |result| result["asked"]["retries"] = json!(2)), "the load differs"),
+    ] {
+        assert_eq!(why(&b), format!("not paired: {expected}"));
+    }
+}
+
 #[test]
 fn runs_of_the_same_numbers_are_equivalent() {
     let a = runs("a", 1, 1.0);

@@ -139,6 +139,7 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
         equivalent => count(Judgement::Equivalent),
         unclear => count(Judgement::CannotTell),
         is_judged => comparison.is_judged(),
+        pairing => (comparison.is_judged() && comparison.has_any()).then(|| comparison.pairing.describe()),
         unlike => rows.iter().filter(|row| row.shown && row.word == "unlike").count(),
         more => rows.iter().any(|row| !row.shown),
         rows => rows.iter().map(|row| context! {

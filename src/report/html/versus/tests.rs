@@ -97,7 +97,13 @@ fn several_runs_are_judged_on_the_page() {
     let set =
         |told: &[Told]| RunSet::new(told[0].name.clone(), told.iter().map(Sheet::of).collect()).expect("one load");
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
-    for wanted in ["4 runs", "9 worse", "means over 4 and 4 runs", "of the first run of each"] {
+    for wanted in [
+        "4 runs",
+        "9 worse",
+        "means over 4 and 4 runs",
+        "of the first run of each",
+        "not paired: several runs of one side",
+    ] {
         assert!(text.contains(wanted), "no {wanted}");
     }
 }

@@ -1,0 +1,87 @@
+//! Whether the runs of two sides belong together one by one: the same requests at the same times, which the same seed gives.
+
+use serde::Serialize;
+
+use super::{RunSet, Sheet};
+
+/// How runs of two sides are judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pairing {
+    /// Pairs of runs; 0 where they are judged unpaired.
+    pub pairs: usize,
+    /// Why they are paired, or why not.
+    pub why: String,
+    /// For each run of the first side, its partner on the other.
+    #[serde(skip)]
+    partners: Vec<usize>,
+}
+
+impl Pairing {
+    /// `unlike_load`: in what the requested load differs.
+    pub(super) fn of(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
+        match partners(a.runs(), b.runs(), unlike_load) {
+            Ok(partners) => Self { pairs: partners.len(), why: "the same arrivals and prompts".to_owned(), partners },
+            Err(why) => Self { pairs: 0, why, partners: Vec::new() },
+        }
+    }
+
+    pub const fn is_paired(&self) -> bool {
+        self.pairs > 0
+    }
+
+    /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
+    pub fn describe(&self) -> String {
+        match self.pairs {
+            0 => format!("not paired: {}", self.why),
+            pairs => format!("paired by seed: {pairs} pairs of runs, each with {}", self.why),
+        }
+    }
+
+    /// The other side's values in the order of their partners.
+    pub(super) fn ordered(&self, values: &[f64]) -> Vec<f64> {
+        self.partners.iter().map(|partner| values[*partner]).collect()
+    }
+}
+
+/// Plans tell what seeds only promise: a seed gives the same requests only with the same data, lengths and rate.
+fn partners(a: &[Sheet], b: &[Sheet], unlike_load: &[String]) -> Result<Vec<usize>, String> {
+    if a.len() < 2 || b.len() < 2 {
+        return Err("one run on a side".to_owned());
+    }
+    if !unlike_load.is_empty() {
+        return Err("the load differs".to_owned());
+    }
+    if a.len() != b.len() {
+        return Err(format!("{} and {} runs", a.len(), b.len()));
+    }
+    let (Some(plans_of_a), Some(plans_of_b)) = (plans(a), plans(b)) else {
+        return Err("the arrivals and prompts of a run are not known".to_owned());
+    };
+    if has_equal(&plans_of_a) || has_equal(&plans_of_b) {
+        return Err("several runs of one side had the same arrivals and prompts".to_owned());
+    }
+    let partner = |plan: &&str| plans_of_b.iter().position(|other| other == plan);
+    let partners: Option<Vec<usize>> = plans_of_a.iter().map(partner).collect();
+    partners.ok_or_else(|| {
+        let seeds = |runs: &[Sheet]| {
+            let mut seeds: Vec<Option<String>> = runs.iter().map(|run| run.settings().get("seed").cloned()).collect();
+            seeds.sort();
+            seeds
+        };
+        let why = if seeds(a) == seeds(b) {
+            "the seeds are the same, and arrivals or prompts differ"
+        } else {
+            "the seeds differ"
+        };
+        why.to_owned()
+    })
+}
+
+/// The digest of each run's arrivals, lengths and prompts; `None` where a run has none.
+fn plans(runs: &[Sheet]) -> Option<Vec<&str>> {
+    runs.iter().map(|run| run.digest.as_deref()).collect()
+}
+
+fn has_equal(plans: &[&str]) -> bool {
+    plans.iter().enumerate().any(|(at, plan)| plans[..at].contains(plan))
+}

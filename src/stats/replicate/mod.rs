@@ -1,0 +1,260 @@
+//! Two sets of runs: by how many percent they differ, and what may be concluded.
+//!
+//! - [`unpaired`]: the runs of one side have nothing to do with those of the other.
+//! - [`paired`]: run k of one side had the same requests at the same times as run k of the other, so that what the arrivals
+//!   do to both is no difference.
+//!
+//! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all rows,
+//! each for itself.
+
+mod paired;
+mod unpaired;
+
+use paired::PairedTest;
+use unpaired::UnpairedTest;
+
+use super::{holm, student};
+
+/// How sure a conclusion is, over all rows together.
+const ALPHA: f64 = 0.05;
+/// Chance of finding what is there, for the number of runs that could.
+const POWER: f64 = 0.8;
+const MOST_RUNS: u32 = 1_000;
+/// Standard deviation below which values are the same number: percentiles of pools are kept with three digits.
+const RESOLUTION: f64 = 5e-4;
+
+/// One number of several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunValues {
+    pub n: usize,
+    pub mean: f64,
+    /// Of the values, with n − 1; 0 for one run.
+    pub variance: f64,
+}
+
+impl RunValues {
+    /// `None` without values, and where one is not a number.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let n = values.len();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Self { n, mean, variance: if n > 1 { squares / (n - 1) as f64 } else { 0.0 } })
+    }
+
+    /// Variance of the mean, not below what the values can resolve.
+    fn of_mean(&self) -> f64 {
+        self.variance.max((RESOLUTION * self.mean).powi(2)) / self.n as f64
+    }
+}
+
+/// 95 % interval of the mean over runs; `None` for fewer than two.
+pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let of = RunValues::of(values).filter(|of| of.n > 1)?;
+    let half = student::critical(ALPHA / 2.0, (of.n - 1) as f64) * (of.variance / of.n as f64).sqrt();
+    Some((of.mean - half, of.mean + half))
+}
+
+/// Ends of an interval, in percent of the first side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percents {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// What counts as a difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Margins {
+    /// The smallest effect that matters, percent.
+    pub smallest_percent: f64,
+}
+
+impl Default for Margins {
+    fn default() -> Self {
+        Self { smallest_percent: 1.0 }
+    }
+}
+
+/// What runs on both sides say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// They differ, by at least the smallest effect that matters.
+    Different,
+    /// They differ by less than that.
+    Equivalent,
+    /// Neither is shown; with so many runs on each side a difference as large as this one, or as the smallest that matters,
+    /// would be shown in four of five cases. `None`: not with a thousand.
+    CannotTell { runs: Option<u32> },
+    /// Fewer than two runs on a side: how much runs vary is not known.
+    OneRun,
+}
+
+/// One row of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// 95 %, of this row alone; absent with one run on a side, and where the first mean is hardly above zero.
+    pub interval: Option<Percents>,
+    /// Two-sided, of no difference, after Holm's correction.
+    pub p: Option<f64>,
+    pub conclusion: Conclusion,
+}
+
+/// One number of the runs of both sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwoSides {
+    pub a: RunValues,
+    pub b: RunValues,
+    /// ln(b / a) of each pair of runs.
+    log_ratios: Option<RunValues>,
+}
+
+impl TwoSides {
+    /// Runs that have nothing to do with each other. `None` without values, and where one is not a number.
+    pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
+        Some(Self { a: RunValues::of(a)?, b: RunValues::of(b)?, log_ratios: None })
+    }
+
+    /// The k-th of one side belongs to the k-th of the other. A ratio needs values above 0: with others the sides are judged
+    /// unpaired.
+    pub fn paired(a: &[f64], b: &[f64]) -> Option<Self> {
+        let unpaired = Self::unpaired(a, b)?;
+        let is_positive = a.len() == b.len() && a.iter().chain(b).all(|value| *value > 0.0);
+        let ratios = || a.iter().zip(b).map(|(one, other)| (other / one).ln()).collect::<Vec<_>>();
+        let log_ratios = if is_positive { RunValues::of(&ratios()) } else { None };
+        Some(Self { log_ratios, ..unpaired })
+    }
+
+    pub const fn is_paired(&self) -> bool {
+        self.log_ratios.is_some()
+    }
+
+    /// (b − a) / a in percent: of the means, or of pairs the geometric mean of their ratios. Of 0 there is none, except
+    /// nothing at all.
+    pub fn percent(&self) -> Option<f64> {
+        match (self.log_ratios, self.a.mean == 0.0, self.b.mean == 0.0) {
+            (Some(ratios), ..) => Some(ratios.mean.exp_m1() * 100.0),
+            (None, true, true) => Some(0.0),
+            (None, true, false) => None,
+            (None, false, _) => Some((self.b.mean / self.a.mean - 1.0) * 100.0),
+        }
+    }
+
+    fn is_replicated(&self) -> bool {
+        self.a.n > 1 && self.b.n > 1 && self.a.mean > 0.0
+    }
+
+    fn test(&self) -> Box<dyn RatioTest> {
+        match self.log_ratios {
+            Some(ratios) => Box::new(PairedTest(ratios)),
+            None => Box::new(UnpairedTest { a: self.a, b: self.b }),
+        }
+    }
+}
+
+/// Tests of the ratio of the second side to the first.
+trait RatioTest {
+    /// The estimate.
+    fn ratio(&self) -> f64;
+
+    /// The statistic of a ratio above 0, positive where the estimate is above it, and its degrees of freedom.
+    fn at(&self, ratio: f64) -> (f64, f64);
+
+    /// 95 % interval of the ratio.
+    fn interval(&self) -> Option<(f64, f64)>;
+
+    /// Whether so many runs on each side would show this effect, a share of the first side, at this level in four of five
+    /// cases.
+    fn suffices(&self, runs: u32, effect: f64, level: f64) -> bool;
+
+    /// Runs on each side, at least.
+    fn runs(&self) -> usize;
+
+    fn p_same(&self) -> f64 {
+        let (t, dof) = self.at(1.0);
+        (2.0 * student::upper_tail(t.abs(), dof)).min(1.0)
+    }
+
+    /// Of being apart by at least the margin, on either side.
+    fn p_apart(&self, margin: f64) -> f64 {
+        let ((low, low_dof), (high, high_dof)) = (self.at(1.0 - margin), self.at(1.0 + margin));
+        student::upper_tail(low, low_dof).max(student::upper_tail(-high, high_dof))
+    }
+
+    /// Runs on each side with which the larger of this difference and the margin would be seen at this level.
+    fn runs_needed(&self, margin: f64, level: f64) -> Option<u32> {
+        let effect = (self.ratio() - 1.0).abs().max(margin);
+        if !self.suffices(MOST_RUNS, effect, level) {
+            return None;
+        }
+        // More runs never say less.
+        let fewest = self.runs() as u32 + 1;
+        let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.suffices(middle, effect, level) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+/// Quantiles that an effect must be above in standard errors, to be shown at this level with the chance of `POWER`.
+fn detectable(level: f64, dof: f64) -> f64 {
+    student::critical(level / 2.0, dof) + student::critical(1.0 - POWER, dof)
+}
+
+/// Whether the second side is shown, one-sided at 95 %, to be beyond a limit in percent of the first. Not without two runs
+/// on each side.
+pub fn is_beyond(sides: &TwoSides, percent: f64, is_upper: bool) -> bool {
+    let limit = 1.0 + percent / 100.0;
+    if !sides.is_replicated() {
+        return false;
+    }
+    // No ratio is below 0.
+    if limit <= 0.0 {
+        return is_upper;
+    }
+    let (t, dof) = sides.test().at(limit);
+    student::upper_tail(if is_upper { t } else { -t }, dof) <= ALPHA
+}
+
+/// All rows of a comparison together: more rows need stronger evidence in each.
+pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<Judged> {
+    let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(TwoSides::test).collect();
+    let margin = margins.smallest_percent / 100.0;
+    let differ = holm::adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
+    let alike = holm::adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
+    let level = ALPHA / tested.len().max(1) as f64;
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| Judged {
+        interval: test.interval().map(|(low, high)| Percents { low: percent(low), high: percent(high) }),
+        p: Some(*differ),
+        conclusion: if *alike <= ALPHA {
+            Conclusion::Equivalent
+        } else if *differ <= ALPHA && (test.ratio() - 1.0).abs() >= margin {
+            Conclusion::Different
+        } else {
+            Conclusion::CannotTell { runs: test.runs_needed(margin, level) }
+        },
+    });
+    let untested = |TwoSides { a, b, .. }: &TwoSides| {
+        // Of zero there are no percent; two zeros are the same.
+        let conclusion = match () {
+            () if a.n < 2 || b.n < 2 => Conclusion::OneRun,
+            () if a.mean == 0.0 && b.mean == 0.0 => Conclusion::Equivalent,
+            () => Conclusion::CannotTell { runs: None },
+        };
+        Judged { interval: None, p: None, conclusion }
+    };
+    rows.iter()
+        .map(|row| if row.is_replicated() { verdicts.next() } else { None }.unwrap_or_else(|| untested(row)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
