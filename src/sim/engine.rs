@@ -97,14 +97,22 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
     Ok(())
 }
 
+/// Of a rank's file of a simulated engine; it has some hundred.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Reads a simulated engine: its config and the file of rank 0 (all ranks are alike).
 pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     let config = EngineConfig::load(folder)?;
     let path = folder.join("rank0.engine");
     let wrong = |message: String| SimEngineError::Rank { path: path.clone(), message };
+    let of_another_kind = || wrong("not a simulated engine; this server has no GPU to run another kind".to_owned());
+    // A real one has tens of gigabytes, which are not read to find that out.
+    let length = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?.len();
+    if length > MOST_BYTES {
+        return Err(of_another_kind());
+    }
     let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
-    let file: RankFile = serde_json::from_slice(&bytes)
-        .map_err(|_| wrong("not a simulated engine; this server has no GPU to run another kind".to_owned()))?;
+    let file: RankFile = serde_json::from_slice(&bytes).map_err(|_| of_another_kind())?;
     let fits = file.model.num_hidden_layers == config.pretrained_config.num_hidden_layers
         && file.model.hidden_size == config.pretrained_config.hidden_size;
     if !fits {

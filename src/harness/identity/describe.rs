@@ -65,10 +65,11 @@ impl GpuIdentity {
 }
 
 impl EngineIdentity {
-    /// `engine 3f2a… (TensorRT-LLM 0.10.0)`
+    /// `engine 3f2a… (TensorRT-LLM 0.10.0)`, `simulator's engine 3f2a…`
     pub fn describe(&self) -> String {
         let digest = self.digest.as_deref().or(self.config_digest.as_deref()).map_or("?", short);
         match &self.version {
+            _ if self.simulated => format!("simulator's engine {digest}"),
             Some(version) => format!("engine {digest} (TensorRT-LLM {version})"),
             None => format!("engine {digest}"),
         }

@@ -39,7 +39,10 @@ pub struct EngineIdentity {
     /// BLAKE3 of its `config.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
-    /// The version of TensorRT-LLM that built it.
+    /// Made for the simulator: it has the form of TensorRT-LLM's engines, and nothing that a GPU could run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
+    /// The version of TensorRT-LLM that built it, or whose form it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// What it was built with, by the names of `config.json`: `dtype`, `tp_size`, `max_batch_size`, `quant_algo`, …

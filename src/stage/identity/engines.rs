@@ -11,6 +11,7 @@ use crate::event::Digest;
 use crate::harness::{EngineIdentity, ServerIdentity};
 use crate::plan::ActionKind;
 use crate::runner::Origins;
+use crate::sim;
 
 /// Bytes of `config.json`; real ones have some ten thousand.
 const MOST_BYTES: u64 = 4 << 20;
@@ -87,6 +88,7 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
     }
     Some(EngineIdentity {
         config_digest: Some(Digest::of(text.as_bytes()).to_string()),
+        simulated: sim::simulated(folder),
         version: config["version"].as_str().map(str::to_owned),
         build,
         ..EngineIdentity::default()
