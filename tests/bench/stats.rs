@@ -70,11 +70,12 @@ fn percentile(sorted: &[f64], p: f64) -> f64 {
 /// Share of printed 95 % intervals that hold the truth, and share of runs that have one.
 fn coverage(runs: u64) {
     println!(
-        "Printed 95 % intervals that hold the truth, of one run's TTFT ({runs} runs a cell; in brackets: runs that print one)\n"
+        "95 % intervals of one run's TTFT ({runs} runs a cell): printed ones that hold the truth, in brackets runs that print one, and \
+         after the stroke runs that print one which misses; percent. Before: all are printed.\n"
     );
     print!("{:<14} {:>7}  {:>15}", "system", "n", "before: p99");
     for (name, _) in &STATISTICS {
-        print!("  {:>13}", format!("after: {name}"));
+        print!("  {:>16}", format!("after: {name}"));
     }
     println!();
     for (name, system) in systems() {
@@ -102,11 +103,14 @@ fn coverage(runs: u64) {
             let percent = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
             print!("{name:<14} {n:>7}  {:>9.0} (100)", percent(before, runs));
             for (given, held) in after {
-                if given == 0 {
-                    print!("  {:>13}", "-   (0)");
+                let cell = if given == 0 {
+                    "-   (0) | 0.0".to_owned()
                 } else {
-                    print!("  {:>7.0} ({:>3.0})", percent(held, given), percent(given, runs));
-                }
+                    let [held, given, missed] =
+                        [percent(held, given), percent(given, runs), percent(given - held, runs)];
+                    format!("{held:.0} ({given:>3.0}) | {missed:.1}")
+                };
+                print!("  {cell:>16}");
             }
             println!();
         }

@@ -44,7 +44,7 @@ fn independent_values_have_intervals_that_hold() {
         all[1].count(series.percentile_interval(0.9), 10.0_f64.ln());
         all[2].count(series.percentile_interval(0.99), 100.0_f64.ln());
     }
-    assert!(all.iter().all(|one| one.given >= 85 && one.is_kept()), "{all:?}");
+    assert!(all.iter().all(|one| one.given >= 75 && one.is_kept()), "{all:?}");
 }
 
 /// Waits of M/M/4: at 50 % utilisation a run of 10,000 is long, at 90 % it is short, and then there is no interval.
