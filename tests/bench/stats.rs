@@ -14,6 +14,7 @@
 #[path = "../../src/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of the library use the rest")]
 mod queue;
+mod systems;
 
 use queue::{Noise, Passage, Queue, Service};
 use rand::{RngExt, SeedableRng};
@@ -23,6 +24,7 @@ use regatta::report::compare::{Comparison, Judgement, Rules, RunSet, Sheet};
 use regatta::report::compat::{Chunk, Chunks, Kind, Seen, Told};
 use regatta::stats::{NoInterval, Series};
 use serde_json::json;
+use systems::{Kind as SystemKind, System};
 
 const STATISTICS: [(&str, f64); 5] = [("mean", 0.0), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
 const RUN_LENGTHS: [usize; 4] = [300, 3_000, 10_000, 30_000];
@@ -37,6 +39,22 @@ fn main() {
     campaigns(pairs);
 }
 
+/// What a run is made on.
+enum Source {
+    Independent,
+    Queue(Queue),
+    /// No threshold was set on these.
+    Other(System),
+}
+
+/// All that coverage is counted on.
+fn sources() -> Vec<(String, Source)> {
+    let known = systems().into_iter().map(|(name, queue)| (name, queue.map_or(Source::Independent, Source::Queue)));
+    let others = SystemKind::ALL.into_iter().flat_map(|kind| [0.5, 0.8, 0.9].map(|load| System { kind, load }));
+    let others = others.map(|system| (format!("{} at {}", system.kind.name(), system.load), Source::Other(system)));
+    known.chain(others).collect()
+}
+
 /// The systems, with a name; `None` are independent values.
 fn systems() -> Vec<(String, Option<Queue>)> {
     let mut all = vec![("independent".to_owned(), None)];
@@ -49,12 +67,19 @@ fn systems() -> Vec<(String, Option<Queue>)> {
 }
 
 /// Times to the first token in the order of arrival: the wait, and a short part of its own for each request.
-fn series(system: Option<&Queue>, n: usize, seed: u64) -> Vec<f64> {
+fn series(source: &Source, n: usize, seed: u64) -> Vec<f64> {
+    const SETTLING: usize = 20_000;
     let mut rng = Pcg64::seed_from_u64(seed ^ 0x5eed);
     let mut own = move || rng.random::<f64>();
-    match system {
-        None => (0..n).map(|_| -own().max(f64::MIN_POSITIVE).ln()).collect(),
-        Some(queue) => queue.requests(n, seed).iter().map(|request| request.wait + 0.1 + 0.1 * own()).collect(),
+    match source {
+        Source::Independent => (0..n).map(|_| -own().max(f64::MIN_POSITIVE).ln()).collect(),
+        Source::Queue(queue) => {
+            queue.requests(n, seed).iter().map(|request| request.wait + 0.1 + 0.1 * own()).collect()
+        }
+        Source::Other(system) => {
+            let visits = system.run(n, SETTLING, seed);
+            visits.iter().map(|visit| visit.start - visit.arrival + 0.1 + 0.1 * own()).collect()
+        }
     }
 }
 
@@ -78,8 +103,8 @@ fn coverage(runs: u64) {
         print!("  {:>16}", format!("after: {name}"));
     }
     println!();
-    for (name, system) in systems() {
-        let long = sorted(series(system.as_ref(), TRUTH, u64::MAX));
+    for (name, source) in sources() {
+        let long = sorted(series(&source, TRUTH, u64::MAX));
         let truth = |p: f64| {
             if p == 0.0 { long.iter().sum::<f64>() / long.len() as f64 } else { percentile(&long, p) }
         };
@@ -88,7 +113,7 @@ fn coverage(runs: u64) {
             let mut before = 0;
             let mut after = [(0_u64, 0_u64); 5];
             for seed in 0..runs {
-                let values = series(system.as_ref(), n, seed);
+                let values = series(&source, n, seed);
                 before += u64::from(as_if_independent(&sorted(values.clone()), 0.99, truths[4]));
                 let series = Series::new(values);
                 for (at, (_, p)) in STATISTICS.iter().enumerate() {
@@ -255,7 +280,8 @@ fn campaigns(pairs: u64) {
     for (name, system) in systems() {
         let Some(queue) = system else { continue };
         let mut rng = Pcg64::seed_from_u64(1);
-        let waits = |seed| series(Some(&queue), REQUESTS, seed);
+        let source = Source::Queue(queue);
+        let waits = |seed| series(&source, REQUESTS, seed);
         let before = (0..pairs)
             .filter(|pair| blocks_say_different(&waits(1_000 * pair), &waits(1_000 * pair + 500), &mut rng))
             .count();

@@ -1,0 +1,120 @@
+//! Systems that no threshold was set on: services with a long tail, a server of batches, and arrivals in bursts. Time is in mean
+//! service times.
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// What serves, and how requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Poisson arrivals, four servers, lognormal services with a coefficient of variation of 1.3.
+    Lognormal,
+    /// Poisson arrivals; what waits is served at once, up to 16, in half a service time and up to half more with the number.
+    Batches,
+    /// Four servers with exponential services; arrivals come at 1.5 and at 0.5 times their mean rate, ten service times each on average.
+    Bursts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct System {
+    pub kind: Kind,
+    /// Arrivals over what the servers can do.
+    pub load: f64,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Visit {
+    pub arrival: f64,
+    pub start: f64,
+    pub end: f64,
+}
+
+const SERVERS: usize = 4;
+const BATCH: usize = 16;
+const MEAN_BURST: f64 = 10.0;
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Lognormal, Self::Batches, Self::Bursts];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lognormal => "M/G/4",
+            Self::Batches => "batches",
+            Self::Bursts => "bursts",
+        }
+    }
+}
+
+impl System {
+    /// The first `settling` requests are not returned.
+    pub fn run(&self, requests: usize, settling: usize, seed: u64) -> Vec<Visit> {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let all = settling + requests;
+        let mut visits = match self.kind {
+            Kind::Batches => batches(&self.arrivals(all, BATCH, &mut random)),
+            Kind::Lognormal | Kind::Bursts => self.servers(&self.arrivals(all, SERVERS, &mut random), &mut random),
+        };
+        visits.split_off(settling)
+    }
+
+    fn arrivals(&self, requests: usize, capacity: usize, random: &mut Pcg64) -> Vec<f64> {
+        let rate = capacity as f64 * self.load;
+        let (mut at, mut is_burst, mut left) = (0.0, true, MEAN_BURST * exponential(random));
+        let mut next = || {
+            let mut due = exponential(random);
+            if self.kind != Kind::Bursts {
+                at += due / rate;
+                return at;
+            }
+            loop {
+                let rate = rate * if is_burst { 1.5 } else { 0.5 };
+                if due <= left * rate {
+                    at += due / rate;
+                    left -= due / rate;
+                    return at;
+                }
+                due -= left * rate;
+                at += left;
+                is_burst = !is_burst;
+                left = MEAN_BURST * exponential(random);
+            }
+        };
+        (0..requests).map(|_| next()).collect()
+    }
+
+    fn servers(&self, arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
+        let mut free = [0.0_f64; SERVERS];
+        let mut serve = |arrival: f64| {
+            let service = if self.kind == Kind::Lognormal { lognormal(random) } else { exponential(random) };
+            let next = (0..SERVERS).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
+            let start = free[next].max(arrival);
+            free[next] = start + service;
+            Visit { arrival, start, end: free[next] }
+        };
+        arrivals.iter().map(|arrival| serve(*arrival)).collect()
+    }
+}
+
+fn batches(arrivals: &[f64]) -> Vec<Visit> {
+    let (mut visits, mut free) = (Vec::with_capacity(arrivals.len()), 0.0_f64);
+    let mut rest = arrivals;
+    while let Some(first) = rest.first() {
+        let start = free.max(*first);
+        let size = rest.iter().take(BATCH).take_while(|arrival| **arrival <= start).count();
+        free = start + 0.5 + 0.5 * size as f64 / BATCH as f64;
+        visits.extend(rest[..size].iter().map(|arrival| Visit { arrival: *arrival, start, end: free }));
+        rest = &rest[size..];
+    }
+    visits
+}
+
+fn exponential(random: &mut Pcg64) -> f64 {
+    -(1.0 - random.random::<f64>()).ln()
+}
+
+/// With mean 1; the logarithm has a standard deviation of 1 (Box and Muller).
+fn lognormal(random: &mut Pcg64) -> f64 {
+    let radius = (2.0 * exponential(random)).sqrt();
+    (radius * (std::f64::consts::TAU * random.random::<f64>()).cos() - 0.5).exp()
+}
