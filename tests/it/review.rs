@@ -101,7 +101,6 @@ fn an_engine_that_is_named_by_its_path_is_an_input_of_what_serves_it() {
     assert_eq!(world.good(&words).ran(), ["generate_triton_config/offline"], "nothing is cloned or built for it");
     assert!(world.good(&words).ran().is_empty());
     let config = fs::read_to_string(engine.join("config.json")).unwrap();
-    fs::write(engine.join("config.json"), config.replace("\"max_batch_size\": 2048", "\"max_batch_size\": 512"))
-        .unwrap();
+    fs::write(engine.join("config.json"), config.replace("\"max_batch_size\": 24", "\"max_batch_size\": 16")).unwrap();
     assert_eq!(world.good(&words).ran(), ["generate_triton_config/offline"]);
 }
