@@ -42,7 +42,7 @@ impl RunResult {
         };
         format!(
             "{}  {} runs  {}  {middle} (mean and 95 % interval over runs, n={} in the first, from {}, tokens from {})",
-            self.verdict.as_str(),
+            self.verdict_text(),
             repeats.runs.len(),
             over("output_tokens", grouped, " tok/s"),
             self.counts.ok,

@@ -114,6 +114,12 @@ fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
             ),
         );
     }
+    // No budget allows that.
+    let is_budgeted = spec.limits.further.failures.is_some();
+    if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
+        let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
+        found.add("failures", Severity::InvalidServer, text);
+    }
     if counts.retried > 0 {
         let classes: Vec<String> =
             counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
@@ -266,13 +272,20 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut Findings) {
         return found.add("limits", Severity::InvalidLoad, text);
     };
     let text = match limit {
-        GoodputLimit::Share(least) => goodput.attainment.filter(|share| *share < least).map(|share| {
-            format!("{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %", share * 100.0, least * 100.0)
-        }),
-        GoodputLimit::PerSecond(least) => goodput
-            .requests
-            .filter(|rate| *rate < least)
-            .map(|rate| format!("goodput is {rate:.2} requests/s, the limit goodput is {least:.2}/s")),
+        GoodputLimit::Share(least) => match goodput.attainment {
+            Some(share) if share >= least => None,
+            Some(share) => Some(format!(
+                "{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %",
+                share * 100.0,
+                least * 100.0
+            )),
+            None => Some(format!("there is no goodput to check against the limit of {:.2} %", least * 100.0)),
+        },
+        GoodputLimit::PerSecond(least) => match goodput.requests {
+            Some(rate) if rate >= least => None,
+            Some(rate) => Some(format!("goodput is {rate:.2} requests/s, the limit goodput is {least:.2}/s")),
+            None => Some(format!("there is no goodput to check against the limit of {least:.2}/s")),
+        },
     };
     if let Some(text) = text {
         found.add("limits", Severity::InvalidLoad, text);

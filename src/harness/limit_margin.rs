@@ -8,6 +8,8 @@ use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
 const FAR: f64 = 3.0;
+/// Hardly held, or hardly missed.
+const NEAR: f64 = 0.01;
 
 impl Measured {
     /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
@@ -31,28 +33,37 @@ impl Measured {
         }
         if let (Some(limit), Some(goodput)) = (spec.limits.further.goodput, &self.result.goodput) {
             let of = match limit {
-                GoodputLimit::Share(share) => {
-                    ((1.0 - goodput.attainment.unwrap_or(0.0)).max(1e-3) / (1.0 - share).max(1e-3)).ln()
-                }
+                GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share),
                 GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
             };
             whole = f64::max(whole, of.clamp(-FAR, FAR));
             half = f64::max(half, of.clamp(-FAR, FAR));
         }
         // What no limit measures: failures beyond their budget, a lost server.
-        if whole < 0.0 && !self.result.verdict.is_valid() && !self.is_overload_only() {
-            (whole, half) = (FAR, FAR);
+        if whole < 0.0 && !self.result.verdict.is_valid() {
+            if self.is_overload_only() {
+                // The queue grew all the time: the limit held only because the probe was short.
+                whole = NEAR;
+            } else {
+                (whole, half) = (FAR, FAR);
+            }
         }
         let growth =
             self.result.stability.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
         Margin { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
     }
 
-    /// Growth within a probe is in its margins already.
+    /// Whether nothing else makes it invalid than that more requests arrived than were served.
     fn is_overload_only(&self) -> bool {
         let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::Severity::Warning);
         invalid.into_iter().all(|reason| reason.check == "overload")
     }
+}
+
+/// Near 100 % both shares of broken promises are as small as is told apart; which side it is on is known all the same.
+fn of_share(attained: f64, least: f64) -> f64 {
+    let of = ((1.0 - attained).max(1e-3) / (1.0 - least).max(1e-3)).ln();
+    if attained >= least { of.min(-NEAR) } else { of.max(NEAR) }
 }
 
 fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
@@ -81,5 +92,17 @@ fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {
     match limit.statistic.quantile() {
         Some(quantile) => percentile(&values, quantile),
         None => (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_all_requests_can_be_held() {
+        assert!(of_share(1.0, 1.0) < 0.0 && of_share(0.9999, 1.0) > 0.0);
+        assert!(of_share(0.95, 0.95) < 0.0 && of_share(0.9499, 0.95) > 0.0);
+        assert!(of_share(0.99, 0.9) < of_share(0.95, 0.9) && of_share(0.5, 0.9) > of_share(0.8, 0.9));
     }
 }

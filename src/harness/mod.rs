@@ -84,7 +84,7 @@ pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, ask as ask_identity, ask_all as ask_identities, identity_differences,
+    Simulation, ask as ask_identity, ask_all as ask_identities, changes_of_servers, identity_differences,
 };
 pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
 pub use loadgen::{Beside, Loadgen, Reporting};

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{RunResult, judge};
+use super::{Reason, RunResult, Severity, judge};
 use crate::event::Verdict;
 use crate::stats::{RunValues, mean_interval};
 
@@ -90,6 +90,17 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
             })
         })
         .collect();
+    for (run, number) in runs.iter().zip(1..).skip(1) {
+        let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
+        let changed = one.changes(another);
+        if !changed.is_empty() {
+            let text = format!(
+                "run {number} measured another server than run 1, so their numbers are of no one server: {}",
+                changed.join("; ")
+            );
+            result.reasons.push(Reason { check: "identity".to_owned(), severity: Severity::InvalidServer, text });
+        }
+    }
     result.reasons.sort_by_key(|reason| reason.severity);
     result.verdict = judge::verdict(&result.reasons);
     let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {

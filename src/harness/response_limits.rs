@@ -9,7 +9,7 @@ use super::Class;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResponseLimits {
-    /// Over HTTP: all of one answer after its header.
+    /// All of one answer: over HTTP after its header; over gRPC all of its messages together, where `frame` is not larger.
     pub body: u64,
     /// Over HTTP: the status line and all headers.
     pub header: u64,
@@ -33,6 +33,13 @@ impl ResponseLimits {
 
     pub(super) fn body_bytes(&self) -> usize {
         usize::try_from(self.body).unwrap_or(usize::MAX)
+    }
+
+    /// Of all messages of one answer over gRPC, of which `bytes` have come. One message alone may have as much as `frame`.
+    pub(super) fn check_messages(&self, bytes: u64) -> Result<(), Fault> {
+        let limit = self.body.max(self.frame);
+        let key = if self.frame > self.body { "frame" } else { "body" };
+        if bytes <= limit { Ok(()) } else { Err(exceeded("the answer, all messages together,", limit, key)) }
     }
 
     pub(super) fn header_bytes(&self) -> usize {

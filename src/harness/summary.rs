@@ -213,7 +213,8 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
     tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
     let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
-    tokens.mean_first_chunk = (requests > 0).then(|| first as f64 / requests as f64);
+    let is_known = !ok(&all.records).any(|record| record.chunk_tokens_unknown);
+    tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens
 }

@@ -23,10 +23,10 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) {
             endpoints.extend(attach.endpoints.read().unwrap_or_default());
         }
     }
-    if let Some(Action::Bench(bench)) = action(task)
-        && Reference::all_in(&bench.target).is_empty()
-    {
-        endpoints.extend(targets(&bench.target).map(|targets| targets.endpoints).unwrap_or_default());
+    if let Some(Action::Bench(bench)) = action(task) {
+        // Beside servers of the run a target may name others.
+        let named: Vec<&str> = bench.target.split('|').filter(|part| Reference::all_in(part).is_empty()).collect();
+        endpoints.extend(targets(&named.join("|")).map(|targets| targets.endpoints).unwrap_or_default());
     }
     if endpoints.is_empty() {
         return;

@@ -18,8 +18,8 @@ use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
-    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, Length, Protocol, Ramp, RepositoryLayout, Request,
-    Scenario, Script, Stage, Stream, ThinkTime, Words,
+    Arrivals, Bench, CancelBy, Host, InputPaths, Interface, LeastGoodput, Length, Protocol, Ramp, RepositoryLayout,
+    Request, Scenario, Script, Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
@@ -182,6 +182,12 @@ impl Look<'_> {
         {
             let hint = Some("add `limits: { ttft_p99: 2s, tpot_p99: 200ms }`".to_owned());
             self.say(&key, "needs `limits`", "without a limit every rate is good enough", hint);
+        }
+        let least = bench.limits.as_ref().and_then(|limits| limits.least_goodput().ok().flatten());
+        if bench.loadgen.is_none() && matches!(least, Some(LeastGoodput::PerSecond(_))) {
+            let hint = Some("as a share of the requests: `goodput: 95%`".to_owned());
+            let why = "no rate below that many requests per second can have as much goodput";
+            self.say(&["bench", "limits", "goodput"], "must be a share beside `search`", why, hint);
         }
         if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
             self.say(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second", None);

@@ -34,6 +34,7 @@ mod telemetry;
 mod template;
 mod trtllm_bench;
 mod undeclared;
+mod unfinished;
 mod weights;
 
 use std::collections::BTreeMap;

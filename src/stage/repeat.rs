@@ -2,11 +2,11 @@
 //! `repeats/<n>`; one that was finished is not made again when the stage was cut off.
 
 use std::fs;
-use std::path::Path;
 
 use super::bench::{failure, judged, measure};
 use super::errand::Errand;
 use super::search::{before, keep};
+use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::Preflight;
 use crate::harness::{self, RunResult, Spec, repeat_folder, result_of_repeats};
@@ -22,12 +22,13 @@ pub async fn perform(
     watched: Telemetry,
     mut preflight: Option<Preflight>,
 ) -> Result<Done, Failure> {
-    start_anew(&errand.lease.out)?;
+    start_anew(&errand.lease.out, &errand.lease.out.join("result.json"), harness::REPEATS)?;
+    let servers = Servers::now(errand, spec).await;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
         let spec = Spec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = errand.lease.out.join(repeat_folder(number));
-        let result = if let Some(result) = before(&folder, &spec) {
+        let result = if let Some(result) = before(&folder, &spec, &servers) {
             result
         } else {
             let name = format!("run {number} of {times}");
@@ -59,15 +60,4 @@ pub async fn perform(
     }
     harness::write_result(&errand.lease.out, &result).map_err(|error| failure(&error))?;
     judged(&result)
-}
-
-/// Goes on with finished runs only where the stage was cut off: with a result of all of them it had come to its end, and a
-/// selection of the runs that went well would say nothing.
-fn start_anew(out: &Path) -> Result<(), Failure> {
-    let repeats = out.join(harness::REPEATS);
-    if !out.join("result.json").is_file() || !repeats.is_dir() {
-        return Ok(());
-    }
-    fs::remove_dir_all(&repeats)
-        .map_err(|error| Failure::new(FailureKind::System, format!("cannot remove {}: {error}", repeats.display())))
 }

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::bench::{below, failure, measure};
 use super::errand::Errand;
+use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{self, Bounds, Found, Probe, Reason, RunResult, Scenario, Severity, Spec};
 use crate::manifest::model::{self, Telemetry};
@@ -21,6 +22,10 @@ use crate::stats::{Margin, RateEstimate, RateSearch, RateStep};
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
+/// Where probes are kept, below the stage's output.
+const PROBES: &str = "probes";
+/// Written when all probes were made.
+const FILE: &str = "search.json";
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
 
@@ -67,13 +72,15 @@ pub async fn perform(
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
     errand.lease.notice(foretold(&spec, &bounds));
+    start_anew(&errand.lease.out, &errand.lease.out.join(FILE), PROBES)?;
+    let servers = Servers::now(errand, &spec).await;
     let search = RateSearch { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
     let mut tried: Vec<Tried> = Vec::new();
     let estimate = loop {
         let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
-                tried.push(Box::pin(attempt(errand, &spec, rate, tried.len(), watched)).await?);
+                tried.push(Box::pin(attempt(errand, &spec, rate, tried.len(), watched, &servers)).await?);
             }
             RateStep::Estimated(estimate) => break Some(estimate),
             RateStep::HeldAtHighest => break None,
@@ -88,7 +95,7 @@ pub async fn perform(
     let found = found(estimate.as_ref(), &bounds);
     let mut warnings = Vec::new();
     if estimate.is_some() {
-        let last = Box::pin(attempt(errand, &spec, found.at_least, tried.len(), watched)).await?;
+        let last = Box::pin(attempt(errand, &spec, found.at_least, tried.len(), watched, &servers)).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
             warnings.push(format!(
@@ -111,7 +118,7 @@ pub async fn perform(
             |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
         fs::write(&path, bytes).map_err(error)
     };
-    write(errand.lease.out.join("search.json"), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
+    write(errand.lease.out.join(FILE), serde_json::to_vec_pretty(&told).unwrap_or_default())?;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
@@ -189,13 +196,20 @@ fn foretold(spec: &Spec, bounds: &Bounds) -> String {
 }
 
 /// Measures at one rate, or reads what an earlier try of this stage measured there.
-async fn attempt(errand: &Errand, spec: &Spec, rate: f64, number: usize, watched: Telemetry) -> Result<Tried, Failure> {
+async fn attempt(
+    errand: &Errand,
+    spec: &Spec,
+    rate: f64,
+    number: usize,
+    watched: Telemetry,
+    servers: &Servers,
+) -> Result<Tried, Failure> {
     // The same arrivals, only faster, would have the same luck in every probe.
     let seed = spec.seed.wrapping_add(number as u64);
     let spec = Spec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
-    let folder = PathBuf::from(format!("probes/{:02}-{rate}", number + 1));
+    let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
     let path = errand.lease.out.join(&folder);
-    let (result, margin) = if let Some(earlier) = probe_before(&path, &spec) {
+    let (result, margin) = if let Some(earlier) = probe_before(&path, &spec, servers) {
         earlier
     } else {
         let measured =
@@ -221,7 +235,8 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, number: usize, watched
         return Err(failure.hint("give the client more cores or connections, or search below this rate"));
     }
     let met = margin.whole < 0.0;
-    let warnings = result.reasons.iter().filter(|reason| reason.severity == Severity::Warning);
+    // Why a probe missed is no warning; whatever else is said of one that held is.
+    let warnings = result.reasons.iter().filter(|reason| met || reason.severity == Severity::Warning);
     Ok(Tried {
         warnings: warnings.cloned().collect(),
         probe: Probe { rate, met },
@@ -238,17 +253,19 @@ async fn attempt(errand: &Errand, spec: &Spec, rate: f64, number: usize, watched
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
 /// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
 /// is measured again.
-pub(super) fn before(path: &Path, spec: &Spec) -> Option<RunResult> {
+pub(super) fn before(path: &Path, spec: &Spec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
-    let same = result.schedule_digest == planned.digest.to_string() && result.asked.scenario == spec.scenario;
+    let same = result.schedule_digest == planned.digest.to_string()
+        && result.asked.scenario == spec.scenario
+        && servers.are_those_of(&result);
     (same && result.verdict != Verdict::InvalidClient).then_some(result)
 }
 
 /// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &Spec) -> Option<(RunResult, Margin)> {
+fn probe_before(path: &Path, spec: &Spec, servers: &Servers) -> Option<(RunResult, Margin)> {
     let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
-    Some((before(path, spec)?, margin))
+    Some((before(path, spec, servers)?, margin))
 }
 
 fn keep_margin(path: &Path, margin: &Margin) -> Result<(), Failure> {

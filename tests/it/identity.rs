@@ -36,6 +36,8 @@ pub struct Described {
     pub asked: Arc<Mutex<Vec<String>>>,
     /// Bytes of endless bodies that were taken from it.
     pub sent: Arc<AtomicU64>,
+    /// How many `POST`s came.
+    pub posts: Arc<AtomicU64>,
     /// Path → answer. May be changed while it serves.
     pub answers: Arc<Mutex<Vec<(String, Body)>>>,
 }
@@ -45,15 +47,22 @@ impl Described {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let answers = answers.iter().map(|(path, body)| ((*path).to_owned(), body.clone())).collect();
-        let server =
-            Self { address, asked: Arc::default(), sent: Arc::default(), answers: Arc::new(Mutex::new(answers)) };
+        let server = Self {
+            address,
+            asked: Arc::default(),
+            sent: Arc::default(),
+            posts: Arc::default(),
+            answers: Arc::new(Mutex::new(answers)),
+        };
         let (asked, sent, answers) = (Arc::clone(&server.asked), Arc::clone(&server.sent), Arc::clone(&server.answers));
+        let posts = Arc::clone(&server.posts);
         // The threads end with their connections, and those with the test.
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 socket.set_nodelay(true).unwrap();
                 let (asked, sent, answers) = (Arc::clone(&asked), Arc::clone(&sent), Arc::clone(&answers));
-                thread::spawn(move || converse(socket, &asked, &sent, &answers));
+                let posts = Arc::clone(&posts);
+                thread::spawn(move || converse(socket, &asked, &sent, &posts, &answers));
             }
         });
         server
@@ -78,12 +87,14 @@ fn converse(
     mut socket: std::net::TcpStream,
     asked: &Mutex<Vec<String>>,
     sent: &AtomicU64,
+    posts: &AtomicU64,
     answers: &Mutex<Vec<(String, Body)>>,
 ) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let request = crate::openai::script::next(&mut socket, &mut bytes)?;
         let Some(rest) = request.strip_prefix("GET ") else {
+            posts.fetch_add(1, Ordering::SeqCst);
             socket.write_all(good().as_bytes()).ok()?;
             continue;
         };
@@ -359,6 +370,28 @@ fn a_server_that_changes_under_the_measurement_makes_it_invalid() {
     let text = reason["text"].as_str().unwrap();
     assert!(text.ends_with("its numbers are of no one server: version 0.8.5 / 0.8.6"), "{text}");
     assert_eq!(result["identity"]["servers"][0]["version"], "0.8.6");
+}
+
+#[test]
+fn a_search_of_an_attached_server_is_made_again() {
+    let world = World::new();
+    let server = vllm(Body::Json(json!({"version": "0.8.5"})));
+    world.manifest(
+        "m",
+        &format!(
+            "stages:\n  find:\n    bench: {{ target: 'openai://{}', model: meta-llama/Llama-3.1-8B-Instruct, scenario: server, \
+             search: {{ low: 100, high: 200, start: 200 }}, limits: {{ ttft_p99: 10s }}, stop: {{ requests: 5 }}, \
+             input_tokens: {{ fixed: 8 }}, output_tokens: {{ fixed: 4 }} }}\n",
+            server.address
+        ),
+    );
+    // Both probes at the highest rate hold, if the client was not late beside other tests.
+    let posts = || server.posts.load(Ordering::SeqCst);
+    let first = world.regatta(&["run", "m"]);
+    let asked = posts();
+    assert!(asked >= 5, "{first:?}");
+    let second = world.regatta(&["run", "m"]);
+    assert!(posts() >= asked + 5, "{second:?}");
 }
 
 #[test]

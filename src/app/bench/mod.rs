@@ -10,7 +10,7 @@ use std::path::Path;
 use super::run::{self, Ran};
 use super::{Trouble, say, say_error};
 use crate::cli::{self, Bench, Exit, Force, Global, Select};
-use crate::harness::{read_result, repeat_folders};
+use crate::harness::{REPEATS, read_result, repeat_folders};
 
 /// What of a run is copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
@@ -95,6 +95,12 @@ fn export(request: &Bench, ran: &Ran, out: &Path, manifest: &str) -> Result<(), 
         fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", folder.display()))?;
         for name in FILES {
             copy(&out.join(name), &folder.join(name))?;
+        }
+        // Runs of an earlier measurement would be taken for those of this one.
+        let earlier = folder.join(REPEATS);
+        if earlier.is_dir() {
+            fs::remove_dir_all(&earlier)
+                .map_err(|error| anyhow::anyhow!("cannot remove {}: {error}", earlier.display()))?;
         }
         for run in repeat_folders(out) {
             let to = folder.join(run.strip_prefix(out).unwrap_or(&run));

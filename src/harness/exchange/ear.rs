@@ -21,6 +21,8 @@ pub(super) struct Ear<'a> {
     pub frames: Frames,
     /// What every response is to name.
     id: String,
+    /// Of all messages that came.
+    bytes: u64,
 }
 
 /// Why listening came to a halt.
@@ -34,7 +36,7 @@ impl<'a> Ear<'a> {
     pub fn new(exchange: &'a Exchange<'a>, form: &'a Form, parts: &'a mut [Part], state: &'a State) -> Self {
         let cancel = form.cancel_of(exchange.id);
         let frames = Frames::new(exchange.limits.frame);
-        Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string() }
+        Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
     }
 
     pub fn has_begun(&self) -> bool {
@@ -103,7 +105,9 @@ impl<'a> Ear<'a> {
 
     /// Takes one response.
     pub fn hear(&mut self, message: Bytes, t_read: u64) -> Result<(), Fault> {
-        let Exchange { link, planned, collector, .. } = self.exchange;
+        let Exchange { link, planned, collector, limits, .. } = self.exchange;
+        self.bytes = self.bytes.saturating_add(message.len() as u64);
+        limits.check_messages(self.bytes)?;
         let look = self.form.look();
         let seen = match self.form.call {
             Call::Stream => scan_stream(&message, &look),

@@ -70,6 +70,21 @@ impl RunResult {
     }
 }
 
+impl RunIdentity {
+    /// In what the servers of a later measurement of the same are others: `10.0.0.5:8000: version 0.8.5 / 0.8.6`.
+    pub fn changes(&self, later: &Self) -> Vec<String> {
+        changes_of_servers(&self.servers, &later.servers)
+    }
+}
+
+/// See [`RunIdentity::changes`]. Of one that did not answer nothing is said.
+pub fn changes_of_servers(before: &[ServerIdentity], after: &[ServerIdentity]) -> Vec<String> {
+    let known = before.iter().zip(after).filter(|(one, now)| one.is_known() && now.is_known());
+    known
+        .flat_map(|(one, now)| changes(one, now).into_iter().map(|change| format!("{}: {change}", now.address)))
+        .collect()
+}
+
 /// What a server reported otherwise after the measurement. What it reported only once is no change: an answer may be late.
 fn changes(before: &ServerIdentity, after: &ServerIdentity) -> Vec<String> {
     let text = |field: fn(&ServerIdentity) -> Option<String>| (field(before), field(after));

@@ -19,6 +19,8 @@ pub(super) const SIMULATOR_KIND: &str = "regatta-simulator";
 const SPEED: &str = "simulated_time(speed=";
 /// Bytes of one answer: a configuration with many parameters has some ten thousand.
 const MOST_BYTES: usize = 4 << 20;
+/// Models behind one that are asked, too; TensorRT-LLM's ensemble has three.
+const MOST_BEHIND: usize = 8;
 
 /// Over gRPC.
 pub(super) async fn by_grpc(
@@ -33,13 +35,11 @@ pub(super) async fn by_grpc(
         server_is(&server.name, &server.version, server.extensions.iter().map(String::as_str), identity);
     }
     let facts = facts_by_grpc(&client, model).await;
-    facts.put(identity);
-    for behind in facts.behind() {
-        if identity.engine_path.is_some() {
-            break;
-        }
-        identity.engine_path = facts_by_grpc(&client, &behind).await.engine_path();
+    let mut behind = Vec::new();
+    for name in facts.behind().iter().take(MOST_BEHIND) {
+        behind.push(facts_by_grpc(&client, name).await);
     }
+    facts.put(&behind, identity);
     Some(())
 }
 
@@ -53,13 +53,11 @@ async fn facts_by_grpc(client: &TritonClient, model: &str) -> ModelFacts {
 pub(super) async fn by_http(asker: &Asker, model: &str, identity: &mut ServerIdentity) -> Option<()> {
     server_by_http(asker, identity).await?;
     let facts = facts_by_http(asker, model).await;
-    facts.put(identity);
-    for behind in facts.behind() {
-        if identity.engine_path.is_some() {
-            break;
-        }
-        identity.engine_path = facts_by_http(asker, &behind).await.engine_path();
+    let mut behind = Vec::new();
+    for name in facts.behind().iter().take(MOST_BEHIND) {
+        behind.push(facts_by_http(asker, name).await);
     }
+    facts.put(&behind, identity);
     Some(())
 }
 

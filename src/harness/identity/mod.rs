@@ -17,6 +17,7 @@ mod run_identity;
 mod server_identity;
 
 pub use ask::{ask, ask_all};
+pub use changed::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

@@ -7,8 +7,12 @@ use serde_json::Value;
 use super::ServerIdentity;
 use super::bounded::bounded;
 use crate::event::Digest;
+use crate::triton::pbtxt;
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+
+/// Parameter of a model that runs an engine.
+const ENGINE_FOLDER: &str = "gpt_model_path";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ModelFacts {
@@ -24,6 +28,9 @@ pub(super) struct ModelFacts {
     pub parameters: BTreeMap<String, String>,
     /// Models of an ensemble's steps.
     pub steps: Vec<String>,
+    /// The whole configuration in effect, in the form of Triton's HTTP interface, its keys in order; without the folder
+    /// of an engine, which says nothing about the engine.
+    pub config: String,
 }
 
 impl ModelFacts {
@@ -33,6 +40,7 @@ impl ModelFacts {
             (facts.versions, facts.platform) = (metadata.versions, metadata.platform);
         }
         let Some(config) = config else { return facts };
+        facts.config = in_order(&pbtxt::json(&config));
         facts.max_batch_size = Some(i64::from(config.max_batch_size));
         facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
         facts.instances =
@@ -60,6 +68,7 @@ impl ModelFacts {
             facts.platform = text(&metadata["platform"]);
         }
         let Some(config) = config else { return facts };
+        facts.config = in_order(config);
         facts.max_batch_size = config["max_batch_size"].as_i64();
         facts.decoupled = Some(config["model_transaction_policy"]["decoupled"].as_bool().unwrap_or(false));
         facts.instances = list(&config["instance_group"])
@@ -85,7 +94,7 @@ impl ModelFacts {
 
     /// The folder of a TensorRT-LLM engine.
     pub fn engine_path(&self) -> Option<String> {
-        bounded(self.parameters.get("gpt_model_path")?).filter(|path| !path.starts_with("${"))
+        bounded(self.parameters.get(ENGINE_FOLDER)?).filter(|path| !path.starts_with("${"))
     }
 
     /// Other models that answer a request to this one: an ensemble's steps, or the engine behind `tensorrt_llm_bls`.
@@ -94,8 +103,8 @@ impl ModelFacts {
         self.steps.iter().chain(bls).filter(|name| !name.is_empty()).cloned().collect()
     }
 
-    /// Writes down what a reader looks for, and a digest of all.
-    pub fn put(&self, identity: &mut ServerIdentity) {
+    /// Writes down what a reader looks for, and a digest of all, with the models behind this one.
+    pub fn put(&self, behind: &[Self], identity: &mut ServerIdentity) {
         identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
         identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });
         identity.max_batch_size = self.max_batch_size;
@@ -105,11 +114,25 @@ impl ModelFacts {
         if let Some(instances) = bounded(&self.instances.join(", ")) {
             identity.settings.insert("instance_group".to_owned(), instances);
         }
-        identity.engine_path = self.engine_path();
+        identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
         if *self != Self::default() {
-            identity.metadata_digest = Some(Digest::of(format!("{self:?}").as_bytes()).to_string());
+            let all: Vec<_> = std::iter::once(self)
+                .chain(behind)
+                .map(|model| (&model.versions, &model.platform, &model.config))
+                .collect();
+            identity.metadata_digest = Some(Digest::of(format!("{all:?}").as_bytes()).to_string());
         }
     }
+}
+
+/// Answers have the depth of their parser at most.
+fn in_order(config: &Value) -> String {
+    let mut config = config.clone();
+    config.sort_all_objects();
+    if let Some(parameters) = config.get_mut("parameters").and_then(Value::as_object_mut) {
+        parameters.remove(ENGINE_FOLDER);
+    }
+    config.to_string()
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

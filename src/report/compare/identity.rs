@@ -1,7 +1,7 @@
 //! What two results were measured on: both identities, in what they differ, and what that forbids to claim.
 
 use super::{Comparison, RunSet, Sheet, letter};
-use crate::harness::{IdentityDifference, identity_differences};
+use crate::harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
 
 /// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not known.
 pub(super) fn simulated_and_real(a: &Sheet, b: &Sheet) -> Option<String> {
@@ -14,6 +14,19 @@ pub(super) fn simulated_and_real(a: &Sheet, b: &Sheet) -> Option<String> {
             word(other)
         )
     })
+}
+
+/// In what the servers are others, beyond where they run and where their files are; `None` where they are alike or not known.
+pub(super) fn other_server(a: &Sheet, b: &Sheet) -> Option<String> {
+    let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
+    let names = |identity: &RunIdentity| {
+        let mut names: Vec<String> = identity.servers.iter().map(ServerIdentity::describe).collect();
+        names.sort();
+        names.dedup();
+        names.join(", ")
+    };
+    let (one, other) = (names(one), names(other));
+    (one != other).then(|| format!("measured on: {one} / {other}"))
 }
 
 /// In what the two differ; empty where either is not known.

@@ -27,6 +27,7 @@ impl RunSet {
         for other in others {
             let (mut unlike, _) = first.unlike_load(other);
             unlike.extend(super::identity::simulated_and_real(first, other));
+            unlike.extend(super::identity::other_server(first, other));
             if !unlike.is_empty() {
                 return Err(format!(
                     "{name} has results that are not runs of one measurement: {} and {} differ in {}\n  hint: name one of them",

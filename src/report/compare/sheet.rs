@@ -54,7 +54,7 @@ pub struct Sheet {
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
 /// What is asked for and is no load: where, on what, how often looked at, with what luck.
-const NO_LOAD: [&str; 17] = [
+const NO_LOAD: [&str; 18] = [
     "endpoints",
     "model",
     "seed",
@@ -64,6 +64,7 @@ const NO_LOAD: [&str; 17] = [
     "stall_timeout_ms",
     "ttft_p99_limit_ms",
     "tpot_p99_limit_ms",
+    "further_limits",
     "slo",
     "vocab_size",
     "end_id",
@@ -148,6 +149,12 @@ impl Sheet {
         let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
         let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
+            // How large an answer may be is no load.
+            let mut value = value.clone();
+            if let Some(request) = value.as_object_mut().filter(|_| key == "request") {
+                request.remove("response_limits");
+            }
+            let value = &value;
             if !is_nothing(value) {
                 let of = if NO_LOAD.contains(&key.as_str()) { &mut settings } else { &mut load };
                 of.insert(key.clone(), said(value));

@@ -57,7 +57,9 @@ pub const COLUMNS: [Column; 17] = [
     number("input_tokens", "tokens", "prompt", |one| Some(i64::from(one.input_tokens))),
     number("asked_tokens", "tokens", "output asked for", |one| Some(i64::from(one.asked_tokens))),
     number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
-    number("first_tokens", "tokens", "in the first chunk that had any", |one| Some(i64::from(one.first_tokens))),
+    or_null(number("first_tokens", "tokens", "in the first chunk that had any; null where that is not known", |one| {
+        (!one.chunk_tokens_unknown).then_some(i64::from(one.first_tokens))
+    })),
     number("chunks", "", "chunks with at least one token", |one| Some(i64::from(one.chunks))),
     number("final_marker", "", "1 when the end of the answer was marked", |one| Some(i64::from(one.final_marker))),
     number("t_sched", "ns", "intended arrival, from the schedule's start", |one| Some(one.t_sched as i64)),
@@ -160,31 +162,43 @@ fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
 }
 
 fn chunks(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
-    let field = |name: &str| {
-        let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED);
+    let field = |name: &str, repetition| {
+        let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(repetition);
         Ok::<_, ParquetError>(Arc::new(builder.build()?))
     };
-    let fields = vec![field("index")?, field("t_read")?, field("tokens")?];
+    let fields = vec![
+        field("index", Repetition::REQUIRED)?,
+        field("t_read", Repetition::REQUIRED)?,
+        field("tokens", Repetition::OPTIONAL)?,
+    ];
     let about = [
         ("regatta.index", "the request, as in requests.parquet"),
         ("regatta.t_read", "socket read of the chunk, from the schedule's start [ns]"),
-        ("regatta.tokens", "tokens in the chunk"),
+        ("regatta.tokens", "tokens in the chunk; null where that is not known"),
     ];
     let mut writer = writer(
         "chunk",
         fields,
         about.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain(run(told)),
     )?;
-    let all: Vec<[i64; 3]> = records
+    let all: Vec<(i64, i64, Option<i64>)> = records
         .iter()
-        .flat_map(|one| one.timeline.iter().map(|(at, n)| [one.index as i64, *at as i64, i64::from(*n)]))
+        .flat_map(|one| {
+            let tokens = |n: u32| (!one.chunk_tokens_unknown).then_some(i64::from(n));
+            one.timeline.iter().map(move |(at, n)| (one.index as i64, *at as i64, tokens(*n)))
+        })
         .collect();
     for group in all.chunks(GROUP) {
         let mut rows = writer.next_row_group()?;
-        for column in 0..3 {
+        let (tokens, levels) = split(group.iter().map(|row| row.2));
+        let columns: [(Vec<i64>, Option<&[i16]>); 3] = [
+            (group.iter().map(|row| row.0).collect(), None),
+            (group.iter().map(|row| row.1).collect(), None),
+            (tokens, Some(&levels)),
+        ];
+        for (values, levels) in columns {
             let Some(mut out) = rows.next_column()? else { break };
-            let values: Vec<i64> = group.iter().map(|row| row[column]).collect();
-            out.typed::<Int64Type>().write_batch(&values, None, None)?;
+            out.typed::<Int64Type>().write_batch(&values, levels, None)?;
             out.close()?;
         }
         rows.close()?;

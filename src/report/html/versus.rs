@@ -243,10 +243,14 @@ fn courses(told: &[Told]) -> Vec<String> {
         }
     };
     let across = "seconds from the start";
+    let is_of_chunks = told.iter().any(|told| told.result.pointer("/tokens/chunk_source").is_some());
     [
         ("Requests sent in each second", series(&sent)),
         ("Requests in flight", series(&slices("in_flight"))),
-        ("Output tokens in each second", series(&slices("tokens"))),
+        (
+            if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
+            series(&slices("tokens")),
+        ),
         ("Mean TTFT of each second's first tokens, ms", series(&slices("ttft_ms"))),
     ]
     .into_iter()

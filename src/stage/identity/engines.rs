@@ -1,9 +1,10 @@
 //! The engines that the servers run.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::Read as _;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ use crate::sim;
 
 /// Bytes of `config.json`; real ones have some ten thousand.
 const MOST_BYTES: u64 = 4 << 20;
+/// Of an engine's folder.
+const MOST_FILES: usize = 10_000;
 
 /// What of `config.json` decides an engine's performance: where it stands, and its names there.
 const FLAGS: [(&str, &[&str]); 5] = [
@@ -45,23 +48,52 @@ const FLAGS: [(&str, &[&str]); 5] = [
 
 /// Those that this run built, and those in folders that `servers`, which are on this machine, report.
 pub fn of<'a>(origins: &Origins, servers: impl Iterator<Item = &'a ServerIdentity>) -> Vec<EngineIdentity> {
-    let built = origins.tasks.iter().filter(|origin| origin.kind == ActionKind::Engine).map(|origin| EngineIdentity {
-        stage: Some(origin.task.to_string()),
-        digest: origin.digest.map(|digest| digest.to_string()),
-        ..origin.folder.as_deref().and_then(read).unwrap_or_default()
-    });
-    let mut engines: Vec<EngineIdentity> = built.collect();
-    for server in servers {
-        let Some(found) = server.engine_path.as_deref().map(Path::new).filter(|path| path.is_absolute()).and_then(read)
-        else {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    let mut engines: Vec<EngineIdentity> = Vec::new();
+    for origin in origins.tasks.iter().filter(|origin| origin.kind == ActionKind::Engine) {
+        folders.extend(origin.folder.as_deref().map(real));
+        engines.push(EngineIdentity {
+            stage: Some(origin.task.to_string()),
+            digest: origin.digest.map(|digest| digest.to_string()),
+            ..origin.folder.as_deref().and_then(read).unwrap_or_default()
+        });
+    }
+    for folder in servers.filter_map(folder_of) {
+        // The one that was built, or that of another server.
+        if folders.contains(&folder) {
             continue;
-        };
-        // The same one as it was built, or of another server.
-        if !engines.iter().any(|engine| engine.config_digest == found.config_digest) {
-            engines.push(found);
         }
+        engines.extend(read(&folder));
+        folders.push(folder);
     }
     engines
+}
+
+/// What a cache key has of the engine that a server on this machine reports: its `config.json`, and size and time of change of
+/// each rank's file, which change where it was built again from other weights. `None` without an engine that can be read.
+pub fn key_of(server: &ServerIdentity) -> Option<String> {
+    let folder = folder_of(server)?;
+    let config = read(&folder)?.config_digest?;
+    let mut ranks: Vec<String> =
+        folder.read_dir().ok()?.flatten().take(MOST_FILES).filter_map(|file| rank(&file)).collect();
+    ranks.sort();
+    Some(Digest::of(format!("{config} {ranks:?}").as_bytes()).to_string())
+}
+
+/// `rank0.engine 1234 1700000000.123`
+fn rank(file: &DirEntry) -> Option<String> {
+    let name = file.file_name().into_string().ok().filter(|name| name.ends_with(".engine"))?;
+    let seen = file.path().metadata().ok()?;
+    Some(format!("{name} {} {}.{}", seen.len(), seen.mtime(), seen.mtime_nsec()))
+}
+
+fn folder_of(server: &ServerIdentity) -> Option<PathBuf> {
+    server.engine_path.as_deref().map(Path::new).filter(|path| path.is_absolute()).map(real)
+}
+
+/// Links followed, where it is there.
+fn real(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 /// What `config.json` says of an engine; `None` where there is none that can be read.

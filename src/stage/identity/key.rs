@@ -10,7 +10,6 @@ use crate::harness::{self, Protocol, ServerIdentity};
 use crate::manifest::model::Action;
 use crate::manifest::targets;
 use crate::plan::{Reference, Task};
-use crate::runner::Origins;
 use crate::stage::bench;
 use crate::stage::telemetry::is_here;
 
@@ -53,11 +52,10 @@ async fn ask(endpoints: &[Endpoint], protocol: &Protocol, model: &str) -> BTreeM
     let mut facts = BTreeMap::new();
     for (server, endpoint) in servers.iter().zip(endpoints) {
         put(server, &mut facts);
-        if is_here(&endpoint.host).await {
-            for engine in engines::of(&Origins::default(), std::iter::once(server)) {
-                let digest = engine.config_digest.or(engine.digest).unwrap_or_default();
-                facts.insert(format!("{} engine", server.address), digest);
-            }
+        if is_here(&endpoint.host).await
+            && let Some(engine) = engines::key_of(server)
+        {
+            facts.insert(format!("{} engine", server.address), engine);
         }
     }
     facts

@@ -15,6 +15,7 @@ use crate::mlperf::{Latency, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, ask, short, whole};
 use crate::stage::errand::Errand;
 use crate::stage::loadgen::once;
+use crate::stage::unfinished::{Servers, start_anew};
 
 /// `search.json`
 #[derive(Serialize)]
@@ -61,6 +62,8 @@ pub async fn perform(
     }
     let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
     errand.lease.notice(cost.to_string());
+    start_anew(&errand.lease.out, &errand.lease.out.join(super::FILE), super::PROBES)?;
+    let servers = Servers::now(errand, spec).await;
     let mut probes: Vec<Probe> = Vec::new();
     let found = loop {
         let history: Vec<Tried> =
@@ -77,7 +80,8 @@ pub async fn perform(
             }
         };
         let probe =
-            Box::pin(attempt(errand, bench, loadgen, spec, program, (probes.len() + 1, rate, is_whole))).await?;
+            Box::pin(attempt(errand, bench, loadgen, (spec, &servers), program, (probes.len() + 1, rate, is_whole)))
+                .await?;
         errand.lease.notice(probe.told());
         probes.push(probe);
     };
@@ -97,7 +101,7 @@ pub async fn perform(
     if let Some(best) = best {
         copy(&errand.lease.out.join(&best.folder), &errand.lease.out)?;
     }
-    let path = errand.lease.out.join("search.json");
+    let path = errand.lease.out.join(super::FILE);
     fs::write(&path, told).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.is_whole).count();
@@ -115,14 +119,14 @@ async fn attempt(
     errand: &Errand,
     bench: &Bench,
     loadgen: &Loadgen,
-    spec: &Spec,
+    (spec, servers): (&Spec, &Servers),
     program: Option<&Path>,
     (number, rate, is_whole): (usize, f64, bool),
 ) -> Result<Probe, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
-    let folder = PathBuf::from(format!("probes/{number:02}-{rate}{kind}"));
+    let folder = Path::new(super::PROBES).join(format!("{number:02}-{rate}{kind}"));
     let path = errand.lease.out.join(&folder);
-    if let Some(detail) = before(&path, rate) {
+    if let Some(detail) = before(&path, rate, servers) {
         return Ok(Probe::of(rate, is_whole, folder, &detail));
     }
     let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
@@ -171,8 +175,9 @@ impl Probe {
 }
 
 /// A test of this rate that was finished: its last file is there, and its result is whole.
-fn before(path: &Path, rate: f64) -> Option<Detail> {
-    if !path.join(TEST_FILE).is_file() || harness::read_result(&path.join("result.json")).is_err() {
+fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
+    let result = harness::read_result(&path.join("result.json")).ok()?;
+    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) {
         return None;
     }
     let detail = read(path).ok()?;
