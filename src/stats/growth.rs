@@ -32,9 +32,13 @@ const PARTS: usize = 10;
 const LEAST_DISPERSION: f64 = 0.3;
 /// The most of departures: a server of batches empties many slots at once, which says nothing about longer times.
 const MOST_OF_DEPARTURES: f64 = 2.0;
-/// Standard errors that an overload must be above the bound, to be seen in nine of ten runs. A little more than the quantile of the
-/// normal law, as the level must show it, too.
+/// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the quantile of the
+/// normal law, because the level must show it, too.
 const SEEN: f64 = 1.65;
+/// The same for the level, which about half of the arrivals and departures behind the standard error move.
+const SEEN_IN_LEVEL: f64 = 0.9;
+/// Of the window, before the middle of its last quarter.
+const BEFORE_LATE: f64 = 0.875;
 /// A window shorter than so many times the usual time in the system shows only how a server fills.
 const TIMES_IN_SYSTEM: f64 = 4.0;
 /// Fewer arrivals show nothing.
@@ -83,17 +87,17 @@ impl Growth {
         let of_departures =
             dispersion(&course.departures_at_or_above(median)).min(MOST_OF_DEPARTURES) / busy_departures as f64;
         let standard_error = (of_arrivals + of_departures).sqrt();
-        let (bound, errors) = LIKELY_BACKLOG;
+        let without_queue = arrivals * time_without_wait(visits);
         Some(Self {
             arrivals_per_s: arrivals,
             departures_per_s: departures as f64 / (to - from),
             capacity_per_s: capacity,
             log_ratio: (arrivals / capacity).ln(),
             standard_error,
-            without_queue: arrivals * time_without_wait(visits),
+            without_queue,
             early: course.mean(quarter(1.0), quarter(2.0)),
             late: course.mean(quarter(3.0), to),
-            least_overload_seen: (bound + (errors + SEEN) * standard_error).exp().max(1.0),
+            least_overload_seen: least_overload_seen(visits.len() as f64, standard_error, without_queue),
         })
     }
 
@@ -119,6 +123,16 @@ impl Growth {
         let early = self.early.max(1.0);
         self.late > early + RISE * early.sqrt()
     }
+}
+
+/// The larger of two: what the rates show, and what a backlog shows, which grows with arrivals − departures.
+fn least_overload_seen(arrivals: f64, standard_error: f64, without_queue: f64) -> f64 {
+    let (bound, errors) = LIKELY_BACKLOG;
+    let by_rates = (bound + (errors + SEEN) * standard_error).exp();
+    let backlog = (BACKLOG - 1.0) * without_queue + SEEN_IN_LEVEL * standard_error * arrivals;
+    // Above 1 there would be no overload large enough.
+    let not_served = (backlog / (BEFORE_LATE * arrivals)).min(0.9);
+    by_rates.max(1.0 / (1.0 - not_served)).max(1.0)
 }
 
 /// Variance over mean of the counts in equal parts: 1 at random, 0 where they come evenly. Places are shares of the whole.
@@ -244,6 +258,14 @@ mod tests {
             "{grown:?}"
         );
         assert!((grown.late - 0.2308 * 875.0).abs() < 5.0, "{grown:?}");
+    }
+
+    #[test]
+    fn a_longer_run_shows_a_smaller_overload() {
+        let all = visits(0.9);
+        let seen = |arrivals: usize| Growth::of(&all[..arrivals]).unwrap().least_overload_seen;
+        let [short, middle, long] = [100, 300, 1_000].map(seen);
+        assert!(long > 1.0 && long < middle && middle < short && short < 1.5, "{short} {middle} {long}");
     }
 
     #[test]

@@ -163,8 +163,10 @@ fn p99(values: &[f64]) -> f64 {
 
 /// The limit is the p99 of the waits of a million requests at the load named: that load is the true answer.
 fn searches(runs: u64) {
-    println!("\n95 % intervals of {runs} searches from 0.09 to 1.44 times the true rate, to 2 %");
-    println!("queue    ρ     requests  cover %  width % (median)  bias %  probes");
+    println!(
+        "\n95 % intervals of {runs} searches from 0.09 to 1.44 times the true rate, to 2 %; `start` is the first rate, of the true one"
+    );
+    println!("queue    ρ     start  requests  cover %  width % (median)  bias %  probes");
     for (queue, load) in
         [(QUEUES[1], 0.5), (QUEUES[1], 0.7), (QUEUES[1], 0.9), (QUEUES[2], 0.7), (QUEUES[2], 0.9), (QUEUES[0], 0.8)]
     {
@@ -173,9 +175,9 @@ fn searches(runs: u64) {
             run(queue, rate, requests, seed).iter().map(|(arrival, start, _)| start - arrival).collect()
         };
         let allowed = p99(&waits(truth, 1_000_000, 99));
-        let search =
-            RateSearch { low: 0.09 * truth, high: 1.44 * truth, start: 0.09 * truth, precision: 0.02, most: 11 };
-        for requests in [300, 1_000, 3_000] {
+        for (start, requests) in [0.09, 0.9].into_iter().flat_map(|start| [300, 1_000, 3_000].map(|n| (start, n))) {
+            let search =
+                RateSearch { low: 0.09 * truth, high: 1.44 * truth, start: start * truth, precision: 0.02, most: 11 };
             let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
             for seed in 0..runs {
                 let mut probes: Vec<Margin> = Vec::new();
@@ -206,7 +208,7 @@ fn searches(runs: u64) {
             }
             widths.sort_by(f64::total_cmp);
             println!(
-                "{:<8} {load:<5} {requests:>8} {:>8.0} {:>17.1} {:>7.1} {:>7.1}",
+                "{:<8} {load:<5} {start:<6} {requests:>8} {:>8.0} {:>17.1} {:>7.1} {:>7.1}",
                 queue.name,
                 covered as f64 * 100.0 / runs as f64,
                 widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN) * 100.0,
