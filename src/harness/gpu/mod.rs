@@ -3,6 +3,7 @@
 //! Somebody else asks `nvidia-smi`, or polls a server's `/metrics`; here is what is asked, how the answers are read, and
 //! what becomes of them. A field that a GPU does not tell (`[N/A]`, `[Not Supported]`) is absent, never 0.
 
+mod limits;
 mod served;
 mod smi;
 mod sum;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use limits::GpuLimits;
 pub use served::served;
 pub use smi::{Answer, Refusal, Smi, asking_for_versions, cuda_version};
 pub use sum::{Circumstances, summarise};
@@ -26,10 +28,7 @@ pub struct Identity {
     /// Version of the driver.
     pub driver: Option<String>,
     pub memory_total_mib: Option<f64>,
-    /// The power limit in force, W.
-    pub power_limit_w: Option<f64>,
-    pub max_sm_clock_mhz: Option<f64>,
-    pub max_memory_clock_mhz: Option<f64>,
+    pub limits: GpuLimits,
 }
 
 /// One GPU at one moment.
@@ -130,14 +129,8 @@ pub struct Gpu {
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The power limit in force, W.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub power_limit_w: Option<f64>,
-    /// The highest clocks that it may have, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_sm_clock_mhz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_memory_clock_mhz: Option<f64>,
+    #[serde(flatten)]
+    pub limits: GpuLimits,
     /// Readings within the window.
     pub readings: u64,
     /// Part of the window between readings of power; energy is of that part.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::{Identity, Reading};
+use super::{GpuLimits, Identity, Reading};
 
 /// What does not change, or not in a run. Asked once.
 const STILL: [&str; 8] = [
@@ -100,9 +100,11 @@ impl Smi {
                 name: of("name").map(str::to_owned),
                 driver: of("driver_version").map(str::to_owned),
                 memory_total_mib: of("memory.total").and_then(number),
-                power_limit_w: of("enforced.power.limit").and_then(number),
-                max_sm_clock_mhz: of("clocks.max.sm").and_then(number),
-                max_memory_clock_mhz: of("clocks.max.memory").and_then(number),
+                limits: GpuLimits {
+                    power_limit_w: of("enforced.power.limit").and_then(number),
+                    max_sm_clock_mhz: of("clocks.max.sm").and_then(number),
+                    max_memory_clock_mhz: of("clocks.max.memory").and_then(number),
+                },
             })
         };
         text.lines().filter_map(identity).collect()
@@ -301,9 +303,11 @@ mod tests {
                 name: Some("NVIDIA H200".to_owned()),
                 driver: Some("570.86.15".to_owned()),
                 memory_total_mib: Some(143_771.0),
-                power_limit_w: Some(700.0),
-                max_sm_clock_mhz: Some(1_980.0),
-                max_memory_clock_mhz: Some(3_201.0),
+                limits: GpuLimits {
+                    power_limit_w: Some(700.0),
+                    max_sm_clock_mhz: Some(1_980.0),
+                    max_memory_clock_mhz: Some(3_201.0),
+                },
             }]
         );
     }

@@ -54,10 +54,10 @@ impl GpuIdentity {
         if let Some(cuda) = &self.cuda {
             text = format!("{text}, CUDA {cuda}");
         }
-        if let Some(watts) = self.power_limit_w {
+        if let Some(watts) = self.limits.power_limit_w {
             text = format!("{text}, limit {watts} W");
         }
-        if let Some(clock) = self.max_sm_clock_mhz {
+        if let Some(clock) = self.limits.max_sm_clock_mhz {
             text = format!("{text}, SM clock up to {clock} MHz");
         }
         text

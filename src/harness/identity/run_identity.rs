@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ServerIdentity;
+use crate::harness::gpu::GpuLimits;
 
 /// What was measured, with what, and from what it was made. What is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,14 +65,8 @@ pub struct GpuIdentity {
     pub cuda: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_mib: Option<f64>,
-    /// The power limit in force, W.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub power_limit_w: Option<f64>,
-    /// The highest clock of the streaming multiprocessors, MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_sm_clock_mhz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_memory_clock_mhz: Option<f64>,
+    #[serde(flatten)]
+    pub limits: GpuLimits,
     /// Which GPUs these are, and how they were chosen.
     pub population: String,
     /// What reported them.

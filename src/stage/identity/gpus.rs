@@ -12,9 +12,7 @@ pub fn of(gpus: &Gpus) -> Vec<GpuIdentity> {
             driver: device.driver.clone(),
             cuda: gpus.cuda.clone(),
             memory_total_mib: device.memory_total_mib,
-            power_limit_w: device.power_limit_w,
-            max_sm_clock_mhz: device.max_sm_clock_mhz,
-            max_memory_clock_mhz: device.max_memory_clock_mhz,
+            limits: device.limits,
             population: gpus.population.clone(),
             source: gpus.source.clone(),
         };
