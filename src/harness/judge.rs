@@ -74,7 +74,7 @@ pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
     limits(spec, result, &mut found);
     stability(result, &mut found);
     answers(spec, result, &mut found);
-    prompts(result, &mut found);
+    prompts(spec, result, &mut found);
     found.0.sort_by_key(|reason| reason.severity);
     found.0
 }
@@ -332,12 +332,24 @@ pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
     Some(Reason { check: "other_load".to_owned(), severity: Severity::Warning, text })
 }
 
-fn prompts(result: &RunResult, found: &mut Findings) {
+/// What the server reports of its prefix cache says more than which prompts were sent: it may have none. Sessions and shared prefixes are
+/// asked for to be cached.
+fn prompts(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
-    if repeated as f64 > REPEATED * scheduled as f64 {
+    let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
+    let cached = result.tokens.input_cached.filter(|_| !is_wanted);
+    let advice = "send more different prompts, or report this share with the result";
+    if let Some(cached) = cached.filter(|cached| cached.share() > REPEATED) {
+        let text = format!(
+            "{} of {} prompt tokens came from the server's prefix cache, as the `usage` of {} of {} answers reports, and {repeated} of \
+             {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
+            cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
+        );
+        found.add("repeated_prompts", Severity::Warning, text);
+    } else if repeated as f64 > REPEATED * scheduled as f64 && cached.is_none_or(|it| it.requests < result.counts.ok) {
         let text = format!(
             "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
-             so that TTFT and throughput are those of its cache; send more different prompts, or report this share with the result"
+             so that TTFT and throughput are those of its cache; {advice}"
         );
         found.add("repeated_prompts", Severity::Warning, text);
     }
@@ -353,8 +365,11 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
         } else {
             ""
         };
+        let reasons = &result.counts.finish_reasons;
+        let each: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+        let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
         let text = format!(
-            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}",
+            "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
         );
         found.add("lengths", Severity::Warning, text);

@@ -104,5 +104,5 @@ pub use spec::{Arrivals, Asking, Length, Pace, Scenario, Spec, StreamMode, Until
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;
-pub use tokens::{FinishReason, TokenSource, Usage, Violation};
+pub use tokens::{CachedInput, FinishReason, TokenSource, Usage, Violation};
 pub use told::{Load, SessionsTold};

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::gpu::{Gpus, Trace};
 use super::preflight::Preflight;
 use super::{
-    Adjusted, Arrivals, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load, Loadgen,
-    Metric, Pause, Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck, Slo, Spec,
-    Stability, Steady, StreamMode, Violation,
+    Adjusted, Arrivals, CachedInput, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load,
+    Loadgen, Metric, Pause, Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck,
+    Slo, Spec, Stability, Steady, StreamMode, Violation,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -324,6 +324,9 @@ pub struct Tokens {
     /// What the server counts for the same prompts, where it says so for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_server: Option<u64>,
+    /// What of the prompts came from the server's prefix cache, where it reports that. Null: no answer does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_cached: Option<CachedInput>,
     pub output: u64,
     /// What the schedule asked of the same requests.
     pub output_asked: u64,

@@ -11,7 +11,7 @@ use super::result::{
     Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, RunResult, SCHEMA, Slice,
     Tokens, Versions,
 };
-use super::tokens::{CHUNKS, TokenSource};
+use super::tokens::{CHUNKS, CachedInput, TokenSource};
 use super::unknown_chunks::UnknownChunks;
 use super::worker::Share;
 use super::{
@@ -213,6 +213,7 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
     tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
     let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
+    tokens.input_cached = CachedInput::of(&all.records);
     let is_known = !ok(&all.records).any(|record| record.chunk_tokens_unknown);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);

@@ -6,6 +6,7 @@ mod architecture;
 mod arrivals;
 mod asking;
 mod attach;
+mod bad_measurements;
 mod bench_command;
 mod bulk;
 mod caching;

@@ -61,6 +61,13 @@ pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
                 match key {
                     b"prompt_tokens" => usage.prompt = it.number()?,
                     b"completion_tokens" => usage.completion = it.number()?,
+                    b"prompt_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
+                        match key {
+                            b"cached_tokens" => usage.cached = it.number()?,
+                            _ => it.skip()?,
+                        }
+                        Ok(())
+                    })?,
                     _ => it.skip()?,
                 }
                 Ok(())
@@ -272,8 +279,15 @@ mod tests {
 
     #[test]
     fn usage_and_errors_are_found() {
-        let seen = openai(br#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"x":{}}}"#).unwrap();
-        assert_eq!(seen.usage, Some(Usage { prompt: Some(7), completion: Some(5) }));
+        let seen = openai(
+            br#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"x":{},"prompt_tokens_details":null}}"#,
+        )
+        .unwrap();
+        assert_eq!(seen.usage, Some(Usage { prompt: Some(7), completion: Some(5), cached: None }));
+        let cached = openai(
+            br#"{"choices":[],"usage":{"prompt_tokens":7,"prompt_tokens_details":{"audio":0,"cached_tokens":6}}}"#,
+        );
+        assert_eq!(cached.unwrap().usage.unwrap().cached, Some(6));
         assert_eq!(seen.choices, 0);
         let huge = openai(br#"{"choices":[],"usage":{"completion_tokens":99999999999999999999999}}"#).unwrap();
         assert_eq!(huge.usage.unwrap().completion, Some(u64::MAX));

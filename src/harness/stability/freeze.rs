@@ -10,9 +10,9 @@ use super::super::{Ended, Record};
 const LEAST_NS: u64 = 500_000_000;
 /// So many times the mean gap between events of answers while others were in flight. Exponential gaps exceed it once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
-/// So many times the median TTFT of requests that were not in flight during it.
+/// So many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
-/// Requests that it must have held up.
+/// Requests that it must have held up for so long.
 const LEAST_HELD_UP: usize = 3;
 /// Of the silence, that a stream in it must show as its own largest gap.
 const SHARE_OF_GAP: f64 = 0.9;
@@ -45,7 +45,9 @@ impl Freeze {
             }
             gaps += 1;
             total += (to - from) as f64;
-            if in_flight >= LEAST_HELD_UP && to - from > longest.1 - longest.0 {
+            // At its end, for a server with little to do has few in flight when it begins to pause.
+            let held_up = starts.partition_point(|at| *at < to) - ends.partition_point(|at| *at < to);
+            if held_up >= LEAST_HELD_UP && to - from > longest.1 - longest.0 {
                 longest = (from, to);
             }
         }
@@ -57,7 +59,7 @@ impl Freeze {
             return None;
         }
         let frozen = Self { from_s: from as f64 / 1e9, to_s: to as f64 / 1e9, held_up: 0 };
-        let held: Vec<&Record> = records.iter().filter(|record| record.t_issue <= from && record.t_end >= to).collect();
+        let held: Vec<&Record> = records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
         let has_moved = held.iter().any(|record| {
             let is_streaming = record.t_first.is_some_and(|first| first <= from);
             is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64
@@ -69,7 +71,8 @@ impl Freeze {
             .collect();
         others.sort_by(f64::total_cmp);
         let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
-        let is_freeze = !has_moved && held.len() >= LEAST_HELD_UP && silence as f64 >= TIMES_TTFT * usual_ttft;
+        let is_late = |record: &&&Record| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
+        let is_freeze = !has_moved && held.iter().filter(is_late).count() >= LEAST_HELD_UP;
         let held_up = records.iter().filter(|record| frozen.has_held_up(record)).count() as u64;
         is_freeze.then_some(Self { held_up, ..frozen })
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn total(tokens: u64) -> WireEvent {
-        WireEvent::Usage(Usage { prompt: Some(8), completion: Some(tokens) })
+        WireEvent::Usage(Usage { prompt: Some(8), completion: Some(tokens), cached: None })
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! computed per token.
 
 mod account;
+mod cached;
 mod event;
 mod finish;
 mod source;
@@ -17,6 +18,7 @@ mod usage;
 mod violation;
 
 pub(super) use account::{Accounting, Counted};
+pub use cached::CachedInput;
 pub(super) use event::{ChunkTokens, WireEvent};
 pub use finish::FinishReason;
 pub(super) use source::CHUNKS;
