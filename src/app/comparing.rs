@@ -59,8 +59,8 @@ fn check(gate: &Gate, comparison: &Comparison) -> Result<Exit, Trouble> {
         GateOutcome::Unproven(delta) => {
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
-            let percent = percent(delta);
-            say_error(&format!("{gate} is not shown for {name}: {percent:+.1} %, which may be chance{more}\n"));
+            let percent = report::signed_percent(percent(delta));
+            say_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
             Exit::Done
         }
         GateOutcome::Exceeded(delta) => {
@@ -69,7 +69,8 @@ fn check(gate: &Gate, comparison: &Comparison) -> Result<Exit, Trouble> {
             } else {
                 "one run on a side: this may be chance, `--repeat 5` measures it".to_owned()
             };
-            say_error(&format!("{gate} holds for {name}: {:+.1} %, {how}\n", percent(delta)));
+            let percent = report::signed_percent(percent(delta));
+            say_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
             Exit::DifferenceExceeded
         }
     })

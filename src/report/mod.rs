@@ -20,6 +20,7 @@ pub mod launch;
 pub mod lock;
 pub mod mlperf;
 mod paint;
+mod percent;
 #[cfg(test)]
 mod sample;
 pub mod server;
@@ -32,6 +33,7 @@ pub use compat::{Told, Tool, compat};
 pub use decisions::{Choice, Decision};
 pub use launch::{Launch, Starts};
 pub use paint::{Paint, duration};
+pub use percent::signed_percent;
 pub use server::{MetricTold, ModelFacts, ModelTold, ServerTold, TensorFacts};
 pub use story::{Chapter, Finished, Notice, Progress, State, Story};
 pub use summary::{Places, summary};

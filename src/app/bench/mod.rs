@@ -1,5 +1,6 @@
 //! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
 
+mod intervals;
 pub(super) mod manifest;
 mod over_runs;
 mod table;

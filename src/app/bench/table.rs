@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::intervals;
 use crate::harness::{Metric, RunResult, Scenario, Severity};
 
 const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
@@ -47,6 +48,8 @@ pub fn text(result: &RunResult) -> String {
         text.push('\n');
     }
     text.push('\n');
+    text.push_str(&intervals::text(&rows));
+    text.push('\n');
     totals(result, &mut text);
     text.push('\n');
     meanings(&rows, &mut text);
@@ -77,7 +80,10 @@ fn totals(result: &RunResult, text: &mut String) {
     line("Output token throughput", per_s(rates.output_tokens), "tokens/s of successful requests, same window");
     line("Output tokens", tokens.output.to_string(), &format!("{}; {} were asked", tokens.source, tokens.output_asked));
     let server = tokens.input_server.map_or_else(String::new, |server| format!("; the server counts {server}"));
-    line("Input tokens", tokens.input.to_string(), &format!("{}{server}", tokens.input_source));
+    let cached = tokens.input_cached.map_or_else(String::new, |cached| {
+        format!("; {} of {} from its prefix cache, in {} answers", cached.tokens, cached.prompt_tokens, cached.requests)
+    });
+    line("Input tokens", tokens.input.to_string(), &format!("{}{server}{cached}", tokens.input_source));
     if let Some(share) = tokens.coalesced_share {
         line(
             "Coalesced chunks",

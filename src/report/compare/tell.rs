@@ -7,6 +7,7 @@ use serde_json::{Value, json as value};
 use super::{Comparison, Delta, Judgement, RunSet, Sheet, identity_lines};
 use crate::event::Verdict;
 use crate::report::paint::{Paint, Tone, clean, table};
+use crate::report::percent::signed_percent;
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
@@ -174,8 +175,13 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
         (Tone::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
         (Tone::Plain, number(delta.a)),
         (Tone::Plain, number(delta.b)),
-        (Tone::Plain, delta.percent.map_or_else(String::new, |percent| format!("{percent:+.1} %"))),
-        (Tone::Quiet, delta.interval.map_or_else(String::new, |it| format!("{:+.1} … {:+.1} %", it.low, it.high))),
+        (Tone::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
+        (
+            Tone::Quiet,
+            delta
+                .interval
+                .map_or_else(String::new, |it| format!("{} … {} %", signed_percent(it.low), signed_percent(it.high))),
+        ),
         (tone, [vec![word], marks].concat().join(" ").trim().to_owned()),
     ]
 }

@@ -14,6 +14,7 @@ use crate::harness::{IdentityDifference, RunIdentity};
 use crate::report::compare::{Comparison, Delta, Judgement, RunSet, Sheet, doubts, judged, letter, method};
 use crate::report::compat::{Meaning, Told};
 use crate::report::paint::to_the_second;
+use crate::report::percent::signed_percent;
 
 const PAGE: &str = include_str!("../../../templates/report/compare.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
@@ -179,8 +180,10 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
         stat: delta.stat,
         a: shown(delta.a),
         b: shown(delta.b),
-        percent: delta.percent.map_or_else(String::new, |percent| format!("{percent:+.1} %")),
-        interval: delta.interval.map_or_else(String::new, |it| format!("{:+.1} … {:+.1} %", it.low, it.high)),
+        percent: delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent))),
+        interval: delta
+            .interval
+            .map_or_else(String::new, |it| format!("{} … {} %", signed_percent(it.low), signed_percent(it.high))),
         bar: delta.percent.map_or_else(String::new, |percent| bar(delta, percent, most, tone)),
         tone,
         word,
@@ -194,8 +197,10 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
 fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
     const SIZE: (f64, f64) = (150.0, 18.0);
     let x = |percent: f64| SIZE.0 / 2.0 + (percent / most).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);
-    let interval = delta.interval.map_or_else(String::new, |it| format!(", {:+.1} to {:+.1} %", it.low, it.high));
-    let said = format!("{} {}: {percent:+.1} %{interval}", delta.metric, delta.stat);
+    let interval = delta
+        .interval
+        .map_or_else(String::new, |it| format!(", {} to {} %", signed_percent(it.low), signed_percent(it.high)));
+    let said = format!("{} {}: {} %{interval}", delta.metric, delta.stat, signed_percent(percent));
     let mut picture = Picture::new(SIZE.0, SIZE.1, &said);
     picture.line((x(0.0), 0.0), (x(0.0), SIZE.1), "axis");
     if let Some(it) = delta.interval {
