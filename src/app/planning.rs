@@ -14,7 +14,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &compiler, false)?;
-    let plan = repeated(plan, request.select.repeat);
+    let plan = repeated(plan, &request.select)?;
     match request.show {
         PlanAs::Dot => say(&report::graph::dot(&plan)),
         PlanAs::Mermaid => say(&report::graph::mermaid(&plan)),

@@ -38,8 +38,9 @@ impl Project {
         words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
         words.extend(select.until.iter().map(|s| format!("--until {s}")));
         words.extend(select.only.iter().map(|s| format!("--only {s}")));
-        if select.repeat > 1 {
-            words.push(format!("--repeat {}", select.repeat));
+        words.extend(select.repeat.map(|times| format!("--repeat {times}")));
+        if select.repeat_number > 1 {
+            words.push(format!("--repeat-number {}", select.repeat_number));
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Compiler::new(&self.home, &words)
@@ -134,15 +135,20 @@ impl Project {
     }
 }
 
-/// Benchmarks of a repeat have keys of their own.
-pub(super) fn repeated(mut plan: Plan, repeat: u32) -> Plan {
-    if repeat > 1 {
+/// The plan with its benchmarks measured as often as `--repeat` says, or under the number that `--repeat-number` says.
+///
+/// # Errors
+/// `--repeat` where nothing in the plan can be repeated by it.
+pub(super) fn repeated(plan: Plan, select: &Select) -> Result<Plan, Trouble> {
+    let mut plan = crate::plan::repeated(plan, select.repeat).map_err(Trouble::Usage)?;
+    if select.repeat_number > 1 {
         let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);
         for task in plan.tasks.iter_mut().filter(measures) {
-            task.env.insert("REGATTA_REPEAT".to_owned(), repeat.to_string());
+            // A key of its own: its result is kept beside that of the first.
+            task.env.insert("REGATTA_REPEAT".to_owned(), select.repeat_number.to_string());
         }
     }
-    plan
+    Ok(plan)
 }
 
 /// Which tasks are part of the run, and which run even if they are done.

@@ -178,9 +178,13 @@ pub(super) struct SelectArgs {
     /// Run this stage even if it is cached; without a STAGE, all of them. Repeatable.
     #[arg(help_heading = CHOICE, long, value_name = "STAGE", num_args = 0..=1, default_missing_value = ALL)]
     pub force: Vec<String>,
-    /// Measure under this number: a benchmark keeps a result for each, beside that of the first [default: 1].
-    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Measure each benchmark so many times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
+    /// take turns.
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
+    /// Measure the same once more under this number: a benchmark keeps a result for each, beside that of the first [default: 1].
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat_number: Option<u32>,
 }
 
 /// What a bare `--force` stands for. No stage can be called so.

@@ -52,7 +52,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --force run_harness         measure again, keep the rest",
     "regatta run quickstart --force                     all of it again",
     "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
-    "regatta run quickstart --repeat 2                  measure once more, beside the first",
+    "regatta run quickstart --repeat 5                  five runs of each benchmark: means and intervals over them",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --store s3://team/regatta   what somebody has made is not made again",
     "regatta run quickstart --locked                    only what regatta.lock says, or nothing",

@@ -293,7 +293,8 @@ fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mista
         (false, true) => Force::Nothing,
         (false, false) => Force::Stages(stages),
     };
-    Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat.unwrap_or(1) })
+    let repeat_number = args.repeat_number.unwrap_or(1);
+    Ok(Select { until: args.until, only: args.only, force, repeat: args.repeat, repeat_number })
 }
 
 /// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
@@ -373,7 +374,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]

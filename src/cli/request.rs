@@ -178,8 +178,10 @@ pub struct Select {
     pub until: Vec<String>,
     pub only: Vec<String>,
     pub force: Force,
-    /// Which repeat of its benchmarks; 0 is the first, too.
-    pub repeat: u32,
+    /// How often each benchmark is measured, in place of what its `bench.repeat` says.
+    pub repeat: Option<u32>,
+    /// The number that its benchmarks are measured under; 0 is the first, too.
+    pub repeat_number: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

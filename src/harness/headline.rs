@@ -5,7 +5,7 @@ use super::{Loadgen, Repeats, RunResult, Scenario, Slo};
 impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
     /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
-    /// Of several runs it is `VALID  5 runs  1,204 tok/s (1,190 … 1,218)  TTFT p99 212 ms (205 … 219) …`.
+    /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
     /// Of a run that LoadGen drove it is LoadGen's own numbers; where it gives none, that is said.
     pub fn headline(&self) -> String {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
@@ -33,7 +33,7 @@ impl RunResult {
         let over = |name: &str, shown: fn(f64) -> String, unit: &str| {
             repeats.over_runs.get(name).map_or_else(
                 || "n/a".to_owned(),
-                |over| format!("{}{unit} ({} … {})", shown(over.mean), shown(over.low), shown(over.high)),
+                |over| format!("{}{unit} [{} … {}]", shown(over.mean), shown(over.low), shown(over.high)),
             )
         };
         let middle = match &self.asked.scenario {

@@ -394,7 +394,7 @@ fn action(typed: &Stage) -> Option<Action> {
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.
-fn canonical(value: &impl serde::Serialize) -> Result<String, String> {
+pub(super) fn canonical(value: &impl serde::Serialize) -> Result<String, String> {
     let mut value = serde_json::to_value(value).map_err(|error| unwritable(&error))?;
     value.sort_all_objects();
     json(&value)

@@ -10,6 +10,7 @@ mod external;
 mod instance;
 pub mod loadgen;
 mod reference;
+mod repeats;
 mod select;
 mod semantics;
 mod stages;
@@ -17,4 +18,5 @@ mod task;
 
 pub use expand::expand;
 pub use reference::Reference;
+pub use repeats::{REPEATED_RUNS, repeated};
 pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};

@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn the_table_tells_of_every_run_and_of_repeats_together() {
         let ran = |repeat: u32, rate: f64| Ended {
-            run: if repeat > 1 { format!("regatta run m --repeat {repeat}") } else { "regatta run m".to_owned() },
+            run: if repeat > 1 {
+                format!("regatta run m --repeat-number {repeat}")
+            } else {
+                "regatta run m".to_owned()
+            },
             of: "regatta run m".to_owned(),
             how: if repeat > 1 { "ran" } else { "cached" },
             exit: Some(0),
@@ -126,7 +130,7 @@ mod tests {
            bench/a  VALID  1,204 tok/s
         2  failed   exit 1  500 ms  regatta run n
            build: exit code 7
-        3  ran      exit 0  2.0 s   regatta run m --repeat 2
+        3  ran      exit 0  2.0 s   regatta run m --repeat-number 2
            bench/a  VALID  1,204 tok/s
         4  not run  –               regatta run n
         2 repeats of regatta run m

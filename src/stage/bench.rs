@@ -13,11 +13,16 @@ use super::serve::attach;
 use super::{identity, preflight, repeat, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::harness::{self, HarnessError, Measured, RunResult, Spec};
-use crate::manifest::model::{self, Bench};
+use crate::manifest::model::{self, Bench, Turn};
 use crate::manifest::{Targets, duration, targets};
+use crate::plan::REPEATED_RUNS;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
+    if bench.turn == Some(Turn::Sum) {
+        let runs = errand.lease.assignment.inputs.get(REPEATED_RUNS);
+        return repeat::sum_up(errand, runs.map_or(&[], Vec::as_slice));
+    }
     let mut spec = spec(bench, &errand.lease.project).map_err(|what| Failure::new(FailureKind::Refused, what))?;
     know_all_ports(&mut spec.endpoints, &errand.lease.assignment.endpoints);
     for lowered in &errand.lease.assignment.lowered {
@@ -45,7 +50,7 @@ pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> 
     if errand.lease.stop.is_asked() && errand.lease.stop.why().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
-    judged(&measured.result)
+    if bench.turn == Some(Turn::Run) { repeat::kept(&measured.result) } else { judged(&measured.result) }
 }
 
 /// What a result means for its task.

@@ -1,9 +1,12 @@
 //! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in
-//! `repeats/<n>`; one that was finished is not made again when the stage was cut off.
+//! `repeats/<n>`; one that was finished is not made again when the stage was cut off. Where variants take turns, each run is a task of its
+//! own, and this only sums them up.
 
 use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use super::bench::{failure, judged, measure};
+use super::bench::{below, failure, judged, measure};
 use super::errand::Errand;
 use super::search::{before, keep};
 use super::unfinished::{Servers, start_anew};
@@ -49,15 +52,55 @@ pub async fn perform(
             break;
         }
     }
-    let Some(result) = result_of_repeats(&results) else {
+    summed_up(errand, &results)
+}
+
+/// The result of runs that are in these folders, in order.
+pub fn sum_up(errand: &Errand, runs: &[PathBuf]) -> Result<Done, Failure> {
+    let mut results = Vec::new();
+    for (number, run) in (1..).zip(runs) {
+        let folder = errand.lease.out.join(repeat_folder(number));
+        fs::create_dir_all(&folder).map_err(|error| unwritten(&folder, &error))?;
+        for name in FILES.into_iter().chain(["result.json"]).filter(|name| run.join(name).is_file()) {
+            let to = folder.join(name);
+            fs::copy(run.join(name), &to).map_err(|error| unwritten(&to, &error))?;
+        }
+        results.push(harness::read_result(&run.join("result.json")).map_err(|error| failure(&error))?);
+    }
+    summed_up(errand, &results).map_err(|failure| {
+        let stage = &errand.lease.task.stage;
+        let hint = format!("the runs are kept as they are, so that no good ones are picked; `--force {stage}` measures all of them again");
+        failure.hint(hint)
+    })
+}
+
+fn summed_up(errand: &Errand, results: &[RunResult]) -> Result<Done, Failure> {
+    let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };
     let first = errand.lease.out.join(repeat_folder(1));
     for name in FILES.into_iter().filter(|name| first.join(name).is_file()) {
         let to = errand.lease.out.join(name);
-        fs::copy(first.join(name), &to)
-            .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", to.display())))?;
+        fs::copy(first.join(name), &to).map_err(|error| unwritten(&to, &error))?;
     }
     harness::write_result(&errand.lease.out, &result).map_err(|error| failure(&error))?;
     judged(&result)
+}
+
+/// What one of several runs means for its task: it counts with any verdict, unless its server is gone.
+pub fn kept(result: &RunResult) -> Result<Done, Failure> {
+    let judged = judged(result);
+    let is_lost = result.reasons.first().is_some_and(|reason| reason.check == "server");
+    match judged {
+        Err(failure) if is_lost => Err(failure),
+        Err(failure) => {
+            let warnings = result.reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect();
+            Ok(Done { headline: Some(failure.what), below: below(result), warnings })
+        }
+        done => done,
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display()))
 }

@@ -38,7 +38,7 @@ fn it_goes_on_after_a_failure_and_a_second_time_does_only_what_is_left() {
     let ended = world.regatta(&["bulk", "list.yaml"]);
     assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
     ended.says("bulk: 2 of 5: regatta run bad").says("failed  exit 1").says("a: exit code 1");
-    ended.says("N=2 regatta run good").says("regatta run measured --repeat 2").says("4 of 5 runs done");
+    ended.says("N=2 regatta run good").says("regatta run measured --repeat-number 2").says("4 of 5 runs done");
     ended.says("output tok/s: mean 104.0, 100.0 to 108.0 (n=2, one of each run)");
     assert_eq!((world.count("good"), world.count("bad"), world.count("measured")), (2, 1, 2));
     assert_eq!(world.read("good"), "1\n2\n");
@@ -73,7 +73,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     );
     let dry = world.good(&["bulk", "llmb.yaml", "--gpu-type", "gb200", "--dry-run"]);
     let line = "MAX_BATCH_SIZE=256 STREAMING=false USE_CASES='reasoning:1000/1000 chat:128/128' regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4";
-    assert_eq!(dry.stdout, format!("{line}\n{line} --repeat 2\n"));
+    assert_eq!(dry.stdout, format!("{line}\n{line} --repeat-number 2\n"));
     // The file of an installation says what GPUs it has; and one setting makes a rehearsal of it.
     world.file("cluster_config.yaml", "schema_version: 2\ngpu_type: GB200\n");
     assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
@@ -82,7 +82,7 @@ fn a_file_of_llmb_run_becomes_commands() {
     world.file("old.txt", "inference_llama3.3_70b:\n# twice\n('nvfp4', [1], 2)\n");
     assert_eq!(
         world.good(&["bulk", "old.txt", "--dry-run"]).stdout,
-        "regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4\nregatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat 2\n"
+        "regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4\nregatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat-number 2\n"
     );
     world.file("wrong.yaml", "inference_llama3.3_70b:\n  tasks: [{ dtypes: fp8, scales: 1 }]\n");
     let ended = world.regatta(&["bulk", "wrong.yaml", "--dry-run"]);

@@ -149,11 +149,11 @@ fn results_are_where_the_recipe_has_them_and_say_whose_they_are() {
     assert!(dataset.is_file());
     world.good(&["report"]);
 
-    // Nothing has changed, so nothing is measured again; `--repeat 2` is a measurement of its own, on the same data set.
+    // Nothing has changed, so nothing is measured again; `--repeat-number 2` is a measurement of its own, on the same data set.
     let before = world.count("record");
     assert_eq!(run(&world, &one).code, 0);
     assert_eq!(world.count("record"), before);
-    let again = run(&world, &[one[0], one[1], "--repeat", "2"]);
+    let again = run(&world, &[one[0], one[1], "--repeat-number", "2"]);
     assert_eq!(again.code, 0, "{}{}", again.stdout, again.stderr);
     assert_eq!(again.ran(), [format!("experiments/{name}")]);
 }

@@ -51,7 +51,7 @@ impl fmt::Display for Item {
             write!(f, " {}", quoted(&format!("{}={}", setting.key, setting.value)))?;
         }
         if self.repeat > 1 {
-            write!(f, " --repeat {}", self.repeat)?;
+            write!(f, " --repeat-number {}", self.repeat)?;
         }
         Ok(())
     }

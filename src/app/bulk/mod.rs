@@ -148,7 +148,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
     cli::Run {
         manifest: item.manifest.clone(),
         settings: item.settings.clone(),
-        select: Select { repeat: item.repeat, ..Select::default() },
+        select: Select { repeat_number: item.repeat, ..Select::default() },
         jobs: request.jobs,
         keep_going: false,
         events: EventsAs::Terminal,

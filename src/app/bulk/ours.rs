@@ -130,7 +130,7 @@ mod tests {
             commands,
             [
                 "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false",
-                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false --repeat 2",
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false --repeat-number 2",
                 "regatta run 'a b.yaml' system=x",
             ]
         );

@@ -92,7 +92,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
     }
     let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
-    let mut plan = repeated(plan, request.select.repeat);
+    let mut plan = repeated(plan, &request.select)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),

@@ -85,6 +85,10 @@ pub struct Bench {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
+    /// Set by the plan where several variants are measured in turn; no key of a manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub turn: Option<Turn>,
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
     pub warmup: u32,
@@ -205,6 +209,16 @@ pub enum Arrivals {
     Constant,
     /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².
     Gamma { cv: f64 },
+}
+
+/// What a task of a repeated measurement does where the runs are tasks of their own: so that variants take turns, A B A B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turn {
+    /// One of the runs. It is kept with any verdict: all runs are judged together.
+    Run,
+    /// Sums the runs up. It asks no server.
+    Sum,
 }
 
 /// Who tells of the servers' GPUs. Nothing that goes wrong with it fails a benchmark.

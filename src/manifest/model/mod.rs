@@ -27,7 +27,8 @@ mod weights;
 
 pub use action::{Action, CherryPick, Git, Script, Template};
 pub use bench::{
-    Arrivals, Bench, Length, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry, Weighted,
+    Arrivals, Bench, Length, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry, Turn,
+    Weighted,
 };
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::{Container, ContainerEngine, ContainerGpus};

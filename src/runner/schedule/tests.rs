@@ -99,6 +99,39 @@ fn two_servers_that_need_all_gpus_take_turns() {
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
+/// The runs of two variants, each on a server of its own with one GPU, planned in turn: the order in which they are made.
+fn turns(gpus: u32) -> Vec<Ix> {
+    let server = || Item { gpus: 1, ..service(&[]) };
+    let run = |server| Item { cpus: None, ..step(&[server]) };
+    let mut s = Schedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, 0..gpus);
+    let mut made = Vec::new();
+    for _ in 0..100 {
+        while let Some(ix) = s.next_to_key() {
+            if ix < 2 { s.known(ix) } else { s.missed(ix) }
+        }
+        for ix in s.take_to_stop() {
+            s.over(ix, Over::Done);
+        }
+        let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
+        for ix in started {
+            if ix < 2 {
+                s.up(ix);
+            } else {
+                made.push(ix);
+                s.over(ix, Over::Done);
+            }
+        }
+    }
+    assert!(s.is_over());
+    made
+}
+
+#[test]
+fn variants_take_turns_where_both_servers_can_be_up() {
+    assert_eq!(turns(2), [2, 3, 4, 5]);
+    assert_eq!(turns(1), [2, 4, 3, 5], "with one GPU all runs of one server come first");
+}
+
 #[test]
 fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
     let elsewhere = |i: Item| Item { elsewhere: true, ..i };

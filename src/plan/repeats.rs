@@ -1,0 +1,258 @@
+//! Measurements that are made several times: `--repeat N`, and variants of one stage that take turns.
+//!
+//! One benchmark repeats by itself, inside its stage (`bench.repeat`). Where a `foreach` makes several variants of it, all first runs come
+//! before all second runs, A B A B: what changes on the machine with time then changes all variants alike. Each run is a task, and
+//! the task of the stage sums its runs up:
+//!
+//! ```text
+//!  measure/a@1  measure/b@1  measure/a@2  measure/b@2  →  measure/a  measure/b
+//! ```
+//!
+//! The order is that of the plan, which the schedule follows: where not all servers can be up at a time, it makes all runs of one variant
+//! while its server is up, and then those of the next.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::build::canonical;
+use super::reference::Reference;
+use super::task::{ActionKind, Lifetime, Need, Plan, Task};
+use crate::event::TaskId;
+use crate::manifest::model::{Action, Bench, Turn};
+
+/// The input of a task that sums runs up: their folders, in order.
+pub const REPEATED_RUNS: &str = "runs";
+
+/// The plan with each benchmark measured `times` times, where that is given, and with variants in turn.
+///
+/// # Errors
+/// `times` is given, and no benchmark of the plan can be repeated.
+pub fn repeated(mut plan: Plan, times: Option<u32>) -> Result<Plan, String> {
+    let benches: Vec<Option<Box<Bench>>> = plan.tasks.iter().map(|task| bench(task, times)).collect();
+    if times.is_some() && benches.iter().all(Option::is_none) {
+        let what = "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once";
+        return Err(format!("{what}\n  `--repeat-number 2` measures them once more, beside the first result"));
+    }
+    for (task, bench) in plan.tasks.iter_mut().zip(&benches) {
+        if let Some(bench) = bench.as_ref().filter(|_| times.is_some()) {
+            task.action = canonical(&Action::Bench(bench.clone()))?;
+            // As in a manifest with `bench.repeat`: what was measured before it was cut off is kept.
+            task.resume |= task.host.is_none() && bench.repeat > 1;
+        }
+    }
+    let variants = variants(&plan, &benches);
+    if variants.is_empty() { Ok(plan) } else { in_turn(plan, &benches, &variants) }
+}
+
+/// The benchmark of a task as often as it is to be measured, where it can be repeated.
+fn bench(task: &Task, times: Option<u32>) -> Option<Box<Bench>> {
+    if task.kind != ActionKind::Bench || task.skipped.is_some() {
+        return None;
+    }
+    let Ok(Action::Bench(mut bench)) = serde_json::from_str(&task.action) else { return None };
+    bench.repeat = times.unwrap_or(bench.repeat);
+    (bench.search.is_none() && bench.loadgen.is_none()).then_some(bench)
+}
+
+/// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself there.
+fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usize> {
+    let mut stages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (ix, (task, bench)) in plan.tasks.iter().zip(benches).enumerate() {
+        if bench.as_ref().is_some_and(|bench| bench.repeat > 1) && task.host.is_none() {
+            stages.entry(task.stage.as_str()).or_default().push(ix);
+        }
+    }
+    let several = stages.into_values().filter(|tasks| tasks.len() > 1);
+    several.flat_map(|tasks| tasks.iter().map(|ix| (*ix, tasks[tasks.len() - 1])).collect::<Vec<_>>()).collect()
+}
+
+/// Where a task wants to stand: by the place of its stage's last task, the number of its run, and its own place.
+type Rank = (usize, u32, usize);
+
+fn in_turn(plan: Plan, benches: &[Option<Box<Bench>>], variants: &BTreeMap<usize, usize>) -> Result<Plan, String> {
+    let mut tasks: Vec<(Rank, Task)> = Vec::new();
+    // The place of each task of the old plan among `tasks`; needs are translated by it.
+    let mut place = Vec::with_capacity(plan.tasks.len());
+    for (ix, mut task) in plan.tasks.into_iter().enumerate() {
+        for need in &mut task.needs {
+            need.task = place[need.task as usize];
+        }
+        if let (Some(last), Some(bench)) = (variants.get(&ix), &benches[ix]) {
+            let runs: Vec<Task> =
+                (1..=bench.repeat).map(|number| run(&task, bench, number)).collect::<Result<_, _>>()?;
+            let first = tasks.len() as u32;
+            task = sum(task, bench, &runs, first, &tasks)?;
+            tasks.extend((1..).zip(runs).map(|(number, run)| ((*last, number, ix), run)));
+        }
+        place.push(tasks.len() as u32);
+        tasks.push(((ix, 0, 0), task));
+    }
+    Ok(Plan { tasks: sorted(tasks), ..plan })
+}
+
+/// The run of this number, as a task.
+fn run(task: &Task, bench: &Bench, number: u32) -> Result<Task, String> {
+    let mut bench = Bench { repeat: 1, turn: Some(Turn::Run), ..bench.clone() };
+    bench.seed = bench.seed.wrapping_add(u64::from(number - 1));
+    if number > 1 {
+        // Whether this machine can make the load is tried once, before the first run.
+        bench.preflight = crate::manifest::model::Preflight::Off;
+    }
+    let id = TaskId::new(format!("{}@{number}", task.id));
+    Ok(Task { id, action: canonical(&Action::Bench(Box::new(bench)))?, resume: false, ..task.clone() })
+}
+
+/// The task of the stage: it needs its runs, and no server.
+fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Task)]) -> Result<Task, String> {
+    let bench = Bench { turn: Some(Turn::Sum), ..bench.clone() };
+    let action = canonical(&Action::Bench(Box::new(bench)))?;
+    let without_servers = |text: &str| {
+        Reference::replace_in(text, |reference| match reference {
+            Reference::Service(server) => Some(server.to_string()),
+            other => Some(other.token()),
+        })
+    };
+    let is_service = |need: &Need| before[need.task as usize].1.lifetime == Lifetime::Service;
+    let mut needs: Vec<Need> = task.needs.iter().filter(|need| !is_service(need)).copied().collect();
+    needs.extend((first..).zip(runs).map(|(task, _)| Need { task, data: true }));
+    let env = task.env.iter().map(|(name, value)| Ok((name.clone(), without_servers(value)?)));
+    let env = env.collect::<Result<_, String>>()?;
+    let mut inputs = task.inputs.clone();
+    let folders = runs.iter().map(|run| Reference::Out(run.id.clone()).token()).collect();
+    inputs.insert(REPEATED_RUNS.to_owned(), folders);
+    Ok(Task {
+        action: without_servers(&action)?,
+        needs,
+        env,
+        inputs,
+        container: None,
+        gpus: 0,
+        cpus: Some(1),
+        retry: None,
+        // What is measured again each time is summed up again by itself.
+        cache: task.cache || task.external.is_some(),
+        external: None,
+        resume: false,
+        ..task
+    })
+}
+
+/// Tasks after everything that they need, by rank as far as that allows.
+fn sorted(tasks: Vec<(Rank, Task)>) -> Vec<Task> {
+    let mut missing: Vec<usize> = tasks.iter().map(|(_, task)| task.needs.len()).collect();
+    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];
+    for (at, (_, task)) in tasks.iter().enumerate() {
+        for need in &task.needs {
+            dependents[need.task as usize].push(at);
+        }
+    }
+    let mut ready: BinaryHeap<Reverse<(Rank, usize)>> = tasks
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| missing[*at] == 0)
+        .map(|(at, (rank, _))| Reverse((*rank, at)))
+        .collect();
+    let mut order = Vec::with_capacity(tasks.len());
+    while let Some(Reverse((_, at))) = ready.pop() {
+        order.push(at);
+        for dependent in &dependents[at] {
+            missing[*dependent] -= 1;
+            if missing[*dependent] == 0 {
+                ready.push(Reverse((tasks[*dependent].0, *dependent)));
+            }
+        }
+    }
+    let mut place = vec![0u32; tasks.len()];
+    for (to, from) in order.iter().enumerate() {
+        place[*from] = to as u32;
+    }
+    let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(|(_, task)| Some(task)).collect();
+    let mut sorted: Vec<Task> = order.iter().filter_map(|from| tasks[*from].take()).collect();
+    for task in &mut sorted {
+        for need in &mut task.needs {
+            need.task = place[need.task as usize];
+        }
+        task.needs.sort();
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::expand;
+
+    const TWO: &str = "regatta: 1
+name: two
+stages:
+  server:
+    foreach: { system: [a, b] }
+    serve: { attach: { endpoints: 'localhost:1' } }
+  measure:
+    foreach: { system: [a, b] }
+    bench: { target: '{{ stages.server }}', scenario: offline, stop: { requests: 9 }, seed: 7, input_tokens: { fixed: 1 }, output_tokens: { fixed: 1 } }
+  after: { shell: 'cat {{ stages.measure.outs | join(\" \") }} > out' }
+";
+
+    fn plan(text: &str) -> Plan {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("m.yaml"), text).unwrap();
+        let library = crate::manifest::Library::new(folder.path());
+        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::Given::default());
+        expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+    }
+
+    fn told(plan: &Plan) -> String {
+        let name = |need: &Need| plan.tasks[need.task as usize].id.to_string();
+        let needs = |task: &Task| task.needs.iter().map(name).map(|need| format!(" {need}")).collect::<String>();
+        let line = |task: &Task| format!("{} ←{}", task.id, needs(task));
+        plan.tasks.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn variants_take_turns() {
+        let plan = repeated(plan(TWO), Some(2)).unwrap();
+        insta::assert_snapshot!(told(&plan), @r"
+        server/a ←
+        server/b ←
+        measure/a@1 ← server/a
+        measure/b@1 ← server/b
+        measure/a@2 ← server/a
+        measure/a ← measure/a@1 measure/a@2
+        measure/b@2 ← server/b
+        measure/b ← measure/b@1 measure/b@2
+        after ← measure/a measure/b
+        ");
+        let seeds: Vec<String> = plan
+            .tasks
+            .iter()
+            .filter(|task| task.id.as_str().starts_with("measure/a"))
+            .map(|task| {
+                let action: serde_json::Value = serde_json::from_str(&task.action).unwrap();
+                format!("{} {} {}", action["bench"]["seed"], action["bench"]["turn"], action["bench"]["target"])
+            })
+            .collect();
+        insta::assert_snapshot!(seeds.join("\n"), @r#"
+        7 "run" "⟦service:server/a⟧"
+        8 "run" "⟦service:server/a⟧"
+        7 "sum" "server/a"
+        "#);
+    }
+
+    #[test]
+    fn one_variant_repeats_inside_its_stage_and_one_run_is_the_plan_as_it_was() {
+        let one = TWO.replace("[a, b]", "[a]");
+        let repeated_one = repeated(plan(&one), Some(3)).unwrap();
+        assert_eq!(repeated_one.tasks.len(), 3);
+        assert!(repeated_one.tasks[1].action.contains("\"repeat\":3"));
+        assert_eq!(repeated(plan(TWO), Some(1)).unwrap(), plan(TWO));
+        assert_eq!(repeated(plan(TWO), None).unwrap(), plan(TWO));
+    }
+
+    #[test]
+    fn what_cannot_be_repeated_is_an_error() {
+        let none = "regatta: 1\nname: m\nstages:\n  a: { shell: 'true' }\n";
+        let why = repeated(plan(none), Some(2)).unwrap_err();
+        assert!(why.contains("no benchmark of this plan"), "{why}");
+    }
+}
