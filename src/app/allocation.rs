@@ -31,7 +31,7 @@ pub(super) fn outside(global: &Global, request: &cli::Run, flags: &[Setting]) ->
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     // Every mistake is told here, before anything waits in a queue.
-    let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
+    let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
     let words = words(std::env::args_os().skip(1), &project.home);
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();

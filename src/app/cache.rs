@@ -55,7 +55,7 @@ impl Errand<'_> {
     fn scene(&self, manifest: &str, settings: &[Setting], select: &Select) -> Result<Scene, Trouble> {
         let project = Project::here(self.global)?;
         let compiler = project.compiler(manifest, settings, select);
-        let plan = project.plan(manifest, settings, &compiler, false)?;
+        let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select, 1, gpus_here(), false)?;
         let shelf = Arc::new(Shelf::open(&project.home)?);
         let digests = Digests::load(&project.home);

@@ -16,7 +16,7 @@ pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<Exit, Trouble>
         Some(manifest) => {
             let select = Select { force: Force::Nothing, ..Select::default() };
             let compiler = project.compiler(manifest, &request.settings, &select);
-            Some(needs(&project.plan(manifest, &request.settings, &compiler, false)?, folder))
+            Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder))
         }
     };
     let findings = examine(needed.as_ref(), folder, project.home.state());

@@ -1,6 +1,6 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
-use super::project::{Project, gpus_here, options, repeated};
+use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
 use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
@@ -13,8 +13,7 @@ use crate::store::{Digests, Shelf};
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Trouble> {
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
-    let plan = project.plan(&request.manifest, &request.settings, &compiler, false)?;
-    let plan = repeated(plan, &request.select)?;
+    let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
     match request.show {
         PlanAs::Dot => say(&report::graph::dot(&plan)),
         PlanAs::Mermaid => say(&report::graph::mermaid(&plan)),

@@ -46,14 +46,20 @@ impl Project {
         Compiler::new(&self.home, &words)
     }
 
-    /// The plan, from what was compiled before if nothing that it was made from has changed. `keep` writes it down.
+    /// The plan, with its benchmarks measured as often as is selected. `keep` writes down what was compiled.
     pub(super) fn plan(
         &self,
         name: &str,
         settings: &[Setting],
+        select: &Select,
         compiler: &Compiler,
         keep: bool,
     ) -> Result<Plan, Trouble> {
+        repeated(self.compiled(name, settings, compiler, keep)?, select)
+    }
+
+    /// The plan as it is written, from what was compiled before if nothing that it was made from has changed.
+    fn compiled(&self, name: &str, settings: &[Setting], compiler: &Compiler, keep: bool) -> Result<Plan, Trouble> {
         if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
@@ -139,7 +145,7 @@ impl Project {
 ///
 /// # Errors
 /// `--repeat` where nothing in the plan can be repeated by it.
-pub(super) fn repeated(plan: Plan, select: &Select) -> Result<Plan, Trouble> {
+fn repeated(plan: Plan, select: &Select) -> Result<Plan, Trouble> {
     let mut plan = crate::plan::repeated(plan, select.repeat).map_err(Trouble::Usage)?;
     if select.repeat_number > 1 {
         let measures = |task: &&mut Task| matches!(task.kind, ActionKind::Bench | ActionKind::TrtllmBench);

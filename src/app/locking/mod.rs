@@ -94,7 +94,7 @@ fn since(
     let project = Project::here(global)?;
     let select = Select::default();
     let compiler = project.compiler(manifest, settings, &select);
-    let plan = project.plan(manifest, settings, &compiler, false)?;
+    let plan = project.plan(manifest, settings, &select, &compiler, false)?;
     let options = options(&plan, &select, 1, gpus_here(), false)?;
     let name = now::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;

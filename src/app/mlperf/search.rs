@@ -24,7 +24,7 @@ pub(super) fn search(
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
-    let found = searches(&project.plan(&manifest, &settings, &compiler, false)?);
+    let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?);
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
         return Err(Trouble::Usage(format!("{manifest} has no search by LoadGen's rules in it\n  hint: {hint}")));

@@ -32,7 +32,7 @@ pub(super) fn status(
     };
     let select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
-    let plan = project.plan(&manifest, &settings, &compiler, false)?;
+    let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
     let shelf = Shelf::open(&project.home)?;
     let stages = Stages::new(project.home.state(), RunId::new("status"));
     let options = options(&plan, &select, 1, gpus_here(), false)?;

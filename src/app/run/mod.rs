@@ -17,7 +17,7 @@ use self::rest::{keep_rest, nothing_to_do};
 pub(super) use self::signals::heed;
 use self::sink::Sink;
 use self::teller::Teller;
-use super::project::{Project, gpus_here, options, repeated};
+use super::project::{Project, gpus_here, options};
 use super::{Trouble, allocation, history, locking, sharing};
 use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
 use crate::event::{Event, RunId, Stop, TaskId};
@@ -91,8 +91,7 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         let told = nothing_to_do(&rest, look, &project.home, begun);
         return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
     }
-    let plan = project.plan(&request.manifest, &request.settings, &compiler, true)?;
-    let mut plan = repeated(plan, &request.select)?;
+    let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
