@@ -204,8 +204,8 @@ stages:
 
     fn told(plan: &Plan) -> String {
         let name = |need: &Need| plan.tasks[need.task as usize].id.to_string();
-        let needs = |task: &Task| task.needs.iter().map(name).map(|need| format!(" {need}")).collect::<String>();
-        let line = |task: &Task| format!("{} ←{}", task.id, needs(task));
+        let needs = |task: &Task| task.needs.iter().map(name).collect::<Vec<_>>().join(" ");
+        let line = |task: &Task| format!("{} ← {}", task.id, needs(task)).trim_end().to_owned();
         plan.tasks.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
