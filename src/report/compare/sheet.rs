@@ -46,6 +46,8 @@ pub struct Sheet {
     settings: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
+    /// Mean tokens requested of an answer, in a result of ours: lengths are drawn, and other seeds draw others.
+    requested_answer: Option<f64>,
     /// Who counted them.
     counted: String,
     pub measures: Vec<Measure>,
@@ -185,6 +187,7 @@ impl Sheet {
             load,
             settings,
             lengths: [mean("/tokens/input"), mean("/tokens/output")],
+            requested_answer: mean("/tokens/output_asked").filter(|_| told.result.get("imported").is_none()),
             counted: counted(told),
             measures: Vec::new(),
         }
@@ -239,7 +242,14 @@ impl Sheet {
         let mut notes = Vec::new();
         for (what, place) in [("prompt", 0), ("answer", 1)] {
             let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
-            if (one - another).abs() <= 0.02 * one.max(another) {
+            let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
+            let is_alike = match (self.requested_answer, other.requested_answer) {
+                // Both say from which lengths they draw, which is compared above; an answer must be as near to its own request.
+                (Some(_), Some(_)) if what == "prompt" => true,
+                (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
+                _ => is_near(one, another),
+            };
+            if is_alike {
                 continue;
             }
             let text = format!("mean {what} of {one:.1} / {another:.1} tokens");

@@ -238,3 +238,15 @@ fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     assert_eq!(tell::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }
+
+#[test]
+fn other_seeds_draw_other_lengths_of_one_load() {
+    let run = |output: u64, requested: u64| {
+        let mut run = told("a", "d", |_| 50.0);
+        run.result["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested });
+        Sheet::as_tool(&run, crate::report::Tool::Regatta).expect("requests are known")
+    };
+    let unlike = |a: Sheet, b: Sheet| a.unlike_load(&b).0;
+    assert_eq!(unlike(run(1200, 1200), run(1500, 1500)), Vec::<String>::new());
+    assert_eq!(unlike(run(1200, 1200), run(1100, 1200)), ["load: mean answer of 3.0 / 2.8 tokens"]);
+}
