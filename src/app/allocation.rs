@@ -16,17 +16,17 @@ use super::output::say_bytes;
 use super::project::{Project, options};
 use super::run::{heed, perform};
 use super::{Trouble, say_error};
-use crate::cli::{self, Exit, Global, On, Setting};
+use crate::cli::{self, ExitCode, Global, On, GivenSetting};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
-use crate::stage::{Allocation, Claim, in_allocation};
+use crate::stage::{Allocation, AttemptClaim, in_allocation};
 use crate::store::{Home, JobFolder};
 
 /// How often the job's output is looked at.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
-pub(super) fn outside(global: &Global, request: &cli::Run, flags: &[Setting]) -> Result<Exit, Trouble> {
+pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[GivenSetting]) -> Result<ExitCode, Trouble> {
     let slurm = slurm(flags)?;
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
@@ -68,34 +68,34 @@ pub(super) fn outside(global: &Global, request: &cli::Run, flags: &[Setting]) ->
     });
     runtime.shutdown_background();
     Ok(match ended {
-        Ok(_) => Exit::Done,
-        Err(Failure { kind: FailureKind::Exit(code), .. }) => Exit::from_code(code),
+        Ok(_) => ExitCode::Done,
+        Err(Failure { kind: FailureKind::Exit(code), .. }) => ExitCode::from_code(code),
         Err(failure) => {
             tell_failure(&failure);
-            Exit::of(failure.kind)
+            ExitCode::of(failure.kind)
         }
     })
 }
 
 /// The run itself, on the job's first node.
-pub(super) fn inside(folder: &JobFolder, claim: &Claim) -> Result<Exit, Trouble> {
+pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<ExitCode, Trouble> {
     std::env::set_current_dir(claim.project())?;
     let request = cli::parse(
         std::iter::once(OsString::from("regatta")).chain(claim.words().unwrap_or_default().iter().map(OsString::from)),
     );
     warned(claim.warn_s())?;
     let ended = match request {
-        Ok(cli::Request { global, job: cli::Job::Run(request) }) => {
-            let request = cli::Run { on: On::InPlace, ..request };
+        Ok(cli::Invocation { global, job: cli::CliJob::Run(request) }) => {
+            let request = cli::RunRequest { on: On::InPlace, ..request };
             perform(&global, &request, false).map(|ran| ran.exit)
         }
         Ok(_) | Err(_) => Err(Trouble::Usage("this is not a run".to_owned())),
     };
     let how = match &ended {
-        Ok(Exit::Done) => Ok(crate::event::Done::default()),
-        Ok(Exit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
+        Ok(ExitCode::Done) => Ok(crate::event::Done::default()),
+        Ok(ExitCode::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
         Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
-        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(Exit::Failed.code())), "the run could not go on")),
+        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(ExitCode::Failed.code())), "the run could not go on")),
     };
     claim.end(folder, how).map_err(anyhow::Error::from)?;
     ended
@@ -137,12 +137,12 @@ fn words(typed: impl Iterator<Item = OsString>, home: &Home) -> Vec<OsString> {
 }
 
 /// `partition=gpu nodes=2` as the manifest's `host.slurm` would have it.
-fn slurm(flags: &[Setting]) -> Result<Slurm, Trouble> {
+fn slurm(flags: &[GivenSetting]) -> Result<Slurm, Trouble> {
     let wrong = |why: String| {
         Trouble::Usage(format!("--slurm: {why}\n  hint: the keys are those of `host.slurm` in a manifest"))
     };
     let mut keys = serde_json::Map::new();
-    for Setting { key, value } in flags {
+    for GivenSetting { key, value } in flags {
         if key == "args" {
             let list = keys.entry("args").or_insert_with(|| serde_json::json!([]));
             if let Some(list) = list.as_array_mut() {

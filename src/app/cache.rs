@@ -7,15 +7,15 @@ use serde_json::json;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
-use crate::cli::{Cache, CacheAct, CacheGc, Exit, Global, Select, Setting};
+use crate::cli::{Cache, CacheAct, CacheGc, ExitCode, Global, Select, GivenSetting};
 use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
-use crate::runner::{Emit, Fetched, Options, Standing, standings};
-use crate::share::{self, Address, Inventory, Presence, Put, Share};
-use crate::stage::Stages;
-use crate::store::{Digests, Key, Latest, Lock, Record, Shelf, Taken, name_run};
+use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
+use crate::share::{self, Address, Inventory, Presence, Put, RemoteCache};
+use crate::stage::StageExecutor;
+use crate::store::{Digests, TaskKey, Latest, ProjectLock, TaskRecord, OutputCache, LockAttempt, name_run};
 
-pub(super) fn cache(global: &Global, request: &Cache) -> Result<Exit, Trouble> {
+pub(super) fn cache(global: &Global, request: &Cache) -> Result<ExitCode, Trouble> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
         let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
         return Err(Trouble::Usage(text.to_owned()));
@@ -44,30 +44,30 @@ struct Errand<'e> {
 struct Scene {
     project: Project,
     plan: Plan,
-    options: Options,
-    shelf: Arc<Shelf>,
+    options: RunOptions,
+    shelf: Arc<OutputCache>,
     digests: Digests,
-    stages: Stages,
-    share: Share,
+    stages: StageExecutor,
+    share: RemoteCache,
 }
 
 impl Errand<'_> {
-    fn scene(&self, manifest: &str, settings: &[Setting], select: &Select) -> Result<Scene, Trouble> {
+    fn scene(&self, manifest: &str, settings: &[GivenSetting], select: &Select) -> Result<Scene, Trouble> {
         let project = Project::here(self.global)?;
         let compiler = project.compiler(manifest, settings, select);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select, 1, gpus_here(), false)?;
-        let shelf = Arc::new(Shelf::open(&project.home)?);
+        let shelf = Arc::new(OutputCache::open(&project.home)?);
         let digests = Digests::load(&project.home);
-        let stages = Stages::new(project.home.state(), RunId::new("cache"));
+        let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
         let emit: Emit = Arc::new(|event| tell(&event));
         let machine = share::Machine::new(sharing::gpus_for(&plan));
         let share =
-            Share::new(&self.address, &plan, &machine, Arc::clone(&shelf), emit).map_err(|e| self.unusable(&e))?;
+            RemoteCache::new(&self.address, &plan, &machine, Arc::clone(&shelf), emit).map_err(|e| self.unusable(&e))?;
         Ok(Scene { project, plan, options, shelf, digests, stages, share })
     }
 
-    fn unusable(&self, trouble: &share::Trouble) -> Trouble {
+    fn unusable(&self, trouble: &share::RemoteCacheError) -> Trouble {
         let hint = trouble.hint();
         let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
         Trouble::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
@@ -77,14 +77,14 @@ impl Errand<'_> {
         // A plan of nothing: only the store is asked.
         let project = Project::here(self.global)?;
         let plan = Plan::default();
-        let machine = share::Machine::new(share::Gpus::Known([].into()));
-        let shelf = Arc::new(Shelf::open(&project.home)?);
+        let machine = share::Machine::new(share::MachineGpus::Known([].into()));
+        let shelf = Arc::new(OutputCache::open(&project.home)?);
         let share =
-            Share::new(&self.address, &plan, &machine, shelf, Arc::new(|_| {})).map_err(|e| self.unusable(&e))?;
+            RemoteCache::new(&self.address, &plan, &machine, shelf, Arc::new(|_| {})).map_err(|e| self.unusable(&e))?;
         self.runtime.block_on(share.inventory()).map_err(|e| self.unusable(&e))
     }
 
-    fn inventory(&self, json: bool) -> Result<Exit, Trouble> {
+    fn inventory(&self, json: bool) -> Result<ExitCode, Trouble> {
         let all = self.totals()?;
         if json {
             let told = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
@@ -92,15 +92,15 @@ impl Errand<'_> {
         } else {
             say(&in_all(&self.address, all));
         }
-        Ok(Exit::Done)
+        Ok(ExitCode::Done)
     }
 
-    fn status(&self, manifest: &str, settings: &[Setting], verify: bool, json: bool) -> Result<Exit, Trouble> {
+    fn status(&self, manifest: &str, settings: &[GivenSetting], verify: bool, json: bool) -> Result<ExitCode, Trouble> {
         let scene = self.scene(manifest, settings, &Select::default())?;
         let all = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
-        let mut ask = |standing: &Standing| {
+        let mut ask = |standing: &TaskStatus| {
             let (_, key) = standing.key.as_ref()?;
             match self.runtime.block_on(scene.share.presence(&standing.task, key, verify)) {
                 Ok(presence) => Some(presence),
@@ -134,10 +134,10 @@ impl Errand<'_> {
         }
         let damaged = rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_))));
         say(&if json { as_json(&self.address, all, &rows) } else { as_text(&self.address, all, &rows) });
-        Ok(if damaged { Exit::Failed } else { Exit::Done })
+        Ok(if damaged { ExitCode::Failed } else { ExitCode::Done })
     }
 
-    fn push(&self, manifest: &str, settings: &[Setting], only: &[String], verify: bool) -> Result<Exit, Trouble> {
+    fn push(&self, manifest: &str, settings: &[GivenSetting], only: &[String], verify: bool) -> Result<ExitCode, Trouble> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let here =
@@ -160,14 +160,14 @@ impl Errand<'_> {
             }
         }
         say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
-        Ok(Exit::Done)
+        Ok(ExitCode::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[Setting], until: &[String]) -> Result<Exit, Trouble> {
+    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<ExitCode, Trouble> {
         let select = Select { until: until.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let home = scene.project.home.clone();
-        let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home))? else {
+        let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             let text =
                 "a run is working in this folder\n  hint: wait for it; it asks the shared store, too, with `--store`";
             return Err(Trouble::Usage(text.to_owned()));
@@ -202,10 +202,10 @@ impl Errand<'_> {
             self.address,
             all.len()
         ));
-        Ok(Exit::Done)
+        Ok(ExitCode::Done)
     }
 
-    fn gc(&self, keep: CacheGc) -> Result<Exit, Trouble> {
+    fn gc(&self, keep: CacheGc) -> Result<ExitCode, Trouble> {
         let CacheGc { older_than, keep, grace, yes } = keep;
         let keep = share::Keep { younger_than: older_than, bytes: keep, grace };
         let gone = self.runtime.block_on(share::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
@@ -225,7 +225,7 @@ impl Errand<'_> {
             text.push_str("`--yes` removes them\n");
         }
         say(&text);
-        Ok(Exit::Done)
+        Ok(ExitCode::Done)
     }
 }
 
@@ -234,10 +234,10 @@ fn accept(
     scene: &Scene,
     run: &RunId,
     task: &TaskId,
-    key: &Key,
-    fetched: Fetched,
-) -> Result<Arc<Record>, crate::store::PathError> {
-    let Fetched { folder, sealed, done, seconds, from } = fetched;
+    key: &TaskKey,
+    fetched: FetchedOutput,
+) -> Result<Arc<TaskRecord>, crate::store::PathError> {
+    let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
     let (record, _) =
         scene.shelf.accept(run, &scene.plan.name, task, key, &folder, sealed, done, seconds, Some(from))?;
     Latest::new(scene.shelf.home(), &scene.plan.name).point(task, &scene.shelf.folder(&record))?;
@@ -255,7 +255,7 @@ fn in_all(address: &Address, all: Inventory) -> String {
     format!("{address}: {} outputs, {} files, {}\n", all.records, all.blobs, size(all.bytes))
 }
 
-fn words(standing: &Standing, presence: Option<&Presence>) -> (&'static str, String) {
+fn words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static str, String) {
     let here = standing.record.is_some();
     match presence {
         Some(Presence::There { bytes, .. }) => (if here { "both" } else { "there" }, size(*bytes)),
@@ -270,7 +270,7 @@ fn words(standing: &Standing, presence: Option<&Presence>) -> (&'static str, Str
     }
 }
 
-fn as_text(address: &Address, all: Inventory, rows: &[(Standing, Option<Presence>)]) -> String {
+fn as_text(address: &Address, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
     let mut text = in_all(address, all);
     let wide = rows.iter().map(|(standing, _)| standing.task.as_str().len()).max().unwrap_or(0);
     for (standing, presence) in rows {
@@ -281,7 +281,7 @@ fn as_text(address: &Address, all: Inventory, rows: &[(Standing, Option<Presence
     text
 }
 
-fn as_json(address: &Address, all: Inventory, rows: &[(Standing, Option<Presence>)]) -> String {
+fn as_json(address: &Address, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
     let tasks: Vec<_> = rows
         .iter()
         .map(|(standing, presence)| {

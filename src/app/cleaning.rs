@@ -5,23 +5,23 @@ use std::path::Path;
 
 use super::project::Project;
 use super::{Trouble, say};
-use crate::cli::{Exit, Gc, Global};
+use crate::cli::{ExitCode, Gc, Global};
 use crate::event::{RunId, size};
-use crate::store::{Garbage, Home, Lock, Shelf, Taken, garbage, remove};
+use crate::store::{Garbage, Home, ProjectLock, OutputCache, LockAttempt, garbage, remove};
 
-pub(super) fn gc(global: &Global, request: Gc) -> Result<Exit, Trouble> {
+pub(super) fn gc(global: &Global, request: Gc) -> Result<ExitCode, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if request.yes { lock(&home)? } else { None };
-    let shelf = Shelf::open(&home)?;
+    let shelf = OutputCache::open(&home)?;
     let found = garbage(&home, &shelf, request.keep, request.keep.max(1));
     tell(&home, &found, request.yes);
     if request.yes {
         remove(&home, &shelf, &found)?;
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
+pub(super) fn clean(global: &Global, yes: bool) -> Result<ExitCode, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
@@ -40,7 +40,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<Exit, Trouble> {
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with
@@ -66,13 +66,13 @@ fn remove_links(home: &Home) -> std::io::Result<()> {
 }
 
 /// Nothing is removed under a run. `None` where there is no state at all.
-fn lock(home: &Home) -> Result<Option<Lock>, Trouble> {
+fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
     if !home.state().exists() {
         return Ok(None);
     }
-    match Lock::try_take(home, || RunId::new("cleaning"))? {
-        Taken::Yes(lock) => Ok(Some(lock)),
-        Taken::No(held) => {
+    match ProjectLock::try_take(home, || RunId::new("cleaning"))? {
+        LockAttempt::Yes(lock) => Ok(Some(lock)),
+        LockAttempt::No(held) => {
             let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
             Err(Trouble::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
         }

@@ -2,12 +2,12 @@
 
 use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};
-use crate::cli::{Compare, Exit, Explain, Global, Report};
-use crate::report::compare::{self, Comparison, Gate, GateOutcome, Rules, RunSet, Sheet};
-use crate::report::{self, Paint, Tool, explain, html};
+use crate::cli::{Compare, ExitCode, Explain, Global, Report};
+use crate::report::compare::{self, Comparison, FailCondition, FailConditionOutcome, CompareRules, RunSet, ComparedResult};
+use crate::report::{self, Styler, Tool, explain, html};
 use crate::stats::Margins;
 
-pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Trouble> {
+pub(super) fn compare(global: &Global, request: &Compare) -> Result<ExitCode, Trouble> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
     let (mut firsts, mut sets) = (Vec::new(), Vec::new());
@@ -16,21 +16,21 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Troubl
         let runs = find_runs(global, word)?;
         for found in &runs {
             sheets.push(match as_tool {
-                Some(tool) => Sheet::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
-                None => Sheet::of(&found.told),
+                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
+                None => ComparedResult::of(&found.told),
             });
         }
         sets.push(RunSet::new(word.as_str(), sheets).map_err(Trouble::Usage)?);
         firsts.extend(runs.into_iter().next().map(|found| found.told));
     }
-    let [first, others @ ..] = sets.as_slice() else { return Ok(Exit::Done) };
+    let [first, others @ ..] = sets.as_slice() else { return Ok(ExitCode::Done) };
     let rules =
-        Rules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } };
+        CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } };
     let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
     say(&if request.json {
         format!("{:#}\n", compare::json(&sets, &comparisons))
     } else {
-        compare::text(&sets, &comparisons, Paint::chosen(global.color.choice()))
+        compare::text(&sets, &comparisons, Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
         let page = html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?;
@@ -38,32 +38,32 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<Exit, Troubl
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
         say_error(&format!("the page: {}\n", path.display()));
     }
-    let mut exit = Exit::Done;
+    let mut exit = ExitCode::Done;
     for comparison in &comparisons {
         for gate in &gates {
             exit = exit.max(check(gate, comparison)?);
         }
         if !comparison.has_any() {
-            exit = exit.max(Exit::Usage);
+            exit = exit.max(ExitCode::Usage);
         }
     }
     Ok(exit)
 }
 
 /// Prints what one comparison says about a gate, where it is not simply kept.
-fn check(gate: &Gate, comparison: &Comparison) -> Result<Exit, Trouble> {
+fn check(gate: &FailCondition, comparison: &Comparison) -> Result<ExitCode, Trouble> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
     Ok(match gate.outcome(comparison).map_err(Trouble::Usage)? {
-        GateOutcome::Kept(_) => Exit::Done,
-        GateOutcome::Unproven(delta) => {
+        FailConditionOutcome::Kept(_) => ExitCode::Done,
+        FailConditionOutcome::Unproven(delta) => {
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
             let percent = report::signed_percent(percent(delta));
             say_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
-            Exit::Done
+            ExitCode::Done
         }
-        GateOutcome::Exceeded(delta) => {
+        FailConditionOutcome::Exceeded(delta) => {
             let how = if comparison.is_judged() {
                 format!("shown at 95 % with {} and {} runs", comparison.a_runs, comparison.b_runs)
             } else {
@@ -71,14 +71,14 @@ fn check(gate: &Gate, comparison: &Comparison) -> Result<Exit, Trouble> {
             };
             let percent = report::signed_percent(percent(delta));
             say_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
-            Exit::DifferenceExceeded
+            ExitCode::DifferenceExceeded
         }
     })
 }
 
 /// All mistakes at once.
-fn gates(texts: &[String]) -> Result<Vec<Gate>, Trouble> {
-    let read: Vec<Result<Gate, String>> = texts.iter().map(|text| text.parse()).collect();
+fn gates(texts: &[String]) -> Result<Vec<FailCondition>, Trouble> {
+    let read: Vec<Result<FailCondition, String>> = texts.iter().map(|text| text.parse()).collect();
     let wrong: Vec<&str> = read.iter().filter_map(|gate| gate.as_ref().err().map(String::as_str)).collect();
     if !wrong.is_empty() {
         return Err(Trouble::Usage(wrong.join("\n")));
@@ -91,13 +91,13 @@ fn tool(name: &str) -> Result<Tool, Trouble> {
 }
 
 /// Our numbers beside those of other tools.
-pub(super) fn compat(global: &Global, request: &Report) -> Result<Exit, Trouble> {
+pub(super) fn compat(global: &Global, request: &Report) -> Result<ExitCode, Trouble> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let word = match &request.run {
         Some(word) => word.clone(),
         None => super::history::last(global)?,
     };
-    let paint = Paint::chosen(global.color.choice());
+    let paint = Styler::chosen(global.color.choice());
     let mut all = serde_json::Map::new();
     for found in find_all(global, &word)? {
         let told = found.told;
@@ -120,11 +120,11 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<Exit, Trouble>
     if request.json {
         say(&format!("{:#}\n", serde_json::Value::Object(all)));
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<Exit, Trouble> {
-    let paint = Paint::chosen(global.color.choice());
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<ExitCode, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
     let text = match &request.metric {
         None if request.json => format!("{:#}\n", explain::list_json()),
         None => explain::list(paint),
@@ -136,5 +136,5 @@ pub(super) fn explain(global: &Global, request: &Explain) -> Result<Exit, Troubl
         }
     };
     say(&text);
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }

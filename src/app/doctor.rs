@@ -2,13 +2,13 @@
 
 use super::project::Project;
 use super::{Trouble, say};
-use crate::cli::{Doctor, Exit, Force, Global, Select};
+use crate::cli::{Doctor, ExitCode, Force, Global, Select};
 use crate::doctor::{examine, needs};
-use crate::report::doctor::Standing;
-use crate::report::{self, Paint};
+use crate::report::doctor::FindingLevel;
+use crate::report::{self, Styler};
 
 /// Exit 1 if something that the manifest needs is missing.
-pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<Exit, Trouble> {
+pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
     let folder = project.home.project();
     let needed = match &request.manifest {
@@ -23,8 +23,8 @@ pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<Exit, Trouble>
     say(&if request.json {
         report::doctor::json(&findings)
     } else {
-        report::doctor::text(&findings, Paint::chosen(global.color.choice()))
+        report::doctor::text(&findings, Styler::chosen(global.color.choice()))
     });
-    let is_missing = findings.iter().any(|finding| finding.standing == Standing::Missing);
-    Ok(if is_missing { Exit::Failed } else { Exit::Done })
+    let is_missing = findings.iter().any(|finding| finding.standing == FindingLevel::Missing);
+    Ok(if is_missing { ExitCode::Failed } else { ExitCode::Done })
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::results::{RESULT, SEEN, find, sources};
 use super::{Trouble, say, say_error, translate};
-use crate::cli::{Exit, Export, Global, Import};
-use crate::report::export::{self, Shape};
+use crate::cli::{ExitCode, Export, Global, Import};
+use crate::report::export::{self, ExportFormat};
 use crate::report::import;
 
-pub(super) fn export(global: &Global, request: &Export) -> Result<Exit, Trouble> {
+pub(super) fn export(global: &Global, request: &Export) -> Result<ExitCode, Trouble> {
     let found = find(global, &request.result)?;
     if found.records.is_empty() {
         return Err(Trouble::Usage(format!(
@@ -18,7 +18,7 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<Exit, Trouble>
         )));
     }
     fs::create_dir_all(&request.out)?;
-    for shape in Shape::ALL.into_iter().filter(|shape| request.shapes.iter().any(|name| name == shape.name())) {
+    for shape in ExportFormat::ALL.into_iter().filter(|shape| request.shapes.iter().any(|name| name == shape.name())) {
         let exported = export::export(&found.told, &found.records, shape).map_err(anyhow::Error::msg)?;
         for file in &exported.files {
             put(&request.out, file.name, &file.bytes)?;
@@ -27,10 +27,10 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<Exit, Trouble>
             say_error(&format!("{}: left out: {what}\n", shape.name()));
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-pub(super) fn import(global: &Global, request: &Import) -> Result<Exit, Trouble> {
+pub(super) fn import(global: &Global, request: &Import) -> Result<ExitCode, Trouble> {
     if !request.line.is_empty() {
         return translate::line(global, &request.line);
     }
@@ -62,7 +62,7 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<Exit, Trouble>
         }
         put(&request.out, SEEN, text.as_bytes())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Trouble> {

@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{Trouble, say_error};
-use crate::cli::Exit;
+use crate::cli::ExitCode;
 use crate::process;
-use crate::stage::{Guarded, Orders, Said, guard};
+use crate::stage::{AgentInput, AgentOrders, AgentMessage, guard};
 
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
 /// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
-pub(super) fn on_host(awake: bool) -> Result<Exit, Trouble> {
+pub(super) fn on_host(awake: bool) -> Result<ExitCode, Trouble> {
     if !awake {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
@@ -25,7 +25,7 @@ pub(super) fn on_host(awake: bool) -> Result<Exit, Trouble> {
     }
     let mut line = String::new();
     stdin().read_line(&mut line)?;
-    let orders: Orders = serde_json::from_str(&line).map_err(|error| {
+    let orders: AgentOrders = serde_json::from_str(&line).map_err(|error| {
         anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
     })?;
     let (tell, heard) = unbounded_channel();
@@ -33,13 +33,13 @@ pub(super) fn on_host(awake: bool) -> Result<Exit, Trouble> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     process::adopt_orphans()?;
     runtime.block_on(async {
-        guard(Guarded { orders, heard, say: Arc::new(say) }).await;
+        guard(AgentInput { orders, heard, say: Arc::new(say) }).await;
         for leftover in process::sweep(Duration::from_secs(1)).await {
             say_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
         }
     });
     runtime.shutdown_background();
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// Passes lines on, until the connection ends.
@@ -52,7 +52,7 @@ fn listen(tell: &UnboundedSender<String>) {
     }
 }
 
-fn say(said: &Said) {
+fn say(said: &AgentMessage) {
     let Ok(mut text) = serde_json::to_vec(said) else { return };
     text.push(b'\n');
     let mut out = stdout().lock();

@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::output::is_closed;
 use super::project::Project;
 use super::{Trouble, say, say_error};
-use crate::cli::{self, Exit, Global, Logs, Status};
+use crate::cli::{self, ExitCode, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
-use crate::report::{self, Paint, Story, html};
-use crate::store::{Home, Latest, Lock, last_run, read_journal, runs};
+use crate::report::{self, Styler, RunState, html};
+use crate::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
 
-pub(super) fn status(global: &Global, request: Status) -> Result<Exit, Trouble> {
+pub(super) fn status(global: &Global, request: Status) -> Result<ExitCode, Trouble> {
     let home = Project::here(global)?.home;
     let Some(run) = last_run(&home) else { return Err(nothing_ran()) };
     let story = story_of(&home, &run)?;
@@ -23,9 +23,9 @@ pub(super) fn status(global: &Global, request: Status) -> Result<Exit, Trouble> 
     say(&if request.json {
         report::tables::status_json(&story, alive)
     } else {
-        report::tables::status(&story, alive, Paint::chosen(global.color.choice()))
+        report::tables::status(&story, alive, Styler::chosen(global.color.choice()))
     });
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// The name of the last run.
@@ -37,9 +37,9 @@ fn nothing_ran() -> Trouble {
     Trouble::Usage("nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned())
 }
 
-fn story_of(home: &Home, run: &RunId) -> Result<Story, Trouble> {
+fn story_of(home: &Home, run: &RunId) -> Result<RunState, Trouble> {
     let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
-    let mut story = Story::new();
+    let mut story = RunState::new();
     for event in &journal.events {
         story.fold(event);
     }
@@ -49,7 +49,7 @@ fn story_of(home: &Home, run: &RunId) -> Result<Story, Trouble> {
 /// Whether that run's process is still there: the lock names it, and it lives. The lock alone is not enough: the warden of a
 /// killed run holds it for a moment longer.
 fn is_held(home: &Home, run: &RunId) -> bool {
-    let held = if home.lock().exists() { Lock::holder(home) } else { None };
+    let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
     held.is_some_and(|held| held.run == run.as_str() && lives(held.pid))
 }
 
@@ -60,7 +60,7 @@ fn lives(pid: u32) -> bool {
 }
 
 /// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.
-pub(super) fn logs(global: &Global, request: &Logs) -> Result<Exit, Trouble> {
+pub(super) fn logs(global: &Global, request: &Logs) -> Result<ExitCode, Trouble> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
     let Some(wanted) = &request.stage else {
@@ -71,7 +71,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<Exit, Trouble> {
         if logs.is_empty() {
             say_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
         }
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     };
     let file = TaskId::new(wanted.as_str()).file_name();
     for run in runs(&home).iter().rev() {
@@ -110,7 +110,7 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<Exit, Trouble> {
+fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<ExitCode, Trouble> {
     let mut file = fs::File::open(log)?;
     loop {
         // Ask first, read after: what is written before the run ends is then always shown.
@@ -119,7 +119,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<Exit, Trou
         file.read_to_end(&mut bytes)?;
         say(&String::from_utf8_lossy(&bytes));
         if !going_on || is_closed() {
-            return Ok(Exit::Done);
+            return Ok(ExitCode::Done);
         }
         thread::sleep(Duration::from_millis(100));
         let at = file.stream_position()?;
@@ -127,7 +127,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<Exit, Trou
     }
 }
 
-pub(super) fn report(global: &Global, request: &cli::Report) -> Result<Exit, Trouble> {
+pub(super) fn report(global: &Global, request: &cli::Report) -> Result<ExitCode, Trouble> {
     let home = Project::here(global)?.home;
     let run = match &request.run {
         Some(name) => RunId::new(name.as_str()),
@@ -139,11 +139,11 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<Exit, Tro
         return Err(Trouble::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
     say(&format!("{}\n", page.display()));
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// Not every kind of stage writes a log; a page must not point to one that never was.
-fn with_logs_that_are_there(story: &Story) -> Story {
+fn with_logs_that_are_there(story: &RunState) -> RunState {
     let mut story = story.clone();
     for chapter in story.tasks.values_mut() {
         chapter.log = chapter.log.take().filter(|log| log.is_file());
@@ -152,7 +152,7 @@ fn with_logs_that_are_there(story: &Story) -> Story {
 }
 
 /// Output folders, and what failed tasks kept.
-pub(super) fn outputs(story: &Story, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
+pub(super) fn outputs(story: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
     let failed =
         story.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
     done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
@@ -162,7 +162,7 @@ pub(super) fn outputs(story: &Story, done: &[(TaskId, Done, PathBuf)]) -> Vec<(T
 pub(super) fn write_report(
     home: &Home,
     run: &RunId,
-    story: &Story,
+    story: &RunState,
     plan: &Plan,
     done: &[(TaskId, Done, PathBuf)],
 ) -> Result<PathBuf, Trouble> {
@@ -182,7 +182,7 @@ pub(super) fn write_report(
     results.sort_by(|a: &(TaskId, serde_json::Value), b| a.0.cmp(&b.0));
     let story = &with_logs_that_are_there(story);
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let about = html::About { manifest_path: story.manifest.clone(), versions, ..html::About::default() };
+    let about = html::RunOrigin { manifest_path: story.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(story, &about, &results, plan)?;
     let path = home.run(run).join("report.html");
     fs::write(&path, page)?;

@@ -5,21 +5,21 @@ use std::io::ErrorKind;
 
 use super::project::{Project, colored};
 use super::{Trouble, say, say_error};
-use crate::cli::{Check, Exit, Global, Init, List, SchemaOf, Show};
+use crate::cli::{Check, ExitCode, Global, Init, RunList, SchemaOf, Show};
 use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
-use crate::report::{self, Paint};
+use crate::report::{self, Styler};
 
 /// Every mistake of every manifest; one line for each good one.
-pub(super) fn check(global: &Global, request: &Check) -> Result<Exit, Trouble> {
+pub(super) fn check(global: &Global, request: &Check) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
-    let mut exit = Exit::Done;
+    let mut exit = ExitCode::Done;
     for name in &request.manifests {
         let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
         match checked {
             Ok(plan) => say(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
             Err(Trouble::Manifest(found)) => {
-                exit = Exit::Usage;
+                exit = ExitCode::Usage;
                 say_error(&found.render(colored(global.color.choice())));
             }
             Err(other) => return Err(other),
@@ -28,26 +28,26 @@ pub(super) fn check(global: &Global, request: &Check) -> Result<Exit, Trouble> {
     Ok(exit)
 }
 
-pub(super) fn show(global: &Global, request: &Show) -> Result<Exit, Trouble> {
+pub(super) fn show(global: &Global, request: &Show) -> Result<ExitCode, Trouble> {
     let manifest = Project::here(global)?.manifest(&request.manifest, &request.settings)?;
-    let values: Vec<report::Shown> = manifest
+    let values: Vec<report::ValueRow> = manifest
         .values()
         .into_iter()
-        .map(|shown| report::Shown { path: shown.path, value: shown.value, from: shown.origin })
+        .map(|shown| report::ValueRow { path: shown.path, value: shown.value, from: shown.origin })
         .collect();
     say(&if request.json {
         format!("{:#}\n", serde_json::json!({ "values": values }))
     } else {
-        report::tables::show(&values, Paint::chosen(global.color.choice()))
+        report::tables::show(&values, Styler::chosen(global.color.choice()))
     });
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-pub(super) fn list(global: &Global, request: List) -> Result<Exit, Trouble> {
+pub(super) fn list(global: &Global, request: RunList) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
-    let all: Vec<report::Listed> = catalogue(&project.manifests)
+    let all: Vec<report::ManifestRow> = catalogue(&project.manifests)
         .into_iter()
-        .map(|listed| report::Listed {
+        .map(|listed| report::ManifestRow {
             name: listed.name,
             path: listed.location,
             about: match listed.broken {
@@ -59,23 +59,23 @@ pub(super) fn list(global: &Global, request: List) -> Result<Exit, Trouble> {
     say(&if request.json {
         report::tables::list_json(&all)
     } else {
-        report::tables::list(&all, Paint::chosen(global.color.choice()))
+        report::tables::list(&all, Styler::chosen(global.color.choice()))
     });
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-pub(super) fn schema(which: SchemaOf) -> Exit {
+pub(super) fn schema(which: SchemaOf) -> ExitCode {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
         SchemaOf::Requests => report::export::requests_schema(),
     };
     say(&format!("{schema:#}\n"));
-    Exit::Done
+    ExitCode::Done
 }
 
 /// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.
-pub(super) fn init(request: &Init) -> Result<Exit, Trouble> {
+pub(super) fn init(request: &Init) -> Result<ExitCode, Trouble> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {
         let target = request.folder.join(&path);
@@ -91,5 +91,5 @@ pub(super) fn init(request: &Init) -> Result<Exit, Trouble> {
     let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
     say(&format!("{written} files written to {}{kept}\n", request.folder.display()));
     say("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }

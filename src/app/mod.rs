@@ -31,7 +31,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use self::output::{say, say_error};
-use crate::cli::{self, Exit, Job, Request};
+use crate::cli::{self, ExitCode, CliJob, Invocation};
 use crate::diag::Diagnostics;
 use crate::loadgen;
 
@@ -60,74 +60,74 @@ pub fn main() -> ExitCode {
 }
 
 /// Commands that do more than print: their work matters also when the reader of their output has left.
-const fn outlives_its_reader(job: &Job) -> bool {
+const fn outlives_its_reader(job: &CliJob) -> bool {
     matches!(
         job,
-        Job::Run(_)
-            | Job::Bulk(_)
-            | Job::Bench(_)
-            | Job::Simulate(_)
-            | Job::NullServer { .. }
-            | Job::Warden { .. }
-            | Job::OnNode { .. }
-            | Job::OnHost { .. }
-            | Job::LoadgenTest { .. }
+        CliJob::Run(_)
+            | CliJob::Bulk(_)
+            | CliJob::Bench(_)
+            | CliJob::Simulate(_)
+            | CliJob::NullServer { .. }
+            | CliJob::Warden { .. }
+            | CliJob::OnNode { .. }
+            | CliJob::OnHost { .. }
+            | CliJob::LoadgenTest { .. }
     )
 }
 
-fn perform(request: Request) -> Result<Exit, Trouble> {
-    let Request { global, job } = request;
+fn perform(request: Invocation) -> Result<ExitCode, Trouble> {
+    let Invocation { global, job } = request;
     match job {
-        Job::Run(request) => run::run(&global, &request),
-        Job::Bulk(request) => bulk::bulk(&global, &request),
-        Job::Bench(request) => bench::bench(&global, &request),
-        Job::Plan(request) => planning::plan(&global, &request),
-        Job::Doctor(request) => doctor::doctor(&global, &request),
-        Job::Lock(request) => locking::lock(&global, &request),
-        Job::Check(request) => manifests::check(&global, &request),
-        Job::Show(request) => manifests::show(&global, &request),
-        Job::List(request) => manifests::list(&global, request),
-        Job::Schema(which) => Ok(manifests::schema(which)),
-        Job::Init(request) => manifests::init(&request),
-        Job::Status(request) => history::status(&global, request),
-        Job::Logs(request) => history::logs(&global, &request),
-        Job::Report(request) if request.compat.is_empty() => history::report(&global, &request),
-        Job::Report(request) => comparing::compat(&global, &request),
-        Job::Compare(request) => comparing::compare(&global, &request),
-        Job::Export(request) => exchange::export(&global, &request),
-        Job::Import(request) => exchange::import(&global, &request),
-        Job::Explain(request) => comparing::explain(&global, &request),
-        Job::Clean { yes } => cleaning::clean(&global, yes),
-        Job::Gc(request) => cleaning::gc(&global, request),
-        Job::Cache(request) => cache::cache(&global, &request),
-        Job::Repository(request) => repository::perform(&global, &request),
-        Job::Simulate(request) => simulate::serve(&request),
-        Job::Mlperf(request) => mlperf::perform(&global, request),
-        Job::Triton(request) => triton::ask(&global, request),
-        Job::Selftest(request) => selftest::selftest(&global, &request),
-        Job::Completions(shell) => {
+        CliJob::Run(request) => run::run(&global, &request),
+        CliJob::Bulk(request) => bulk::bulk(&global, &request),
+        CliJob::Bench(request) => bench::bench(&global, &request),
+        CliJob::Plan(request) => planning::plan(&global, &request),
+        CliJob::Doctor(request) => doctor::doctor(&global, &request),
+        CliJob::Lock(request) => locking::lock(&global, &request),
+        CliJob::Check(request) => manifests::check(&global, &request),
+        CliJob::Show(request) => manifests::show(&global, &request),
+        CliJob::List(request) => manifests::list(&global, request),
+        CliJob::Schema(which) => Ok(manifests::schema(which)),
+        CliJob::Init(request) => manifests::init(&request),
+        CliJob::Status(request) => history::status(&global, request),
+        CliJob::Logs(request) => history::logs(&global, &request),
+        CliJob::Report(request) if request.compat.is_empty() => history::report(&global, &request),
+        CliJob::Report(request) => comparing::compat(&global, &request),
+        CliJob::Compare(request) => comparing::compare(&global, &request),
+        CliJob::Export(request) => exchange::export(&global, &request),
+        CliJob::Import(request) => exchange::import(&global, &request),
+        CliJob::Explain(request) => comparing::explain(&global, &request),
+        CliJob::Clean { yes } => cleaning::clean(&global, yes),
+        CliJob::Gc(request) => cleaning::gc(&global, request),
+        CliJob::Cache(request) => cache::cache(&global, &request),
+        CliJob::Repository(request) => repository::perform(&global, &request),
+        CliJob::Simulate(request) => simulate::serve(&request),
+        CliJob::Mlperf(request) => mlperf::perform(&global, request),
+        CliJob::Triton(request) => triton::ask(&global, request),
+        CliJob::Selftest(request) => selftest::selftest(&global, &request),
+        CliJob::Completions(shell) => {
             say(&cli::completions(shell));
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
-        Job::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
-        Job::Warden { run } => {
+        CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
+        CliJob::Warden { run } => {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
-        Job::OnNode { folder } => node::work_in(folder),
-        Job::OnHost { awake } => guarding::on_host(awake),
-        Job::LoadgenTest { job } => Ok(loadgen_test(&job)),
+        CliJob::OnNode { folder } => node::work_in(folder),
+        CliJob::OnHost { awake } => guarding::on_host(awake),
+        CliJob::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }
 
 /// Its starter reads lines of JSON, so that is how it says everything.
-fn loadgen_test(job: &Path) -> Exit {
-    let tell = |line: &loadgen::Line| say(&format!("{}\n", serde_json::json!(line)));
+fn loadgen_test(job: &Path) -> ExitCode {
+    let tell = |line: &loadgen::ChildMessage| say(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {
-        Ok(()) => Exit::Done,
+        Ok(()) => ExitCode::Done,
         Err(trouble) => {
-            tell(&loadgen::Line::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
-            Exit::Failed
+            tell(&loadgen::ChildMessage::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
+            ExitCode::Failed
         }
     }
 }
@@ -146,11 +146,11 @@ enum Trouble {
 
 impl Trouble {
     /// The code that it leaves with.
-    const fn exit(&self) -> Exit {
+    const fn exit(&self) -> ExitCode {
         match self {
-            Self::Manifest(_) | Self::Usage(_) => Exit::Usage,
-            Self::Differs(_) => Exit::Differs,
-            Self::Other(_) => Exit::Failed,
+            Self::Manifest(_) | Self::Usage(_) => ExitCode::Usage,
+            Self::Differs(_) => ExitCode::Differs,
+            Self::Other(_) => ExitCode::Failed,
         }
     }
 }

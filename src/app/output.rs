@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cli::Exit;
-use crate::report::Look;
+use crate::cli::ExitCode;
+use crate::report::LiveOptions;
 
 /// 128 + SIGPIPE.
 const PIPE_CLOSED: u8 = 141;
@@ -52,7 +52,7 @@ struct Checked<W> {
 }
 
 /// Where a run is to be shown.
-pub(super) fn writer(look: Look) -> Box<dyn Write + Send> {
+pub(super) fn writer(look: LiveOptions) -> Box<dyn Write + Send> {
     if look.aside {
         Box::new(Checked { to: io::stderr(), stream: &STDERR })
     } else {
@@ -97,7 +97,7 @@ pub(super) fn note(error: &io::Error) {
 }
 
 /// The code to exit with, after a command ended with `exit`. `goes_on` where the command outlives its reader.
-pub(super) fn exit_code(exit: Exit, goes_on: bool) -> ExitCode {
+pub(super) fn exit_code(exit: ExitCode, goes_on: bool) -> ExitCode {
     if let Some(loss) = STDOUT.loss() {
         say_error(&format!("error: {loss}\n"));
     }
@@ -106,10 +106,10 @@ pub(super) fn exit_code(exit: Exit, goes_on: bool) -> ExitCode {
 }
 
 /// A code that says what the command found outweighs what became of its output.
-const fn code(exit: Exit, is_lost: bool, is_closed: bool) -> u8 {
+const fn code(exit: ExitCode, is_lost: bool, is_closed: bool) -> u8 {
     match exit {
-        Exit::Done if is_lost => Exit::Failed.code(),
-        Exit::Done if is_closed => PIPE_CLOSED,
+        ExitCode::Done if is_lost => ExitCode::Failed.code(),
+        ExitCode::Done if is_closed => PIPE_CLOSED,
         _ => exit.code(),
     }
 }
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn what_the_command_found_outweighs_what_became_of_its_output() {
-        assert_eq!(code(Exit::Done, true, true), 1);
-        assert_eq!(code(Exit::Done, false, true), 141);
-        assert_eq!(code(Exit::Done, false, false), 0);
-        assert_eq!(code(Exit::InvalidLoad, true, true), 4);
+        assert_eq!(code(ExitCode::Done, true, true), 1);
+        assert_eq!(code(ExitCode::Done, false, true), 141);
+        assert_eq!(code(ExitCode::Done, false, false), 0);
+        assert_eq!(code(ExitCode::InvalidLoad, true, true), 4);
     }
 }

@@ -2,15 +2,15 @@
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
-use crate::cli::{Exit, Global, PlanAs, PlanRequest, Select};
+use crate::cli::{ExitCode, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
-use crate::report::{self, Choice, Paint};
+use crate::report::{self, DecisionKind, Styler};
 use crate::runner::{self, predict};
-use crate::stage::{Launch, Preview, Stages, previews};
-use crate::store::{Digests, Shelf};
+use crate::stage::{LaunchPreview, ServePreview, StageExecutor, previews};
+use crate::store::{Digests, OutputCache};
 
-pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Trouble> {
+pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
@@ -20,22 +20,22 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
         PlanAs::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanAs::Text | PlanAs::Json) => {
             let options = options(&plan, &request.select, 1, gpus_here(), false)?;
-            let shelf = Shelf::open(&project.home)?;
+            let shelf = OutputCache::open(&project.home)?;
             let digests = Digests::load(&project.home);
-            let stages = Stages::new(project.home.state(), RunId::new("plan"));
-            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::Part::Out).collect();
+            let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
+            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)].concat();
             let decisions: Vec<_> = predict(&plan, &stages, &shelf, &digests, &options).into_iter().map(told).collect();
             // A plan is made without a network.
             if let Some(store) = sharing::address(None)?
-                && decisions.iter().any(|decision| decision.decision == Choice::Run)
+                && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
             {
                 let name = &request.manifest;
                 notes.push(format!("whether {store} has some of it was not asked: `regatta cache status {name}` does"));
             }
             say(&match as_what {
                 PlanAs::Json => report::decisions::json(&decisions),
-                _ => report::decisions::text(&decisions, Paint::chosen(global.color.choice())),
+                _ => report::decisions::text(&decisions, Styler::chosen(global.color.choice())),
             });
             if matches!(as_what, PlanAs::Text) {
                 for note in notes {
@@ -44,21 +44,21 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<Exit, Troub
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// What each chosen `serve` task will start. What cannot be is told with all its reasons, beside what can.
-fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<Exit, Trouble> {
+fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<ExitCode, Trouble> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
-    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::Part::Out).collect();
-    let launches: Vec<report::Launch> = previews(plan, &chosen, project.home.project())
+    let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
+    let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())
         .into_iter()
-        .map(|Preview { task, launch }| report::Launch {
+        .map(|ServePreview { task, launch }| report::LaunchRow {
             task,
             starts: match launch {
-                Launch::Start(plan) => report::Starts::Plan(plan),
-                Launch::Attach { endpoints, models } => report::Starts::Nothing { attach: endpoints, models },
-                Launch::Impossible(problems) => report::Starts::Impossible {
+                LaunchPreview::Start(plan) => report::Starts::Plan(plan),
+                LaunchPreview::Attach { endpoints, models } => report::Starts::Nothing { attach: endpoints, models },
+                LaunchPreview::Impossible(problems) => report::Starts::Impossible {
                     problems: problems.into_iter().map(|one| (one.message, one.hint)).collect(),
                 },
             },
@@ -67,24 +67,24 @@ fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, js
     say(&if json {
         report::launch::json(&launches)
     } else {
-        report::launch::text(&launches, Paint::chosen(global.color.choice()))
+        report::launch::text(&launches, Styler::chosen(global.color.choice()))
     });
     let wrong = report::launch::problems(&launches);
     if wrong.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     }
     say_error(&wrong);
-    Ok(Exit::Usage)
+    Ok(ExitCode::Usage)
 }
 
-fn told(decision: runner::Decision) -> report::Decision {
-    report::Decision {
+fn told(decision: runner::Decision) -> report::DecisionRow {
+    report::DecisionRow {
         id: decision.id,
         stage: decision.stage,
         decision: match decision.verdict {
-            runner::Verdict::Run => Choice::Run,
-            runner::Verdict::Cached => Choice::Cached,
-            runner::Verdict::Skipped => Choice::Skipped,
+            runner::Prediction::Run => DecisionKind::Run,
+            runner::Prediction::Cached => DecisionKind::Cached,
+            runner::Prediction::Skipped => DecisionKind::Skipped,
         },
         reasons: decision.reasons,
     }

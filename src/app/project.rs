@@ -5,16 +5,16 @@ use std::env;
 use std::path::Path;
 
 use super::Trouble;
-use crate::cli::{Force, Global, Select, Setting};
+use crate::cli::{Force, Global, Select, GivenSetting};
 use crate::diag::Diagnostics;
-use crate::manifest::{Given, Library, Manifest, is_shipped, load};
+use crate::manifest::{GivenValues, ManifestLibrary, Manifest, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
-use crate::runner::{Gate, Options, Part, parts};
-use crate::store::{Compiler, Home, Origins};
+use crate::runner::{OutputGate, RunOptions, TaskRole, parts};
+use crate::store::{CompilerId, Home, PlanSources};
 
 pub(super) struct Project {
     pub home: Home,
-    pub manifests: Library,
+    pub manifests: ManifestLibrary,
     /// Variables that are seen before those of this process.
     pub env: BTreeMap<String, String>,
 }
@@ -24,16 +24,16 @@ impl Project {
     pub(super) fn here(global: &Global) -> Result<Self, Trouble> {
         let folder = env::current_dir()?;
         let state = folder.join(&global.home);
-        Ok(Self { manifests: Library::new(&folder), home: Home::new(folder, state), env: BTreeMap::new() })
+        Ok(Self { manifests: ManifestLibrary::new(&folder), home: Home::new(folder, state), env: BTreeMap::new() })
     }
 
     /// A manifest with what was given on the command line and in the environment.
-    pub(super) fn manifest(&self, name: &str, settings: &[Setting]) -> Result<Manifest, Trouble> {
+    pub(super) fn manifest(&self, name: &str, settings: &[GivenSetting]) -> Result<Manifest, Trouble> {
         Ok(load(&self.manifests, name, &self.given(settings))?)
     }
 
     /// Names one way to compile a manifest.
-    pub(super) fn compiler(&self, name: &str, settings: &[Setting], select: &Select) -> Compiler {
+    pub(super) fn compiler(&self, name: &str, settings: &[GivenSetting], select: &Select) -> CompilerId {
         let mut words = vec![name.to_owned()];
         words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
         words.extend(select.until.iter().map(|s| format!("--until {s}")));
@@ -43,23 +43,23 @@ impl Project {
             words.push(format!("--repeat-number {}", select.repeat_number));
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        Compiler::new(&self.home, &words)
+        CompilerId::new(&self.home, &words)
     }
 
     /// The plan, with its benchmarks measured as often as is selected. `keep` writes down what was compiled.
     pub(super) fn plan(
         &self,
         name: &str,
-        settings: &[Setting],
+        settings: &[GivenSetting],
         select: &Select,
-        compiler: &Compiler,
+        compiler: &CompilerId,
         keep: bool,
     ) -> Result<Plan, Trouble> {
         repeated(self.compiled(name, settings, compiler, keep)?, select)
     }
 
     /// The plan as it is written, from what was compiled before if nothing that it was made from has changed.
-    fn compiled(&self, name: &str, settings: &[Setting], compiler: &Compiler, keep: bool) -> Result<Plan, Trouble> {
+    fn compiled(&self, name: &str, settings: &[GivenSetting], compiler: &CompilerId, keep: bool) -> Result<Plan, Trouble> {
         if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
@@ -76,10 +76,10 @@ impl Project {
     }
 
     /// A word for a value that was not there before must change the plan: else it is a slip that would go unseen.
-    fn has_effect(&self, name: &str, settings: &[Setting], manifest: &Manifest, plan: &Plan) -> Result<(), Trouble> {
+    fn has_effect(&self, name: &str, settings: &[GivenSetting], manifest: &Manifest, plan: &Plan) -> Result<(), Trouble> {
         let mut found = Diagnostics::default();
         for (word, wrong) in &manifest.coined {
-            let others: Vec<Setting> =
+            let others: Vec<GivenSetting> =
                 settings.iter().filter(|one| format!("{}={}", one.key, one.value) != *word).cloned().collect();
             if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
             {
@@ -90,12 +90,12 @@ impl Project {
     }
 
     /// Files that a shipped manifest reads are beside it in the program; the stages need them in the project folder.
-    pub(super) fn has_files_of(&self, plan: &Plan, options: &Options) -> Result<(), Trouble> {
+    pub(super) fn has_files_of(&self, plan: &Plan, options: &RunOptions) -> Result<(), Trouble> {
         let missing: BTreeSet<&str> = plan
             .tasks
             .iter()
             .zip(&options.parts)
-            .filter(|(_, part)| **part == Part::Run)
+            .filter(|(_, part)| **part == TaskRole::Run)
             .flat_map(|(task, _)| task.inputs.values().flatten())
             .map(String::as_str)
             .filter(|path| is_shipped(path) && !self.home.project().join(path).exists())
@@ -114,16 +114,16 @@ impl Project {
         self.env.get(name).cloned().or_else(|| env::var(name).ok())
     }
 
-    fn given(&self, settings: &[Setting]) -> Given {
+    fn given(&self, settings: &[GivenSetting]) -> GivenValues {
         let own =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Given {
+        GivenValues {
             params: settings.iter().map(|s| (s.key.clone(), s.value.clone())).collect(),
             env: own.chain(self.env.clone()).collect(),
         }
     }
 
-    fn origins(&self, name: &str, manifest: &Manifest) -> Origins {
+    fn origins(&self, name: &str, manifest: &Manifest) -> PlanSources {
         let root = self.home.project();
         let mut sources = Vec::new();
         let mut absent = Vec::new();
@@ -137,7 +137,7 @@ impl Project {
         // What would have been found first; `Library::find` looks in this order.
         let names = [name.to_owned(), format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
         absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));
-        Origins { sources, absent, env: manifest.environment().clone().into_iter().collect() }
+        PlanSources { sources, absent, env: manifest.environment().clone().into_iter().collect() }
     }
 }
 
@@ -164,15 +164,15 @@ pub(super) fn options(
     jobs: u32,
     gpus: Vec<u32>,
     keep_going: bool,
-) -> Result<Options, Trouble> {
+) -> Result<RunOptions, Trouble> {
     let chosen = plan.select(&select.until, &select.only)?;
     let parts = parts(plan, &chosen, !select.only.is_empty());
     let forced = match &select.force {
         Force::Nothing => vec![false; plan.tasks.len()],
-        Force::All => parts.iter().map(|part| *part == Part::Run).collect(),
+        Force::All => parts.iter().map(|part| *part == TaskRole::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
-    Ok(Options { jobs, gpus, keep_going, parts, forced, shared: None, gate: Gate::default() })
+    Ok(RunOptions { jobs, gpus, keep_going, parts, forced, shared: None, gate: OutputGate::default() })
 }
 
 /// The GPUs that this process may use: `CUDA_VISIBLE_DEVICES`, or every device file of the driver.

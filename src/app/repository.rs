@@ -6,13 +6,13 @@ use std::fs;
 
 use super::project::colored;
 use super::{Trouble, say, say_error};
-use crate::cli::{Exit, Global, Repository, RepositoryFill};
+use crate::cli::{ExitCode, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
-pub(super) fn perform(global: &Global, request: &Repository) -> Result<Exit, Trouble> {
+pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<ExitCode, Trouble> {
     match request {
-        Repository::Check { folder, engine, gpus, json } => {
+        RepositoryAction::Check { folder, engine, gpus, json } => {
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
@@ -23,12 +23,12 @@ pub(super) fn perform(global: &Global, request: &Repository) -> Result<Exit, Tro
                 let (models, errors) = (count(checked.models.len(), "model"), count(errors, "error"));
                 say(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
             }
-            Ok(if errors > 0 { Exit::Usage } else { Exit::Done })
+            Ok(if errors > 0 { ExitCode::Usage } else { ExitCode::Done })
         }
-        Repository::Fill(request) => fill(request),
-        Repository::Parameters { json } => {
+        RepositoryAction::Fill(request) => fill(request),
+        RepositoryAction::Parameters { json } => {
             say(&parameters(*json));
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
     }
 }
@@ -59,7 +59,7 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
     })
 }
 
-fn fill(request: &RepositoryFill) -> Result<Exit, Trouble> {
+fn fill(request: &RepositoryFill) -> Result<ExitCode, Trouble> {
     let values = values(request)?;
     let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
         TreeError::Mistakes(found) => Trouble::Manifest(found),
@@ -67,7 +67,7 @@ fn fill(request: &RepositoryFill) -> Result<Exit, Trouble> {
         error @ TreeError::Io { .. } => Trouble::Other(error.into()),
     })?;
     say(&report(&models));
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// All values, wherever they were said. Two different ones for one key are a mistake.

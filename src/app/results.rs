@@ -10,10 +10,10 @@ use super::Trouble;
 use super::project::Project;
 use crate::cli::Global;
 use crate::event::RunId;
-use crate::harness::{Record, repeat_folders};
-use crate::report::compat::Seen;
-use crate::report::import::{self, Source};
-use crate::report::{Story, Told};
+use crate::harness::{RequestRecord, repeat_folders};
+use crate::report::compat::RequestTrace;
+use crate::report::import::{self, ImportSource};
+use crate::report::{RunState, MeasuredRun};
 use crate::store::{Home, last_run, read_journal, runs};
 
 pub(super) const RESULT: &str = "result.json";
@@ -22,14 +22,14 @@ const REQUESTS: &str = "requests.jsonl";
 
 /// A result with its requests.
 #[derive(Clone)]
-pub(super) struct Found {
-    pub told: Told,
+pub(super) struct FoundResult {
+    pub told: MeasuredRun,
     /// Ours, where we measured.
-    pub records: Vec<Record>,
+    pub records: Vec<RequestRecord>,
 }
 
 /// One result, or a sentence on what there is.
-pub(super) fn find(global: &Global, word: &str) -> Result<Found, Trouble> {
+pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, Trouble> {
     let mut all = find_all(global, word)?;
     match (all.pop(), all.is_empty()) {
         (Some(found), true) => Ok(found),
@@ -42,12 +42,12 @@ pub(super) fn find(global: &Global, word: &str) -> Result<Found, Trouble> {
 }
 
 /// All results that a word names; at least one.
-pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<Found>, Trouble> {
+pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
 }
 
 /// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.
-pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<Found>, Trouble> {
+pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>, Trouble> {
     let path = Path::new(word);
     if !path.exists() && word.contains(',') {
         let parts = word.split(',').filter(|part| !part.is_empty());
@@ -128,11 +128,11 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
 
 /// The benchmarks of a run, valid or not, whose outputs are still there.
 fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
-    let mut story = Story::new();
+    let mut story = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         story.fold(event);
     }
-    let folder = |chapter: &crate::report::Chapter| {
+    let folder = |chapter: &crate::report::TaskState| {
         chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
     };
     Ok(story.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect())
@@ -143,7 +143,7 @@ fn cannot(path: &Path) -> impl Fn(std::io::Error) -> Trouble {
 }
 
 /// A result of ours, one that was imported, or another tool's files.
-fn read(name: &str, path: &Path) -> Result<Found, Trouble> {
+fn read(name: &str, path: &Path) -> Result<FoundResult, Trouble> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {
         let text = fs::read_to_string(&file).map_err(cannot(&file))?;
@@ -152,22 +152,22 @@ fn read(name: &str, path: &Path) -> Result<Found, Trouble> {
         }
     }
     let imported = import::import(name, &sources(&[path.to_owned()])?).map_err(Trouble::Usage)?;
-    Ok(Found { told: imported.told, records: Vec::new() })
+    Ok(FoundResult { told: imported.told, records: Vec::new() })
 }
 
 fn is_ours(result: &Value) -> bool {
     ["schema", "verdict", "latency"].iter().all(|key| result.get(key).is_some())
 }
 
-fn ours(name: &str, folder: &Path, result: Value) -> Result<Found, Trouble> {
+fn ours(name: &str, folder: &Path, result: Value) -> Result<FoundResult, Trouble> {
     let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
     if result.get("imported").is_some() {
-        let seen: Vec<Seen> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
-        return Ok(Found { told: Told { name: name.to_owned(), result, seen }, records: Vec::new() });
+        let seen: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
+        return Ok(FoundResult { told: MeasuredRun { name: name.to_owned(), result, seen }, records: Vec::new() });
     }
-    let records: Vec<Record> = if requests.is_file() { lines(&requests)? } else { Vec::new() };
-    let seen = records.iter().map(Seen::from).collect();
-    Ok(Found { told: Told { name: name.to_owned(), result, seen }, records })
+    let records: Vec<RequestRecord> = if requests.is_file() { lines(&requests)? } else { Vec::new() };
+    let seen = records.iter().map(RequestTrace::from).collect();
+    Ok(FoundResult { told: MeasuredRun { name: name.to_owned(), result, seen }, records })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Trouble> {
@@ -181,7 +181,7 @@ fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Trouble>
 }
 
 /// The texts of files; of a folder, of those that a tool may have left in it.
-pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Trouble> {
+pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, Trouble> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -203,7 +203,7 @@ pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Trouble> {
         .into_iter()
         .map(|path| {
             let text = fs::read_to_string(&path).map_err(cannot(&path))?;
-            Ok(Source { name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text })
+            Ok(ImportSource { name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text })
         })
         .collect()
 }

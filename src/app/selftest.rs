@@ -9,16 +9,16 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Trouble, say, say_error};
-use crate::cli::{Exit, Global, Loudness, Selftest};
+use crate::cli::{ExitCode, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
-use crate::harness::{self, Arrivals, Ended, Length, Limits, Measured, Scenario, Severity, Slo, Spec, Until};
-use crate::sim::{Manner, Proof, Script, Truth};
+use crate::harness::{self, Arrivals, RequestEnd, Length, Limits, Measured, Scenario, ReasonSeverity, Slo, BenchSpec, StopAfter};
+use crate::sim::{ResponsePattern, GroundTruthServer, ResponseScript, GroundTruth};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
 /// Requests under way against a server that answers at once: enough to keep it busy.
 const USERS: f64 = 64.0;
-const SCRIPT: Script = Script { seed: 2026, first_ms: (20.0, 60.0), gap_ms: (2.0, 8.0) };
+const SCRIPT: ResponseScript = ResponseScript { seed: 2026, first_ms: (20.0, 60.0), gap_ms: (2.0, 8.0) };
 
 /// How long and how much.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ struct Proven {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
-    severity: Severity,
+    severity: ReasonSeverity,
     /// What was measured.
     of: String,
     text: String,
@@ -110,7 +110,7 @@ struct Ceiling {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<Exit, Trouble> {
+pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<ExitCode, Trouble> {
     let effort =
         Effort { rates: request.rates.clone(), duration: Duration::from_secs(request.seconds), ..Effort::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -121,12 +121,12 @@ pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<Exit, Trou
         }
     }))?;
     say(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.told() });
-    Ok(if proven.verdict.is_valid() { Exit::Done } else { Exit::InvalidClient })
+    Ok(if proven.verdict.is_valid() { ExitCode::Done } else { ExitCode::InvalidClient })
 }
 
 async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> {
     let load_average = load_average();
-    let server = Proof::start(Manner::Scripted(SCRIPT))?;
+    let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT))?;
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
         server.forget();
@@ -140,7 +140,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
         }
     }
     for tokens in [128, 1] {
-        let server = Proof::start(Manner::AtOnce { tokens })?;
+        let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
         tell(&format!("{what}, {:?}", effort.flood));
         let race = Race { scenario: Scenario::Concurrency { users: USERS.into() }, tokens, clients: 2 };
@@ -157,7 +157,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
     reasons.sort_by_key(|reason| reason.severity);
     let verdict = match reasons.first().map(|reason| reason.severity) {
         None => Verdict::Valid,
-        Some(Severity::Warning) => Verdict::ValidWithWarnings,
+        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
         Some(_) => Verdict::InvalidClient,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -184,15 +184,15 @@ impl Race {
     /// None where nothing could be measured. Why, and what else speaks against it, goes to `reasons`.
     async fn run(
         self,
-        server: &Proof,
+        server: &GroundTruthServer,
         what: &str,
         duration: Duration,
         limit: Duration,
         reasons: &mut Vec<Reason>,
     ) -> Option<Measured> {
-        let mut say = |severity: Severity, text: String| {
+        let mut say = |severity: ReasonSeverity, text: String| {
             // The server is ours and in this process: what goes wrong is not the server's.
-            let severity = if severity == Severity::Warning { severity } else { Severity::InvalidClient };
+            let severity = if severity == ReasonSeverity::Warning { severity } else { ReasonSeverity::InvalidClient };
             reasons.push(Reason { severity, of: what.to_owned(), text });
         };
         let is_open_loop = self.scenario.is_open_loop();
@@ -202,7 +202,7 @@ impl Race {
         let ended = tokio::select! {
             ended = &mut running => ended,
             () = tokio::time::sleep(limit) => {
-                say(Severity::InvalidClient, format!("not done within {limit:?}, and ended"));
+                say(ReasonSeverity::InvalidClient, format!("not done within {limit:?}, and ended"));
                 stop.now();
                 running.await
             }
@@ -210,7 +210,7 @@ impl Race {
         let measured = match ended {
             Ok(measured) => measured,
             Err(error) => {
-                say(Severity::InvalidClient, format!("not measured: {error}"));
+                say(ReasonSeverity::InvalidClient, format!("not measured: {error}"));
                 return None;
             }
         };
@@ -224,7 +224,7 @@ impl Race {
         (measured.result.counts.ok > 0).then_some(measured)
     }
 
-    fn spec(self, server: &Proof, duration: Duration) -> Spec {
+    fn spec(self, server: &GroundTruthServer, duration: Duration) -> BenchSpec {
         let Self { scenario, tokens, clients } = self;
         let endpoint = Endpoint {
             host: "127.0.0.1".to_owned(),
@@ -233,20 +233,20 @@ impl Race {
             metrics: None,
             name: None,
         };
-        Spec {
+        BenchSpec {
             endpoints: vec![endpoint],
             protocol: harness::Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             timelines: scenario.is_open_loop(),
             scenario,
             arrivals: Arrivals::Poisson,
-            stop: Until { requests: None, duration: Some(duration) },
+            stop: StopAfter { requests: None, duration: Some(duration) },
             input_len: Length::Fixed(32),
             output_len: Length::Fixed(tokens),
             seed: 1,
             warmup: 0,
-            pace: harness::Pace::default(),
-            content: harness::Content::default(),
+            pace: harness::SendingSpec::default(),
+            content: harness::PromptSource::default(),
             frontends: 1,
             clients,
             stall_timeout: Duration::from_mins(1),
@@ -259,11 +259,11 @@ impl Race {
     }
 }
 
-fn compare(rate: f64, measured: &Measured, truths: &[Truth]) -> Scripted {
+fn compare(rate: f64, measured: &Measured, truths: &[GroundTruth]) -> Scripted {
     let mut errors = (Vec::new(), Vec::new());
     let mut arrivals = Vec::new();
-    let by_id: BTreeMap<u64, &Truth> = truths.iter().map(|truth| (truth.id, truth)).collect();
-    for record in measured.requests.iter().filter(|record| record.ended == Ended::Ok) {
+    let by_id: BTreeMap<u64, &GroundTruth> = truths.iter().map(|truth| (truth.id, truth)).collect();
+    for record in measured.requests.iter().filter(|record| record.ended == RequestEnd::Ok) {
         let Some(truth) = by_id.get(&record.index) else { continue };
         let (Some(first), Some(wrote)) = (record.t_first, truth.wrote.first()) else { continue };
         let theirs = wrote.duration_since(truth.came).as_nanos() as f64;
@@ -337,8 +337,8 @@ mod tests {
     fn a_machine_without_cores_to_spare_is_named_as_the_reason() {
         let reason = |severity, text: &str| Reason { severity, of: "1000 req/s".to_owned(), text: text.to_owned() };
         let reasons = vec![
-            reason(Severity::InvalidClient, "lag: the client was late"),
-            reason(Severity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
+            reason(ReasonSeverity::InvalidClient, "lag: the client was late"),
+            reason(ReasonSeverity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
         ];
         let proven = Proven {
             cores: 2,
@@ -364,10 +364,10 @@ mod tests {
     #[test]
     fn what_takes_too_long_is_ended_and_said() {
         // Answers take longer than there is patience for.
-        let slow = Script { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
+        let slow = ResponseScript { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let Ok(server) = Proof::start(Manner::Scripted(slow)) else { panic!("no server") };
+            let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow)) else { panic!("no server") };
             let race = Race { scenario: Scenario::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();
             let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::Trouble;
 use crate::event::{Event, Stop};
 use crate::plan::Plan;
-use crate::process::{Answer, Probed, probe};
+use crate::process::{ProbeOutput, ProbeResult, probe};
 use crate::runner::Emit;
-use crate::share::{Address, Gpus, Machine, Share, Unsent, why_not};
-use crate::store::Shelf;
+use crate::share::{Address, MachineGpus, Machine, RemoteCache, Unsent, why_not};
+use crate::store::OutputCache;
 
 /// What was typed, else what the environment says. `off` and an empty variable are none.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
@@ -26,9 +26,9 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<Address>, Trouble> {
 }
 
 /// `None`: it cannot be used, which has been said. On a runtime.
-pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<Shelf>, emit: &Emit) -> Option<Share> {
+pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<OutputCache>, emit: &Emit) -> Option<RemoteCache> {
     let machine = Machine::new(gpus_for(plan));
-    match Share::new(address, plan, &machine, Arc::clone(shelf), Arc::clone(emit)) {
+    match RemoteCache::new(address, plan, &machine, Arc::clone(shelf), Arc::clone(emit)) {
         Ok(share) => Some(share),
         Err(trouble) => {
             let hint = trouble.hint();
@@ -41,7 +41,7 @@ pub(super) fn open(address: &Address, plan: &Plan, shelf: &Arc<Shelf>, emit: &Em
 }
 
 /// Waits until what was made is there, too.
-pub(super) async fn finish(share: &Share, stop: &Stop, manifest: &str, emit: &Emit) {
+pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emit: &Emit) {
     let Unsent(left) = share.finish(stop).await;
     if left > 0 {
         let outputs =
@@ -52,22 +52,22 @@ pub(super) async fn finish(share: &Share, stop: &Stop, manifest: &str, emit: &Em
 }
 
 /// The GPUs of this machine, asked for only if an output that may be shared is made with some.
-pub(super) fn gpus_for(plan: &Plan) -> Gpus {
+pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
     const LIMIT: Duration = Duration::from_mins(1);
     if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {
-        return Gpus::Known(BTreeSet::new());
+        return MachineGpus::Known(BTreeSet::new());
     }
     match probe(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"], LIMIT) {
-        Probed::Missing => Gpus::Known(BTreeSet::new()),
-        Probed::Answered(Answer { code: 0, out, .. }) => {
+        ProbeResult::Missing => MachineGpus::Known(BTreeSet::new()),
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
             let lines = out.lines().map(|line| line.replace(',', "")).filter(|line| !line.trim().is_empty());
-            Gpus::Known(lines.map(|line| line.trim().to_owned()).collect())
+            MachineGpus::Known(lines.map(|line| line.trim().to_owned()).collect())
         }
-        Probed::Answered(Answer { out, err, .. }) => {
+        ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let said = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            Gpus::Unknown(format!("nvidia-smi: {}", said.unwrap_or("no answer").trim()))
+            MachineGpus::Unknown(format!("nvidia-smi: {}", said.unwrap_or("no answer").trim()))
         }
-        Probed::Late => Gpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
-        Probed::Failed(why) => Gpus::Unknown(format!("nvidia-smi: {why}")),
+        ProbeResult::Late => MachineGpus::Unknown(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs())),
+        ProbeResult::Failed(why) => MachineGpus::Unknown(format!("nvidia-smi: {why}")),
     }
 }

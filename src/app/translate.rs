@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 
 use super::project::Project;
 use super::{Trouble, bench, say, say_error};
-use crate::cli::{self, Exit, Global, Job};
+use crate::cli::{self, ExitCode, Global, CliJob};
 use crate::diag::Diagnostics;
-use crate::manifest::{Given, Manifest, load, shipped};
+use crate::manifest::{GivenValues, Manifest, load, shipped};
 use crate::translate::{
-    BenchLine, Left, Means, RunLine, RunSetting, Told, origin, read_config, read_line, read_script,
+    BenchLine, UntranslatedOption, TranslationKind, RunLine, RunSetting, Translation, origin, read_config, read_line, read_script,
 };
 
 /// A command line.
-pub(super) fn line(global: &Global, words: &[String]) -> Result<Exit, Trouble> {
+pub(super) fn line(global: &Global, words: &[String]) -> Result<ExitCode, Trouble> {
     let told = read_line(words).map_err(|faults| wrong(&faults))?;
     tell(global, told)
 }
 
 /// A script of command lines.
-pub(super) fn script(global: &Global, path: &Path) -> Result<Exit, Trouble> {
+pub(super) fn script(global: &Global, path: &Path) -> Result<ExitCode, Trouble> {
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
@@ -36,7 +36,7 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<Exit, Trouble> {
 }
 
 /// Configs of NVIDIA's MLPerf code.
-pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<Exit, Trouble> {
+pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<ExitCode, Trouble> {
     let mut files = Vec::new();
     for path in paths {
         let name = path.display().to_string();
@@ -51,23 +51,23 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<Exit, Troubl
         found.pointer("/vars/model").cloned()
     };
     let told = read_config(&files, pick, &shape).map_err(|faults| wrong(&faults))?;
-    let Means::Manifest(manifest) = &told.means else { return Ok(Exit::Done) };
+    let TranslationKind::Manifest(manifest) = &told.means else { return Ok(ExitCode::Done) };
     print(&told, &[], &yaml(manifest)?);
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 fn wrong(faults: &[String]) -> Trouble {
     Trouble::Usage(faults.join("\n  "))
 }
 
-fn tell(global: &Global, mut told: Told) -> Result<Exit, Trouble> {
-    match std::mem::replace(&mut told.means, Means::Commands(Vec::new())) {
-        Means::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
-        Means::Bench(line) => {
+fn tell(global: &Global, mut told: Translation) -> Result<ExitCode, Trouble> {
+    match std::mem::replace(&mut told.means, TranslationKind::Commands(Vec::new())) {
+        TranslationKind::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
+        TranslationKind::Bench(line) => {
             let (manifest, same) = measured(&line, &mut told)?;
             print(&told, &same, &yaml(&manifest)?);
         }
-        Means::Pipeline(mut stages, line) => {
+        TranslationKind::Pipeline(mut stages, line) => {
             let (mut manifest, same) = measured(&line, &mut told)?;
             let mut bench = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")).map(Value::take);
             if let Some(target) = bench.as_mut().and_then(|stage| stage.pointer_mut("/bench/target"))
@@ -80,26 +80,26 @@ fn tell(global: &Global, mut told: Told) -> Result<Exit, Trouble> {
             manifest.insert("stages".to_owned(), Value::Object(stages));
             print(&told, &same, &yaml(&manifest)?);
         }
-        Means::Run(line) => {
+        TranslationKind::Run(line) => {
             let command = run(global, &line, &mut told)?;
             print(&told, &[], &command);
         }
-        Means::Commands(commands) => {
+        TranslationKind::Commands(commands) => {
             let text: String = commands.iter().map(|words| shell(words) + "\n").collect();
             print(&told, &[], &text);
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// The manifest of a bench line, and what its head says of the line itself.
-fn measured(line: &BenchLine, told: &mut Told) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
+fn measured(line: &BenchLine, told: &mut Translation) -> Result<(Map<String, Value>, Vec<String>), Trouble> {
     let words = ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.words.iter().cloned());
     let words: Vec<String> = words.collect();
     let request = cli::parse(words.clone()).map_err(|refused| {
         Trouble::Usage(format!("what {} says is refused here, as `{}`:\n{refused}", told.tool, shell(&words)))
     })?;
-    let Job::Bench(request) = request.job else {
+    let CliJob::Bench(request) = request.job else {
         return Err(Trouble::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     told.notes.extend(request.notices.iter().cloned());
@@ -133,7 +133,7 @@ fn measured(line: &BenchLine, told: &mut Told) -> Result<(Map<String, Value>, Ve
 }
 
 /// `regatta run …`, with what the manifest declares.
-fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Trouble> {
+fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String, Trouble> {
     let project = Project::here(global)?;
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
@@ -146,7 +146,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
         let here =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let env: BTreeMap<String, String> = here.chain(more.iter().cloned()).collect();
-        load(&project.manifests, name, &Given { params, env })
+        load(&project.manifests, name, &GivenValues { params, env })
     };
     // Which parameters there are is known with any value for those that a person must give.
     let manifest: Manifest = given(Vec::new(), &[]).or_else(|found| {
@@ -162,7 +162,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
         } else {
             let key = names.join("` or `");
             let why = format!("the manifest `{name}` has no parameter `{key}`: change it in the file of the system");
-            told.left.push(Left { word: word.clone(), why });
+            told.left.push(UntranslatedOption { word: word.clone(), why });
         }
     }
     for (key, value) in &line.usual {
@@ -185,7 +185,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Told) -> Result<String, Troub
             front.push(format!("{variable}={}", quoted(value)));
         } else {
             let why = format!("no parameter of the manifest `{name}` is read from it");
-            told.left.push(Left { word: format!("--env {variable}=…"), why });
+            told.left.push(UntranslatedOption { word: format!("--env {variable}=…"), why });
         }
     }
     // What it does not take is told as it is told of a run.
@@ -215,7 +215,7 @@ fn yaml(manifest: &Map<String, Value>) -> Result<String, Trouble> {
 }
 
 /// The text, below what is to be known of it.
-fn print(told: &Told, same: &[String], text: &str) {
+fn print(told: &Translation, same: &[String], text: &str) {
     let mut head = format!("# {}.\n", origin(told.tool).replacen("from", "From", 1));
     let mut list = |title: &str, lines: &[String]| {
         if !lines.is_empty() {

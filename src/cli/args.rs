@@ -14,7 +14,7 @@ use super::lock::{LockArgs, LockingArgs};
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnArgs, OnHostArgs, OnNodeArgs};
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
-use super::setting::Setting;
+use super::setting::GivenSetting;
 use super::triton::TritonArgs;
 
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
@@ -26,11 +26,11 @@ const EVERYWHERE: &str = "Everywhere";
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, after_long_help = help::TOP)]
-pub(super) struct Typed {
+pub(super) struct CliArgs {
     #[command(flatten)]
     pub global: GlobalArgs,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(super) enum ColorWord {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum CliCommand {
     /// Run a manifest: what is already done is not done again.
     #[command(after_long_help = help::RUN)]
     Run(RunArgs),
@@ -164,7 +164,7 @@ pub(super) struct Subject {
     pub manifest: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
 }
 
 #[derive(Debug, Args)]
@@ -257,7 +257,7 @@ pub(super) struct DoctorArgs {
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -422,7 +422,7 @@ pub(super) struct RepositoryFillArgs {
     pub templates: PathBuf,
     /// Values for every model that has the placeholder.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// The folder to write; it must be new or empty.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,

@@ -11,7 +11,7 @@ use super::bench_args::{
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bench {
+pub struct BenchCommand {
     /// As given, with the scheme that follows from the other options.
     pub target: String,
     pub model: Option<String>,
@@ -22,7 +22,7 @@ pub struct Bench {
     /// Each key of the manifest's `bench.tls` that was given.
     pub tls: Map<String, Value>,
     pub connections: u32,
-    pub load: Load,
+    pub load: BenchLoad,
     /// Equal gaps instead of exponential ones.
     pub is_constant: bool,
     pub requests: Option<u64>,
@@ -35,8 +35,8 @@ pub struct Bench {
     /// A path, or the name of one that is elsewhere.
     pub tokenizer: Option<String>,
     /// `None`: as the data are.
-    pub input: Option<Tokens>,
-    pub output: Option<Tokens>,
+    pub input: Option<TokenLength>,
+    pub output: Option<TokenLength>,
     pub ignore_eos: bool,
     pub min_tokens: Option<u32>,
     pub temperature: Option<f64>,
@@ -64,7 +64,7 @@ pub struct Bench {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
+pub enum BenchLoad {
     /// Closed loop: users.
     Concurrency(u32),
     /// Open loop: requests per second.
@@ -74,7 +74,7 @@ pub enum Load {
 
 /// A length in tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tokens {
+pub struct TokenLength {
     pub mean: u32,
     pub stddev: f64,
     pub max: Option<u32>,
@@ -86,7 +86,7 @@ fn mistake<T>(text: impl Into<String>) -> Result<T, Mistake> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
 
-pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
+pub(super) fn meaning(mut args: BenchArgs) -> Result<BenchCommand, Mistake> {
     // `--goodput` takes words up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
         args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
@@ -105,22 +105,22 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
         target
     };
     let load = match (args.concurrency, args.rate, args.offline) {
-        (Some(users), ..) => Load::Concurrency(users),
-        (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => Load::Offline,
-        (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => Load::Rate(rate),
+        (Some(users), ..) => BenchLoad::Concurrency(users),
+        (_, Some(rate), _) if (rate + 1.0).abs() < f64::EPSILON => BenchLoad::Offline,
+        (_, Some(rate), _) if rate > 0.0 && rate.is_finite() => BenchLoad::Rate(rate),
         (_, Some(rate), _) => {
             return mistake(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"));
         }
-        (_, _, true) => Load::Offline,
+        (_, _, true) => BenchLoad::Offline,
         // As GenAI-Perf has it.
-        _ => Load::Concurrency(1),
+        _ => BenchLoad::Concurrency(1),
     };
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
     let data = data(&args)?;
-    let needs_count = data.is_none() && (duration.is_none() || load == Load::Offline);
+    let needs_count = data.is_none() && (duration.is_none() || load == BenchLoad::Offline);
     let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
         let mean = mean.or_else(|| data.is_none().then_some(usual))?;
-        Some(Tokens { mean, stddev, max })
+        Some(TokenLength { mean, stddev, max })
     };
     let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
     let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
@@ -133,7 +133,7 @@ pub(super) fn meaning(mut args: BenchArgs) -> Result<Bench, Mistake> {
     if input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
         return mistake("`--max-input-len` is below the mean `--input-tokens`");
     }
-    Ok(Bench {
+    Ok(BenchCommand {
         target,
         model: args.model.clone(),
         protocol,
@@ -322,7 +322,7 @@ mod tests {
         args: BenchArgs,
     }
 
-    fn read(line: &str) -> Result<Bench, String> {
+    fn read(line: &str) -> Result<BenchCommand, String> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         meaning(line.args).map_err(|(_, text)| text)
@@ -344,7 +344,7 @@ mod tests {
         );
         assert_eq!(
             (bench.load, bench.duration.as_deref(), bench.requests),
-            (Load::Concurrency(1), Some("4000ms"), None)
+            (BenchLoad::Concurrency(1), Some("4000ms"), None)
         );
         assert_eq!(
             (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.seed, bench.ignore_eos),
@@ -357,14 +357,14 @@ mod tests {
     fn an_openai_line_gets_its_scheme() {
         let bench = read("-m m --service-kind openai --endpoint-type chat --request-rate 5 -u host:8000 --extra-inputs max_new:3 --extra-inputs a:b").unwrap();
         assert_eq!((bench.target.as_str(), bench.protocol), ("http://host:8000", Some("openai-chat")));
-        assert_eq!((bench.load, bench.requests), (Load::Rate(5.0), Some(100)));
+        assert_eq!((bench.load, bench.requests), (BenchLoad::Rate(5.0), Some(100)));
         assert_eq!(Value::Object(bench.extra), serde_json::json!({"max_new": 3, "a": "b"}));
     }
 
     #[test]
     fn benchmark_core_models_words_are_understood() {
         let bench = read("h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 --output-stdev 2 --max-input-len 300 --decoupled").unwrap();
-        assert_eq!((bench.load, bench.requests), (Load::Offline, Some(30)));
+        assert_eq!((bench.load, bench.requests), (BenchLoad::Offline, Some(30)));
         let input = bench.input.unwrap();
         assert_eq!((input.stddev, input.max), (5.0, Some(300)));
         let law = |line: &str| read(line).map(|bench| bench.notices.iter().any(|notice| notice.contains("Poisson")));

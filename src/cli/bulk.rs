@@ -10,7 +10,7 @@ use super::cache::StoreArgs;
 use super::lock::{LockingArgs, locking};
 use super::parse::{Mistake, each_once, gpus};
 use super::request::Bulk;
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct BulkArgs {
@@ -19,7 +19,7 @@ pub(super) struct BulkArgs {
     pub file: PathBuf,
     /// Parameters of all its runs; they win over the file's.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Print the commands, and run none.
     #[arg(long, help_heading = HOW)]
     pub dry_run: bool,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueHint};
 use super::args::{HOW, Subject};
 use super::help;
 use super::parse::{Mistake, each_once};
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 /// One request to a store that machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub struct Cache {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheAct {
-    Status { of: Option<(String, Vec<Setting>)>, verify: bool, json: bool },
-    Push { manifest: String, settings: Vec<Setting>, only: Vec<String>, verify: bool },
-    Pull { manifest: String, settings: Vec<Setting>, until: Vec<String> },
+    Status { of: Option<(String, Vec<GivenSetting>)>, verify: bool, json: bool },
+    Push { manifest: String, settings: Vec<GivenSetting>, only: Vec<String>, verify: bool },
+    Pull { manifest: String, settings: Vec<GivenSetting>, until: Vec<String> },
     Gc(CacheGc),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct CacheArgs {
 pub(super) enum CacheCommand {
     /// What is in the store; with a manifest, which of its outputs are here, there or nowhere.
     #[command(after_long_help = help::CACHE)]
-    Status(StatusArgs),
+    Status(CacheStatusArgs),
     /// Put finished outputs of a manifest there.
     #[command(after_long_help = help::CACHE)]
     Push(PushArgs),
@@ -68,13 +68,13 @@ pub(super) enum CacheCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StatusArgs {
+pub(super) struct CacheStatusArgs {
     /// A manifest's name or a path to its file [default: none, the store alone].
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Read every file of the manifest's outputs there, and hold it against its digest; exit code 1 if one is damaged.
     #[arg(long, requires = "manifest")]
     pub verify: bool,
@@ -130,7 +130,7 @@ pub(super) struct CacheGcArgs {
 
 pub(super) fn meaning(args: CacheArgs) -> Result<Cache, Mistake> {
     Ok(match args.command {
-        CacheCommand::Status(StatusArgs { manifest, settings, verify, json, store }) => {
+        CacheCommand::Status(CacheStatusArgs { manifest, settings, verify, json, store }) => {
             each_once(&settings)?;
             let of = manifest.map(|manifest| (manifest, settings));
             Cache { store: store.store, act: CacheAct::Status { of, verify, json } }

@@ -7,7 +7,7 @@ use crate::event::{FailureKind, Verdict};
 /// How `regatta` leaves. The numbers are part of the interface: scripts read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Exit {
+pub enum ExitCode {
     /// Everything asked for is done.
     Done = 0,
     /// A stage failed, or Regatta itself could not go on.
@@ -29,7 +29,7 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-impl Exit {
+impl ExitCode {
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -86,8 +86,8 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitCode> for ExitCode {
+    fn from(exit: ExitCode) -> Self {
         Self::from(exit.code())
     }
 }
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn a_verdict_has_its_own_code() {
         let codes = [Verdict::InvalidClient, Verdict::InvalidLoad, Verdict::InvalidServer]
-            .map(|verdict| Exit::of(FailureKind::Invalid(verdict)).code());
+            .map(|verdict| ExitCode::of(FailureKind::Invalid(verdict)).code());
         assert_eq!(codes, [3, 4, 5]);
     }
 
     #[test]
     fn a_broken_stage_outweighs_a_verdict_and_an_interruption_outweighs_both() {
         let invalid = FailureKind::Invalid(Verdict::InvalidServer);
-        assert_eq!(Exit::of_all([]), Exit::Done);
-        assert_eq!(Exit::of_all([invalid]), Exit::InvalidServer);
-        assert_eq!(Exit::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), Exit::InvalidClient);
-        assert_eq!(Exit::of_all([invalid, FailureKind::Exit(7)]), Exit::Failed);
-        assert_eq!(Exit::of_all([FailureKind::Exit(7), FailureKind::Interrupted, invalid]), Exit::Interrupted);
+        assert_eq!(ExitCode::of_all([]), ExitCode::Done);
+        assert_eq!(ExitCode::of_all([invalid]), ExitCode::InvalidServer);
+        assert_eq!(ExitCode::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), ExitCode::InvalidClient);
+        assert_eq!(ExitCode::of_all([invalid, FailureKind::Exit(7)]), ExitCode::Failed);
+        assert_eq!(ExitCode::of_all([FailureKind::Exit(7), FailureKind::Interrupted, invalid]), ExitCode::Interrupted);
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use super::args::HOW;
 use super::help;
 use super::parse::{Mistake, each_once};
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 /// Where it is when nobody says.
 pub const LOCK_FILE: &str = "regatta.lock";
@@ -72,7 +72,7 @@ pub(super) struct LockDiffArgs {
     pub b: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
@@ -86,12 +86,12 @@ pub enum Locking {
     /// Written when all has ended well.
     Write(PathBuf),
     /// Held to.
-    Hold(PathBuf, Held),
+    Hold(PathBuf, LockStrictness),
 }
 
 /// How strictly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum LockStrictness {
     Warn,
     Inputs,
     Exact,
@@ -99,11 +99,11 @@ pub enum Held {
 
 /// What to do with lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lock {
+pub enum LockAction {
     /// `file` may name one run behind a `#`.
     Show { file: String, json: bool },
     /// `b`: a lock file, or a manifest with `settings`.
-    Diff { a: String, b: String, settings: Vec<Setting>, json: bool },
+    Diff { a: String, b: String, settings: Vec<GivenSetting>, json: bool },
 }
 
 pub(super) fn locking(args: LockingArgs) -> Locking {
@@ -111,18 +111,18 @@ pub(super) fn locking(args: LockingArgs) -> Locking {
     match args.locked {
         _ if args.no_lock => Locking::Leave,
         None => Locking::Write(file),
-        Some(LockedWord::Inputs) => Locking::Hold(file, Held::Inputs),
-        Some(LockedWord::Exact) => Locking::Hold(file, Held::Exact),
-        Some(LockedWord::Warn) => Locking::Hold(file, Held::Warn),
+        Some(LockedWord::Inputs) => Locking::Hold(file, LockStrictness::Inputs),
+        Some(LockedWord::Exact) => Locking::Hold(file, LockStrictness::Exact),
+        Some(LockedWord::Warn) => Locking::Hold(file, LockStrictness::Warn),
     }
 }
 
-pub(super) fn meaning(args: LockArgs) -> Result<Lock, Mistake> {
+pub(super) fn meaning(args: LockArgs) -> Result<LockAction, Mistake> {
     Ok(match args.command {
-        LockCommand::Show(LockShowArgs { file, json }) => Lock::Show { file, json },
+        LockCommand::Show(LockShowArgs { file, json }) => LockAction::Show { file, json },
         LockCommand::Diff(LockDiffArgs { a, b, settings, json }) => {
             each_once(&settings)?;
-            Lock::Diff { a, b, settings, json }
+            LockAction::Diff { a, b, settings, json }
         }
     })
 }

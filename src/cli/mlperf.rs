@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
 use super::parse::rehearsal;
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 const HOW: &str = "How";
 
@@ -21,13 +21,13 @@ pub(super) struct MlperfArgs {
 pub(super) enum MlperfCommand {
     /// Where a submission stands: every result with its runs, and the command that brings it forward.
     #[command(after_long_help = help::MLPERF)]
-    Status(StatusArgs),
+    Status(MlperfStatusArgs),
     /// Put two submissions or two runs beside each other: values, and settings that differ.
     #[command(after_long_help = help::MLPERF)]
     Diff(DiffArgs),
     /// Examine a submission folder, more strictly than the official checker: exit code 1 when it is refused.
     #[command(after_long_help = help::MLPERF)]
-    Check(CheckArgs),
+    Check(MlperfCheckArgs),
     /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The same as
     /// `run` until these stages, with `search=true` where the manifest has that parameter.
     #[command(after_long_help = help::MLPERF)]
@@ -41,7 +41,7 @@ pub(super) struct SearchArgs {
     pub manifest: String,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -51,13 +51,13 @@ pub(super) struct SearchArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StatusArgs {
+pub(super) struct MlperfStatusArgs {
     /// A manifest's name or a path to its file; else that of the last run.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: Option<String>,
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Print JSON.
     #[arg(help_heading = HOW, long)]
     pub json: bool,
@@ -77,7 +77,7 @@ pub(super) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CheckArgs {
+pub(super) struct MlperfCheckArgs {
     /// The folder with closed/ or open/ in it.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
@@ -91,21 +91,21 @@ pub(super) struct CheckArgs {
 
 /// What to do about a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mlperf {
-    Status { manifest: Option<String>, settings: Vec<Setting>, json: bool },
+pub enum MlperfAction {
+    Status { manifest: Option<String>, settings: Vec<GivenSetting>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
     Check { folder: PathBuf, round: Option<String>, json: bool },
-    Search { manifest: String, settings: Vec<Setting>, cost: bool },
+    Search { manifest: String, settings: Vec<GivenSetting>, cost: bool },
 }
 
-pub(super) fn meaning(args: MlperfArgs) -> Mlperf {
+pub(super) fn meaning(args: MlperfArgs) -> MlperfAction {
     match args.command {
-        MlperfCommand::Status(StatusArgs { manifest, settings, json }) => Mlperf::Status { manifest, settings, json },
-        MlperfCommand::Diff(DiffArgs { a, b, json }) => Mlperf::Diff { a, b, json },
-        MlperfCommand::Check(CheckArgs { folder, round, json }) => Mlperf::Check { folder, round, json },
+        MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => MlperfAction::Status { manifest, settings, json },
+        MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfAction::Diff { a, b, json },
+        MlperfCommand::Check(MlperfCheckArgs { folder, round, json }) => MlperfAction::Check { folder, round, json },
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
             settings.extend(rehearsal(rehearse));
-            Mlperf::Search { manifest, settings, cost }
+            MlperfAction::Search { manifest, settings, cost }
         }
     }
 }

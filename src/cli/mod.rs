@@ -21,16 +21,16 @@ mod result_args;
 mod setting;
 mod triton;
 
-pub use bench::{Bench, Load, Tokens};
+pub use bench::{BenchCommand, BenchLoad, TokenLength};
 pub use cache::{Cache, CacheAct, CacheGc};
-pub use exit::Exit;
-pub use lock::{Held, LOCK_FILE, Lock, Locking};
-pub use mlperf::Mlperf;
+pub use exit::ExitCode;
+pub use lock::{LockStrictness, LOCK_FILE, LockAction, Locking};
+pub use mlperf::MlperfAction;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List,
-    Logs, Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select,
+    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init, CliJob, RunList,
+    Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, Invocation, RunRequest, SchemaOf, Select,
     Selftest, Shell, Show, Simulate, Status,
 };
-pub use setting::Setting;
-pub use triton::{Face, Infer, Triton, TritonAct, TritonUrl};
+pub use setting::GivenSetting;
+pub use triton::{TritonFace, Infer, Triton, TritonAct, TritonUrl};

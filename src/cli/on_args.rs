@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::args::HOW;
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 #[derive(Debug, Args)]
 pub(super) struct OnArgs {
@@ -14,7 +14,7 @@ pub(super) struct OnArgs {
     pub on: Option<OnWord>,
     /// What to ask Slurm for, as `host.slurm` has it: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` holds too. Repeatable.
     #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
-    pub slurm: Vec<Setting>,
+    pub slurm: Vec<GivenSetting>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

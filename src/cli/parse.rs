@@ -9,22 +9,22 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use super::args::{
-    ALL, ColorWord, Command, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
-    Typed,
+    ALL, ColorWord, CliCommand, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
+    CliArgs,
 };
 use super::bench;
 use super::bulk;
 use super::cache;
-use super::exit::Exit;
+use super::exit::ExitCode;
 use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
-    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, Gpus, Import, Init, Job, List, Logs,
-    Loudness, On, PlanAs, PlanRequest, Report, Repository, RepositoryFill, Request, Run, SchemaOf, Select, Selftest,
+    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init, CliJob, RunList, Logs,
+    Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, Invocation, RunRequest, SchemaOf, Select, Selftest,
     Show, Simulate, Status,
 };
-use super::setting::Setting;
+use super::setting::GivenSetting;
 use super::triton;
 
 /// There is nothing to do: help was asked for, or the words make no sense.
@@ -33,8 +33,8 @@ pub struct Refused(Box<clap::Error>);
 
 impl Refused {
     /// 0 for `--help` and `--version`, 2 for a mistake.
-    pub fn exit(&self) -> Exit {
-        if self.0.use_stderr() { Exit::Usage } else { Exit::Done }
+    pub fn exit(&self) -> ExitCode {
+        if self.0.use_stderr() { ExitCode::Usage } else { ExitCode::Done }
     }
 
     /// Help goes to stdout, mistakes to stderr, with colour where that is wanted.
@@ -52,9 +52,9 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Reads a command line; the first word is the program's name.
-pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Request, Refused> {
+pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, Refused> {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-    let command = Typed::command().color(color_of(&words));
+    let command = CliArgs::command().color(color_of(&words));
     read(command, &words).map_err(|error| Refused(Box::new(error)))
 }
 
@@ -62,7 +62,7 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Re
 pub fn completions(shell: Shell) -> String {
     // Into memory: the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Typed::command(), "regatta", &mut script);
+    clap_complete::generate(shell, &mut CliArgs::command(), "regatta", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
@@ -82,10 +82,10 @@ fn color_of(words: &[OsString]) -> clap::ColorChoice {
     choice
 }
 
-fn read(command: clap::Command, words: &[OsString]) -> Result<Request, clap::Error> {
+fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
     let mut format = command.clone();
     let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
-    let typed = Typed::from_arg_matches(&matches)?;
+    let typed = CliArgs::from_arg_matches(&matches)?;
     meaning(typed).map_err(|(kind, text)| format.error(kind, text))
 }
 
@@ -109,8 +109,8 @@ fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Comm
 
 pub(super) type Mistake = (ErrorKind, String);
 
-fn meaning(typed: Typed) -> Result<Request, Mistake> {
-    let Typed { global, command } = typed;
+fn meaning(typed: CliArgs) -> Result<Invocation, Mistake> {
+    let CliArgs { global, command } = typed;
     let global = Global {
         home: global.home,
         color: match global.color {
@@ -127,17 +127,17 @@ fn meaning(typed: Typed) -> Result<Request, Mistake> {
     if global.home.as_os_str().is_empty() {
         return Err((ErrorKind::InvalidValue, "the state folder has an empty name\n  hint: unset REGATTA_HOME".into()));
     }
-    Ok(Request { global, job: job(command)? })
+    Ok(Invocation { global, job: job(command)? })
 }
 
-fn job(command: Command) -> Result<Job, Mistake> {
+fn job(command: CliCommand) -> Result<CliJob, Mistake> {
     Ok(match command {
-        Command::Run(args) => {
+        CliCommand::Run(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
             each_once(&settings)?;
-            Job::Run(Run {
+            CliJob::Run(RunRequest {
                 manifest,
                 settings,
                 select,
@@ -157,10 +157,10 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 env: BTreeMap::new(),
             })
         }
-        Command::Bulk(args) => Job::Bulk(bulk::meaning(args)?),
-        Command::Bench(args) if args.selftest => Job::Selftest(Selftest::default()),
-        Command::Bench(args) => Job::Bench(Box::new(bench::meaning(*args)?)),
-        Command::Plan(args) => {
+        CliCommand::Bulk(args) => CliJob::Bulk(bulk::meaning(args)?),
+        CliCommand::Bench(args) if args.selftest => CliJob::Selftest(Selftest::default()),
+        CliCommand::Bench(args) => CliJob::Bench(Box::new(bench::meaning(*args)?)),
+        CliCommand::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
             let select = select(args.select, &mut settings)?;
@@ -172,33 +172,33 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 (false, Some(GraphWord::Dot)) => PlanAs::Dot,
                 (false, Some(GraphWord::Mermaid)) => PlanAs::Mermaid,
             };
-            Job::Plan(PlanRequest { manifest, settings, select, show })
+            CliJob::Plan(PlanRequest { manifest, settings, select, show })
         }
-        Command::Doctor(args) => {
+        CliCommand::Doctor(args) => {
             each_once(&args.settings)?;
-            Job::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
+            CliJob::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
-        Command::Lock(args) => Job::Lock(lock::meaning(args)?),
-        Command::Check(args) => Job::Check(Check { manifests: args.manifests }),
-        Command::Show(args) => {
+        CliCommand::Lock(args) => CliJob::Lock(lock::meaning(args)?),
+        CliCommand::Check(args) => CliJob::Check(Check { manifests: args.manifests }),
+        CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
             each_once(&settings)?;
-            Job::Show(Show { manifest, settings, json: args.json })
+            CliJob::Show(Show { manifest, settings, json: args.json })
         }
-        Command::List(args) => Job::List(List { json: args.json }),
-        Command::Schema(args) => Job::Schema(match args.of {
+        CliCommand::List(args) => CliJob::List(RunList { json: args.json }),
+        CliCommand::Schema(args) => CliJob::Schema(match args.of {
             SchemaWord::Manifest => SchemaOf::Manifest,
             SchemaWord::Result => SchemaOf::Result,
             SchemaWord::Requests => SchemaOf::Requests,
         }),
-        Command::Init(args) => Job::Init(Init { folder: args.folder }),
-        Command::Status(args) => Job::Status(Status { json: args.json }),
-        Command::Logs(args) => Job::Logs(Logs { stage: args.stage, follow: args.follow }),
-        Command::Clean(args) => Job::Clean { yes: args.yes },
-        Command::Gc(args) => Job::Gc(Gc { keep: args.keep, yes: args.yes }),
-        Command::Cache(args) => Job::Cache(cache::meaning(args)?),
-        Command::Sim(args) => match args.command {
-            SimCommand::Serve(serve) => Job::Simulate(Simulate {
+        CliCommand::Init(args) => CliJob::Init(Init { folder: args.folder }),
+        CliCommand::Status(args) => CliJob::Status(Status { json: args.json }),
+        CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
+        CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
+        CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep, yes: args.yes }),
+        CliCommand::Cache(args) => CliJob::Cache(cache::meaning(args)?),
+        CliCommand::Sim(args) => match args.command {
+            SimCommand::Serve(serve) => CliJob::Simulate(Simulate {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
                 http_port: serve.http_port,
@@ -209,11 +209,11 @@ fn job(command: Command) -> Result<Job, Mistake> {
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
         },
-        Command::Mlperf(args) => Job::Mlperf(mlperf::meaning(args)),
-        Command::Triton(args) => Job::Triton(triton::meaning(args)?),
-        Command::Repository(args) => Job::Repository(repository(args.command)?),
-        Command::Report(args) => Job::Report(Report { run: args.run, compat: args.compat, json: args.json }),
-        Command::Compare(args) => Job::Compare(Compare {
+        CliCommand::Mlperf(args) => CliJob::Mlperf(mlperf::meaning(args)),
+        CliCommand::Triton(args) => CliJob::Triton(triton::meaning(args)?),
+        CliCommand::Repository(args) => CliJob::Repository(repository(args.command)?),
+        CliCommand::Report(args) => CliJob::Report(Report { run: args.run, compat: args.compat, json: args.json }),
+        CliCommand::Compare(args) => CliJob::Compare(Compare {
             results: args.results,
             as_tool: args.as_tool,
             force: args.force,
@@ -222,27 +222,27 @@ fn job(command: Command) -> Result<Job, Mistake> {
             html: args.html,
             json: args.json,
         }),
-        Command::Export(args) => Job::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
-        Command::Import(args) => {
-            Job::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+        CliCommand::Export(args) => CliJob::Export(Export { result: args.result, shapes: args.shapes, out: args.out }),
+        CliCommand::Import(args) => {
+            CliJob::Import(Import { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
         }
-        Command::Explain(args) => Job::Explain(Explain { metric: args.metric, json: args.json }),
-        Command::Selftest(args) => {
-            Job::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+        CliCommand::Explain(args) => CliJob::Explain(Explain { metric: args.metric, json: args.json }),
+        CliCommand::Selftest(args) => {
+            CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
-        Command::Completions(args) => Job::Completions(args.shell),
-        Command::Warden(args) => Job::Warden { run: args.run },
-        Command::NullServer(args) => Job::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
-        Command::OnNode(args) => Job::OnNode { folder: args.folder },
-        Command::OnHost(args) => Job::OnHost { awake: args.awake },
-        Command::LoadgenTest(args) => Job::LoadgenTest { job: args.job },
+        CliCommand::Completions(args) => CliJob::Completions(args.shell),
+        CliCommand::Warden(args) => CliJob::Warden { run: args.run },
+        CliCommand::NullServer(args) => CliJob::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
+        CliCommand::OnNode(args) => CliJob::OnNode { folder: args.folder },
+        CliCommand::OnHost(args) => CliJob::OnHost { awake: args.awake },
+        CliCommand::LoadgenTest(args) => CliJob::LoadgenTest { job: args.job },
     })
 }
 
-fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
+fn repository(command: RepositoryCommand) -> Result<RepositoryAction, Mistake> {
     Ok(match command {
         RepositoryCommand::Check(args) => {
-            Repository::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
+            RepositoryAction::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
         }
         RepositoryCommand::Fill(args) => {
             each_once(&args.settings)?;
@@ -251,7 +251,7 @@ fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
                 let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
                 of_models.push((pair[0].clone(), setting));
             }
-            Repository::Fill(RepositoryFill {
+            RepositoryAction::Fill(RepositoryFill {
                 templates: args.templates,
                 out: args.out,
                 settings: args.settings,
@@ -261,21 +261,21 @@ fn repository(command: RepositoryCommand) -> Result<Repository, Mistake> {
                 allow_unfilled: args.allow_unfilled,
             })
         }
-        RepositoryCommand::Parameters(args) => Repository::Parameters { json: args.json },
+        RepositoryCommand::Parameters(args) => RepositoryAction::Parameters { json: args.json },
     })
 }
 
 /// `--rehearse`
-pub(super) fn rehearsal(is_asked: bool) -> Option<Setting> {
-    is_asked.then(|| Setting { key: "rehearse".to_owned(), value: "true".to_owned() })
+pub(super) fn rehearsal(is_asked: bool) -> Option<GivenSetting> {
+    is_asked.then(|| GivenSetting { key: "rehearse".to_owned(), value: "true".to_owned() })
 }
 
-fn subject(subject: Subject) -> (String, Vec<Setting>) {
+fn subject(subject: Subject) -> (String, Vec<GivenSetting>) {
     (subject.manifest, subject.settings)
 }
 
 /// In `run m --force system=h200` the last word is a setting, not a stage: no stage has a `=` in its name.
-fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mistake> {
+fn select(args: SelectArgs, settings: &mut Vec<GivenSetting>) -> Result<Select, Mistake> {
     let mut stages = Vec::new();
     let mut all = false;
     for word in args.force {
@@ -298,9 +298,9 @@ fn select(args: SelectArgs, settings: &mut Vec<Setting>) -> Result<Select, Mista
 }
 
 /// Twice the same value is harmless; two values for one key are a mistake, not "the last wins".
-pub(super) fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
+pub(super) fn each_once(settings: &[GivenSetting]) -> Result<(), Mistake> {
     let mut seen = BTreeMap::new();
-    for Setting { key, value } in settings {
+    for GivenSetting { key, value } in settings {
         if let Some(before) = seen.insert(key, value).filter(|before| *before != value) {
             let hint = format!("write it once; a list is one word: `{key}={before},{value}`");
             let text = format!("`{key}` is given twice: `{before}` and `{value}`\n  hint: {hint}");
@@ -310,14 +310,14 @@ pub(super) fn each_once(settings: &[Setting]) -> Result<(), Mistake> {
     Ok(())
 }
 
-pub(super) fn gpus(text: &str) -> Result<Gpus, Mistake> {
+pub(super) fn gpus(text: &str) -> Result<GpuSelection, Mistake> {
     let mistake = |what: String| {
         let hint = "a count (`--gpus 2`), or ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
     };
     let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));
     if !text.contains(',') {
-        return Ok(Gpus::Count(number(text)?));
+        return Ok(GpuSelection::Count(number(text)?));
     }
     let mut ids = Vec::new();
     for word in text.strip_suffix(',').unwrap_or(text).split(',') {
@@ -327,7 +327,7 @@ pub(super) fn gpus(text: &str) -> Result<Gpus, Mistake> {
         }
         ids.push(id);
     }
-    Ok(Gpus::These(ids))
+    Ok(GpuSelection::These(ids))
 }
 
 fn fault_of(text: &str) -> (String, String) {
@@ -341,26 +341,26 @@ mod tests {
 
     use super::*;
 
-    fn typed(line: &str) -> Result<Request, Refused> {
+    fn typed(line: &str) -> Result<Invocation, Refused> {
         parse(std::iter::once("regatta").chain(line.split_whitespace()))
     }
 
-    fn run(line: &str) -> Run {
+    fn run(line: &str) -> RunRequest {
         match typed(line).expect("understood").job {
-            Job::Run(run) => run,
+            CliJob::Run(run) => run,
             other => panic!("not a run: {other:?}"),
         }
     }
 
     fn refused(line: &str) -> String {
         let refused = typed(line).expect_err("refused");
-        assert_eq!(refused.exit(), Exit::Usage, "{refused}");
+        assert_eq!(refused.exit(), ExitCode::Usage, "{refused}");
         refused.to_string()
     }
 
     #[test]
     fn the_table_of_commands_has_no_contradiction() {
-        Typed::command().debug_assert();
+        CliArgs::command().debug_assert();
     }
 
     #[test]
@@ -413,9 +413,9 @@ mod tests {
 
     #[test]
     fn gpus_are_a_count_or_a_list() {
-        assert_eq!(run("run m --gpus 4").gpus, Some(Gpus::Count(4)));
-        assert_eq!(run("run m --gpus 2,0").gpus, Some(Gpus::These(vec![2, 0])));
-        assert_eq!(run("run m --gpus 3,").gpus, Some(Gpus::These(vec![3])));
+        assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
+        assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::These(vec![2, 0])));
+        assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::These(vec![3])));
         for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
             assert!(refused(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
         }
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn a_plan_is_shown_in_one_way() {
         let show = |line: &str| match typed(line).expect("understood").job {
-            Job::Plan(plan) => plan.show,
+            CliJob::Plan(plan) => plan.show,
             other => panic!("not a plan: {other:?}"),
         };
         assert_eq!(show("plan m"), PlanAs::Text);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_simulator_takes_faults_that_help_does_not_show() {
-        let Job::Simulate(sim) =
+        let CliJob::Simulate(sim) =
             typed("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
         else {
             panic!("not a simulation");
@@ -452,9 +452,9 @@ mod tests {
 
     #[test]
     fn help_is_no_mistake_and_ends_with_the_exit_codes() {
-        for command in Typed::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in CliArgs::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let refused = typed(&format!("{} --help", command.get_name())).expect_err("help");
-            assert_eq!(refused.exit(), Exit::Done);
+            assert_eq!(refused.exit(), ExitCode::Done);
             let help = refused.to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
         }

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 pub use clap_complete::Shell;
 
-use super::bench::Bench;
+use super::bench::BenchCommand;
 use super::cache::Cache;
-use super::lock::{Lock, Locking};
-use super::mlperf::Mlperf;
-use super::setting::Setting;
+use super::lock::{LockAction, Locking};
+use super::mlperf::MlperfAction;
+use super::setting::GivenSetting;
 use super::triton::Triton;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct Invocation {
     pub global: Global,
-    pub job: Job,
+    pub job: CliJob,
 }
 
 /// What every command honours.
@@ -56,16 +56,16 @@ pub enum Loudness {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Job {
-    Run(Run),
+pub enum CliJob {
+    Run(RunRequest),
     Bulk(Bulk),
-    Bench(Box<Bench>),
+    Bench(Box<BenchCommand>),
     Plan(PlanRequest),
     Doctor(Doctor),
-    Lock(Lock),
+    Lock(LockAction),
     Check(Check),
     Show(Show),
-    List(List),
+    List(RunList),
     Schema(SchemaOf),
     Init(Init),
     Status(Status),
@@ -78,8 +78,8 @@ pub enum Job {
     Cache(Cache),
     Simulate(Simulate),
     Triton(Triton),
-    Mlperf(Mlperf),
-    Repository(Repository),
+    Mlperf(MlperfAction),
+    Repository(RepositoryAction),
     Selftest(Selftest),
     Report(Report),
     Compare(Compare),
@@ -111,16 +111,16 @@ pub enum Job {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RunRequest {
     pub manifest: String,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     pub select: Select,
     /// `None`: as many as there are cores.
     pub jobs: Option<NonZeroUsize>,
     pub keep_going: bool,
     pub events: EventsAs,
     /// `None`: all the machine has.
-    pub gpus: Option<Gpus>,
+    pub gpus: Option<GpuSelection>,
     pub on: On,
     /// The store that machines share, as typed. `None`: what `REGATTA_STORE` says.
     pub store: Option<String>,
@@ -134,7 +134,7 @@ pub struct Run {
 pub enum On {
     Here,
     /// In one allocation, with these of Slurm's settings.
-    Slurm(Vec<Setting>),
+    Slurm(Vec<GivenSetting>),
     /// In an allocation that we are in already: stages that ask for one of their own run here.
     InPlace,
 }
@@ -144,12 +144,12 @@ pub enum On {
 pub struct Bulk {
     pub file: PathBuf,
     /// For all of them.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     pub dry_run: bool,
     /// What a scale is a number of, in files of llmb-run.
     pub gpu_type: Option<String>,
     pub jobs: Option<NonZeroUsize>,
-    pub gpus: Option<Gpus>,
+    pub gpus: Option<GpuSelection>,
     /// As of a [`Run`].
     pub store: Option<String>,
     /// Of each of them; a run has a part of its own in the file.
@@ -165,7 +165,7 @@ pub enum EventsAs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gpus {
+pub enum GpuSelection {
     /// Any so many.
     Count(u32),
     /// These ids, each once, as given.
@@ -195,7 +195,7 @@ pub enum Force {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
     pub manifest: String,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     pub select: Select,
     pub show: PlanAs,
 }
@@ -221,12 +221,12 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Show {
     pub manifest: String,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct RunList {
     pub json: bool,
 }
 
@@ -261,7 +261,7 @@ pub struct Gc {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Repository {
+pub enum RepositoryAction {
     Check { folder: PathBuf, engine: Option<PathBuf>, gpus: Option<u32>, json: bool },
     Fill(RepositoryFill),
     Parameters { json: bool },
@@ -272,11 +272,11 @@ pub struct RepositoryFill {
     pub templates: PathBuf,
     pub out: PathBuf,
     /// For every model.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// A YAML file of more.
     pub values: Option<PathBuf>,
     /// Of one model each.
-    pub of_models: Vec<(String, Setting)>,
+    pub of_models: Vec<(String, GivenSetting)>,
     /// `key:value,key:value`.
     pub substitutions: Option<String>,
     pub allow_unfilled: bool,
@@ -361,7 +361,7 @@ pub struct Import {
 pub struct Doctor {
     /// `None`: facts only.
     pub manifest: Option<String>,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     pub json: bool,
 }
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// One parameter, or one value by its place, given on the command line. What the value may be is for the manifest to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct GivenSetting {
     pub key: String,
     pub value: String,
 }
@@ -22,7 +22,7 @@ pub enum SettingError {
     BadKey { key: String, found: char, also: &'static str },
 }
 
-impl FromStr for Setting {
+impl FromStr for GivenSetting {
     type Err = SettingError;
 
     /// Everything after the first `=` is the value, so `filter=a=b` is `a=b`.
@@ -54,16 +54,16 @@ mod tests {
 
     #[test]
     fn the_first_equals_sign_splits() {
-        let setting: Setting = "filter=a=b".parse().expect("a setting");
+        let setting: GivenSetting = "filter=a=b".parse().expect("a setting");
         assert_eq!((setting.key.as_str(), setting.value.as_str()), ("filter", "a=b"));
-        assert_eq!("empty=".parse::<Setting>().expect("a setting").value, "");
+        assert_eq!("empty=".parse::<GivenSetting>().expect("a setting").value, "");
     }
 
     #[test]
     fn every_mistake_says_what_to_try() {
         let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a..b=1", "a.=1"]
             .iter()
-            .map(|word| word.parse::<Setting>().expect_err("no setting").to_string())
+            .map(|word| word.parse::<GivenSetting>().expect_err("no setting").to_string())
             .collect();
         insta::assert_snapshot!(hints.join("\n"), @r"
         `system` is not KEY=VALUE
@@ -84,13 +84,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_parsed_reads_back(key in "[a-z_][a-z0-9_-]{0,8}", value in ".*") {
-            let setting: Setting = format!("{key}={value}").parse().expect("a setting");
-            prop_assert_eq!(setting, Setting { key, value });
+            let setting: GivenSetting = format!("{key}={value}").parse().expect("a setting");
+            prop_assert_eq!(setting, GivenSetting { key, value });
         }
 
         #[test]
         fn nothing_typed_makes_it_panic(word in ".*") {
-            let _ = word.parse::<Setting>();
+            let _ = word.parse::<GivenSetting>();
         }
     }
 }

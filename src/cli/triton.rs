@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 
 use super::help;
-use super::setting::Setting;
+use super::setting::GivenSetting;
 
 const HOW: &str = "How";
 
@@ -21,7 +21,7 @@ pub(super) struct TritonArgs {
 pub(super) enum TritonCommand {
     /// Is it live and ready, which version, which models: exit code 0 when it is ready.
     #[command(after_long_help = help::TRITON_STATUS)]
-    Status(StatusArgs),
+    Status(TritonStatusArgs),
     /// The models: tensors in and out, and the configuration that is in effect.
     #[command(after_long_help = help::TRITON)]
     Models(ModelsArgs),
@@ -62,7 +62,7 @@ pub(super) struct ServerArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StatusArgs {
+pub(super) struct TritonStatusArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Models that must be ready, too.
@@ -178,7 +178,7 @@ pub(super) struct LogArgs {
     pub server: ServerArgs,
     /// `log_verbose_level=1`, `log_info=false`, …
     #[arg(value_name = "NAME=VALUE")]
-    pub set: Vec<Setting>,
+    pub set: Vec<GivenSetting>,
 }
 
 #[derive(Debug, Args)]
@@ -187,7 +187,7 @@ pub(super) struct TraceArgs {
     pub server: ServerArgs,
     /// `trace_rate=1`, `trace_level=TIMESTAMPS`, …; several values with commas.
     #[arg(value_name = "NAME=VALUE")]
-    pub set: Vec<Setting>,
+    pub set: Vec<GivenSetting>,
     /// Of this model only.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
@@ -206,11 +206,11 @@ pub struct Triton {
 pub struct TritonUrl {
     pub host: String,
     pub port: u16,
-    pub face: Face,
+    pub face: TritonFace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum TritonFace {
     Grpc,
     Http,
 }
@@ -225,8 +225,8 @@ pub enum TritonAct {
     Statistics { model: Option<String>, json: bool },
     Load { model: String, config: Option<String> },
     Unload { model: String, dependents: bool },
-    Log { set: Vec<Setting> },
-    Trace { model: Option<String>, set: Vec<Setting> },
+    Log { set: Vec<GivenSetting> },
+    Trace { model: Option<String>, set: Vec<GivenSetting> },
 }
 
 /// One request.
@@ -264,7 +264,7 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
         TritonCommand::Metrics(args) => {
             let watch = args.watch.map(seconds).transpose()?;
             let mut url = url(&args.url, 8002)?;
-            url.face = Face::Http;
+            url.face = TritonFace::Http;
             let act = TritonAct::Metrics { grep: args.grep, watch, json: args.json };
             return Ok(Triton { url, deadline: seconds(args.deadline)?, act });
         }
@@ -282,7 +282,7 @@ pub(super) fn meaning(args: TritonArgs) -> Result<Triton, Mistake> {
         act,
         TritonAct::Status { .. } | TritonAct::Models { .. } | TritonAct::Infer(_) | TritonAct::Metrics { .. }
     );
-    if url.face == Face::Http && !knows_http {
+    if url.face == TritonFace::Http && !knows_http {
         let text = format!("this is asked over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
         return Err((ErrorKind::InvalidValue, text));
     }
@@ -295,9 +295,9 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, Mistake> {
         (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
     };
     let (face, rest, usual) = match text.split_once("://") {
-        None => (Face::Grpc, text, usual),
-        Some(("grpc", rest)) => (Face::Grpc, rest, usual),
-        Some(("http", rest)) => (Face::Http, rest, if usual == 8001 { 8000 } else { usual }),
+        None => (TritonFace::Grpc, text, usual),
+        Some(("grpc", rest)) => (TritonFace::Grpc, rest, usual),
+        Some(("http", rest)) => (TritonFace::Http, rest, if usual == 8001 { 8000 } else { usual }),
         Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not spoken here")),
         Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
     };
@@ -340,12 +340,12 @@ mod tests {
     fn an_address_says_how_it_is_spoken_to() {
         let read = |text: &str| url(text, 8001).map(|url| (url.host, url.port, url.face));
         let is = |host: &str, port, face| Ok((host.to_owned(), port, face));
-        assert_eq!(read("h:9"), is("h", 9, Face::Grpc));
-        assert_eq!(read("h"), is("h", 8001, Face::Grpc));
-        assert_eq!(read("grpc://h:9/"), is("h", 9, Face::Grpc));
-        assert_eq!(read("http://h"), is("h", 8000, Face::Http));
-        assert_eq!(read("http://[::1]:7/metrics"), is("[::1]", 7, Face::Http));
-        assert_eq!(read("[::1]"), is("[::1]", 8001, Face::Grpc));
+        assert_eq!(read("h:9"), is("h", 9, TritonFace::Grpc));
+        assert_eq!(read("h"), is("h", 8001, TritonFace::Grpc));
+        assert_eq!(read("grpc://h:9/"), is("h", 9, TritonFace::Grpc));
+        assert_eq!(read("http://h"), is("h", 8000, TritonFace::Http));
+        assert_eq!(read("http://[::1]:7/metrics"), is("[::1]", 7, TritonFace::Http));
+        assert_eq!(read("[::1]"), is("[::1]", 8001, TritonFace::Grpc));
         for wrong in ["h:x", ":8001", "https://h", "ftp://h", ""] {
             assert!(read(wrong).unwrap_err().1.contains("hint: write"), "{wrong}");
         }

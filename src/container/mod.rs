@@ -8,4 +8,4 @@ mod spec;
 mod words;
 
 pub use spec::{Container, ContainerEngine, ContainerGpus, Sees, contradictions};
-pub use words::{Words, words};
+pub use words::{EngineCommand, words};

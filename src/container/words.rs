@@ -7,7 +7,7 @@ const ULIMITS: [(&str, i64); 2] = [("memlock", -1), ("stack", 67_108_864)];
 
 /// How an engine is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct EngineCommand {
     /// Program and arguments; the command inside comes after them.
     pub argv: Vec<String>,
     /// What the engine's own environment must have.
@@ -15,12 +15,12 @@ pub struct Words {
 }
 
 /// The words of a container's engine.
-pub fn words(container: &Container, sees: &Sees) -> Words {
+pub fn words(container: &Container, sees: &Sees) -> EngineCommand {
     let mut variables = sees.set.clone();
     variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     match container.engine {
         ContainerEngine::Docker | ContainerEngine::Podman => {
-            Words { argv: detached(container, sees, variables), env: Vec::new() }
+            EngineCommand { argv: detached(container, sees, variables), env: Vec::new() }
         }
         ContainerEngine::Enroot => enroot(container, sees, variables),
         ContainerEngine::Apptainer => apptainer(container, sees, variables),
@@ -65,7 +65,7 @@ fn detached(container: &Container, sees: &Sees, mut variables: Vec<(String, Stri
     words
 }
 
-fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) -> Words {
+fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "start".to_owned()];
     for mount in mounts(container, sees) {
         let (paths, kind) = mount.strip_suffix(":ro").map_or((mount.as_str(), "rw"), |paths| (paths, "ro"));
@@ -89,10 +89,10 @@ fn enroot(container: &Container, sees: &Sees, variables: Vec<(String, String)>) 
         // It has no option for this.
         words.extend(["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", dir].map(str::to_owned));
     }
-    Words { argv: words, env: vec![("NVIDIA_VISIBLE_DEVICES".to_owned(), seen)] }
+    EngineCommand { argv: words, env: vec![("NVIDIA_VISIBLE_DEVICES".to_owned(), seen)] }
 }
 
-fn apptainer(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> Words {
+fn apptainer(container: &Container, sees: &Sees, mut variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "exec".to_owned()];
     if container.gpus != ContainerGpus::None {
         words.push("--nv".to_owned());
@@ -104,7 +104,7 @@ fn apptainer(container: &Container, sees: &Sees, mut variables: Vec<(String, Str
     words.push(container.image.clone());
     // `--env` splits its value at commas, which a list of GPUs has. Everything else of its environment it passes on itself.
     let env = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
-    Words { argv: words, env }
+    EngineCommand { argv: words, env }
 }
 
 /// `0,1,3`
@@ -155,7 +155,7 @@ mod tests {
             dir: Some("/p/out".to_owned()),
             stop_after: 10,
         };
-        let Words { argv, env } = words(&container(engine, gpus), &sees);
+        let EngineCommand { argv, env } = words(&container(engine, gpus), &sees);
         let env = env.into_iter().map(|(name, value)| format!("{name}={value}"));
         env.chain(argv).collect::<Vec<_>>().join(" ")
     }

@@ -8,5 +8,5 @@ mod source;
 mod suggest;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Label, Severity};
-pub use source::{Source, Span};
+pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, nearest};

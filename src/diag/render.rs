@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::{Diagnostic, Diagnostics, Label, Severity, Source};
+use super::{Diagnostic, Diagnostics, Label, Severity, SourceText};
 
 impl Diagnostic {
     /// The message, its places and its hints; ends without a line break.
@@ -19,7 +19,7 @@ impl Diagnostic {
         labels.extend(self.further.iter().map(|label| (label, AnnotationKind::Context)));
         let message = visible(&self.message);
         let mut group = Group::with_title(level.primary_title(message.as_str()));
-        let mut sources: Vec<&Source> = Vec::new();
+        let mut sources: Vec<&SourceText> = Vec::new();
         for (label, _) in &labels {
             if !sources.iter().any(|known| known.is(label.span.source())) {
                 sources.push(label.span.source());
@@ -52,7 +52,7 @@ struct Window {
 }
 
 impl Window {
-    fn around(source: &Source, labels: &[(&Label, AnnotationKind)]) -> Self {
+    fn around(source: &SourceText, labels: &[(&Label, AnnotationKind)]) -> Self {
         let ranges = || labels.iter().filter(|(label, _)| label.span.source().is(source)).map(|(l, _)| l.span.range());
         let first = ranges().map(|range| range.start).min().unwrap_or(0);
         let last = ranges().map(|range| range.end).max().unwrap_or(0);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn looks_like_a_compiler() {
-        let source = Source::new("x.yaml", "a: 1\nb:\n  wehn: true\n");
+        let source = SourceText::new("x.yaml", "a: 1\nb:\n  wehn: true\n");
         let mut all = Diagnostics::new();
         all.push(
             Diagnostic::error("unknown key `wehn`").at(source.span(10..14), "no such key").hint("did you mean `when`?"),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A text with the name that people know it by. Cheap to clone.
 #[derive(Clone)]
-pub struct Source(Arc<Inner>);
+pub struct SourceText(Arc<Inner>);
 
 struct Inner {
     name: String,
@@ -17,7 +17,7 @@ struct Inner {
     lines: OnceLock<Vec<usize>>,
 }
 
-impl Source {
+impl SourceText {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self(Arc::new(Inner { name: name.into(), text: text.into(), is_said: false, lines: OnceLock::new() }))
     }
@@ -77,7 +77,7 @@ impl Source {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for SourceText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -86,13 +86,13 @@ impl fmt::Debug for Source {
 /// A byte range in a source.
 #[derive(Clone)]
 pub struct Span {
-    source: Source,
+    source: SourceText,
     start: usize,
     end: usize,
 }
 
 impl Span {
-    pub const fn source(&self) -> &Source {
+    pub const fn source(&self) -> &SourceText {
         &self.source
     }
 
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn lines_are_counted_from_one() {
-        let source = Source::new("x", "a\nbé\n");
+        let source = SourceText::new("x", "a\nbé\n");
         assert_eq!((source.line_of(0), source.line_of(1), source.line_of(2), source.line_of(6)), (1, 1, 2, 3));
     }
 
     #[test]
     fn a_range_outside_or_inside_a_character_is_cut() {
-        let source = Source::new("x", "bé");
+        let source = SourceText::new("x", "bé");
         assert_eq!(source.span(2..9).range(), 1..3);
         assert_eq!(source.span(7..9).range(), 3..3);
     }

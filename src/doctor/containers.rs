@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use super::needs::{Contained, Needs};
 use super::tools;
-use crate::process::{Answer, Command, Probed, probe};
-use crate::report::doctor::{Finding, Standing};
+use crate::process::{ProbeOutput, ProcessCommand, ProbeResult, probe};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
 use crate::stage::{engine_trouble, look_for_image};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const TOOLKIT: &str = "install nvidia-container-toolkit";
 
 /// Lines on every container program that is needed; on docker and podman as facts if none is.
-pub fn examine(needs: &Needs, os: &str) -> Vec<Finding> {
+pub fn examine(needs: &Needs, os: &str) -> Vec<DoctorFinding> {
     if needs.containers.is_empty() {
         return ["docker", "podman", "enroot", "apptainer"].iter().map(|word| tools::find(word, &[], os)).collect();
     }
     needs.containers.iter().flat_map(|(program, contained)| one(program, contained, os)).collect()
 }
 
-fn one(program: &str, contained: &Contained, os: &str) -> Vec<Finding> {
+fn one(program: &str, contained: &Contained, os: &str) -> Vec<DoctorFinding> {
     let answers = match contained.engine.as_str() {
         "docker" => Some([program, "version", "--format", "{{.Server.Version}}"]),
         "podman" => Some([program, "info", "--format", "{{.Version.Version}}, {{.Host.OCIRuntime.Name}}"]),
@@ -31,17 +31,17 @@ fn one(program: &str, contained: &Contained, os: &str) -> Vec<Finding> {
         return all;
     };
     let (found, fix) = match probe(question, LIMIT) {
-        Probed::Answered(Answer { code: 0, out, .. }) => (out.trim().to_owned(), None),
-        Probed::Missing => return vec![tools::find(program, &contained.by, os)],
-        Probed::Answered(Answer { err, .. }) => match engine_trouble(program, &err) {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (out.trim().to_owned(), None),
+        ProbeResult::Missing => return vec![tools::find(program, &contained.by, os)],
+        ProbeResult::Answered(ProbeOutput { err, .. }) => match engine_trouble(program, &err) {
             Some((what, fix)) => (what, Some(fix.to_owned())),
             None => (err.trim().lines().last().unwrap_or("no answer").to_owned(), Some(format!("{program} info"))),
         },
-        Probed::Late => (format!("no answer in {} s", LIMIT.as_secs()), Some(format!("{program} info"))),
-        Probed::Failed(why) => (why, Some(format!("{program} info"))),
+        ProbeResult::Late => (format!("no answer in {} s", LIMIT.as_secs()), Some(format!("{program} info"))),
+        ProbeResult::Failed(why) => (why, Some(format!("{program} info"))),
     };
     let works = fix.is_none();
-    let first = Finding::fact(program, found).needed("to answer", &contained.by, Standing::of(works));
+    let first = DoctorFinding::fact(program, found).needed("to answer", &contained.by, FindingLevel::of(works));
     let mut all = vec![first.fix(fix.unwrap_or_default())];
     if works {
         all.extend(hook(contained));
@@ -51,11 +51,11 @@ fn one(program: &str, contained: &Contained, os: &str) -> Vec<Finding> {
 }
 
 /// How GPUs get into a container of this kind.
-fn hook(contained: &Contained) -> Option<Finding> {
+fn hook(contained: &Contained) -> Option<DoctorFinding> {
     if contained.gpus_by.is_empty() {
         return None;
     }
-    let is_found = |word: &str| Command::new([word], "/", "/dev/null").is_found();
+    let is_found = |word: &str| ProcessCommand::new([word], "/", "/dev/null").is_found();
     let (is_there, found, fix) = match contained.engine.as_str() {
         "docker" => {
             let is_there = is_found("nvidia-container-runtime-hook") || is_found("nvidia-container-runtime");
@@ -77,13 +77,13 @@ fn hook(contained: &Contained) -> Option<Finding> {
     };
     let found = if is_there { found.to_owned() } else { format!("no {found}") };
     let about = format!("GPUs in {}", contained.engine);
-    Some(Finding::fact(about, found).needed("a hook", &contained.gpus_by, Standing::of(is_there)).fix(fix))
+    Some(DoctorFinding::fact(about, found).needed("a hook", &contained.gpus_by, FindingLevel::of(is_there)).fix(fix))
 }
 
-fn image_of(program: &str, image: &str, by: &[String]) -> Finding {
+fn image_of(program: &str, image: &str, by: &[String]) -> DoctorFinding {
     let seen = look_for_image(program, image);
     let found = seen.as_ref().map_or("not on this machine", |id| id.get(..19).unwrap_or(id));
-    Finding::fact(image, found)
-        .needed("the image", by, Standing::of(seen.is_some()))
+    DoctorFinding::fact(image, found)
+        .needed("the image", by, FindingLevel::of(seen.is_some()))
         .fix(format!("{program} pull {image}"))
 }

@@ -5,17 +5,17 @@ use std::path::Path;
 
 use super::needs::Needs;
 use super::{containers, gpus, hosts, limits, secrets, tools, weights};
-use crate::report::doctor::{Finding, Standing};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
 
 /// Looks at this machine with what is needed in mind; `None`: facts only. `project` is where relative paths begin, `state` where
 /// outputs go. Blocks until every program has answered or has had its time.
-pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<Finding> {
+pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<DoctorFinding> {
     let asked = needs.is_some();
     let mut needs = needs.cloned().unwrap_or_default();
     let unknown = weights::sized(&mut needs, state);
     let needs = &needs;
     let (pretty, os) = os();
-    let mut all = vec![Finding::fact("system", pretty)];
+    let mut all = vec![DoctorFinding::fact("system", pretty)];
     all.extend(gpus::examine(needs));
     all.extend(containers::examine(needs, &os));
     if asked {
@@ -56,26 +56,26 @@ fn os() -> (String, String) {
 }
 
 /// `srun` starts ranks inside an allocation only.
-fn slurm(needs: &Needs) -> Option<Finding> {
+fn slurm(needs: &Needs) -> Option<DoctorFinding> {
     if needs.slurm.is_empty() {
         return None;
     }
     let job = std::env::var("SLURM_JOB_ID").ok();
     let found = job.as_ref().map_or_else(|| "not in an allocation".to_owned(), |job| format!("in job {job}"));
-    let standing = Standing::of(job.is_some());
+    let standing = FindingLevel::of(job.is_some());
     Some(
-        Finding::fact("Slurm", found)
+        DoctorFinding::fact("Slurm", found)
             .needed("an allocation", &needs.slurm, standing)
             .fix(format!("salloc --gpus={} --exclusive regatta run …", needs.gpus.max(1))),
     )
 }
 
 /// Only what is not there is worth a line.
-fn file(path: &str, by: &[String], project: &Path) -> Option<Finding> {
+fn file(path: &str, by: &[String], project: &Path) -> Option<DoctorFinding> {
     if project.join(path).exists() {
         return None;
     }
     let fix = "name the right path, or fetch it first";
     let fix = if crate::manifest::is_shipped(path) { "regatta init ." } else { fix };
-    Some(Finding::fact(path, "not there").needed("an input", by, Standing::Missing).fix(fix))
+    Some(DoctorFinding::fact(path, "not there").needed("an input", by, FindingLevel::Missing).fix(fix))
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::process::{Answer, Probed, probe};
-use crate::report::doctor::{Finding, Standing, bytes};
+use crate::process::{ProbeOutput, ProbeResult, probe};
+use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
 
 /// A machine whose driver starts up for the question takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -29,7 +29,7 @@ struct Gpu {
 }
 
 /// Lines on GPUs, driver and CUDA.
-pub fn examine(needs: &Needs) -> Vec<Finding> {
+pub fn examine(needs: &Needs) -> Vec<DoctorFinding> {
     let (gpus, trouble) = ask();
     tell(&gpus, trouble, needs)
 }
@@ -45,23 +45,23 @@ pub fn facts() -> Vec<(String, String)> {
 /// What there is, or why that is not known.
 fn ask() -> (Gpus, Option<String>) {
     let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
-        Probed::Answered(Answer { code: 0, out, .. }) => (read(&out), None),
-        Probed::Answered(Answer { out, err, .. }) => {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (read(&out), None),
+        ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let said = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
             (Gpus::default(), Some(format!("nvidia-smi: {}", said.unwrap_or("no answer").trim())))
         }
-        Probed::Missing => (Gpus::default(), Some("no nvidia-smi".to_owned())),
-        Probed::Late => (Gpus::default(), Some(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs()))),
-        Probed::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
+        ProbeResult::Missing => (Gpus::default(), Some("no nvidia-smi".to_owned())),
+        ProbeResult::Late => (Gpus::default(), Some(format!("nvidia-smi has not answered for {} s", LIMIT.as_secs()))),
+        ProbeResult::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).good()?));
     (Gpus { cuda, ..gpus }, trouble)
 }
 
-fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
+fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
     let count = gpus.list.len() as u32;
     let found = trouble.unwrap_or_else(|| summary(&gpus.list));
-    let mut first = Finding::fact("GPUs", found);
+    let mut first = DoctorFinding::fact("GPUs", found);
     if needs.gpus > 0 {
         let memory = needs.gpu_memory.as_ref();
         let what = match memory {
@@ -72,13 +72,13 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
         // A tenth is less than the distance between two kinds of GPU, and more than what ECC and the driver keep.
         let is_small = memory.is_some_and(|(gigabytes, _)| (least as f64) < 0.9 * gigabytes * 1e9);
         let standing = match count < needs.gpus {
-            true => Standing::Missing,
-            false if is_small => Standing::Doubtful,
-            false => Standing::Good,
+            true => FindingLevel::Missing,
+            false if is_small => FindingLevel::Doubtful,
+            false => FindingLevel::Good,
         };
         let fix = if count == 0 {
             "install NVIDIA's driver (Debian `sudo apt-get install nvidia-driver`, Ubuntu `sudo ubuntu-drivers install`), or choose a simulated system: `system=sim-…`"
-        } else if standing == Standing::Missing {
+        } else if standing == FindingLevel::Missing {
             "choose a smaller system, or fewer tensor × pipeline ranks"
         } else {
             "these are not the GPUs that the manifest's numbers are for: choose the system that this machine is"
@@ -89,9 +89,9 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
     all.extend(weights(gpus, needs));
     if let Some(driver) = &gpus.driver {
         let major = driver.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        let mut finding = Finding::fact("driver", driver.clone());
+        let mut finding = DoctorFinding::fact("driver", driver.clone());
         if needs.gpus > 0 {
-            let standing = Standing::of(major.is_none_or(|major| major >= OLDEST));
+            let standing = FindingLevel::of(major.is_none_or(|major| major >= OLDEST));
             finding = finding
                 .needed(format!("{OLDEST} or newer"), &needs.gpus_by, standing)
                 .fix("install a newer driver of NVIDIA's");
@@ -99,24 +99,24 @@ fn tell(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<Finding> {
         all.push(finding);
     }
     if let Some(cuda) = &gpus.cuda {
-        all.push(Finding::fact("CUDA", format!("up to {cuda} with this driver")));
+        all.push(DoctorFinding::fact("CUDA", format!("up to {cuda} with this driver")));
     }
     all
 }
 
 /// Whether the weights of each engine have room on each of its GPUs; what is left is for activations and the KV cache.
-fn weights(gpus: &Gpus, needs: &Needs) -> Option<Finding> {
+fn weights(gpus: &Gpus, needs: &Needs) -> Option<DoctorFinding> {
     let least = gpus.list.iter().map(|gpu| gpu.memory).min()?;
     let most = needs.gpu_weights.iter().map(|(_, bytes)| *bytes).max()?;
     let by: Vec<String> =
         needs.gpu_weights.iter().filter(|(_, bytes)| *bytes == most).map(|(task, _)| task.clone()).collect();
     // The driver and the CUDA context have theirs, too.
     let standing = match most as f64 / least as f64 {
-        share if share > 0.95 => Standing::Missing,
-        share if share > 0.85 => Standing::Doubtful,
-        _ => Standing::Good,
+        share if share > 0.95 => FindingLevel::Missing,
+        share if share > 0.85 => FindingLevel::Doubtful,
+        _ => FindingLevel::Good,
     };
-    let finding = Finding::fact("GPU memory", format!("{} on the smallest", bytes(least)));
+    let finding = DoctorFinding::fact("GPU memory", format!("{} on the smallest", bytes(least)));
     Some(
         finding
             .needed(format!("{} of weights on each", bytes(most)), &by, standing)
@@ -189,19 +189,19 @@ mod tests {
         );
         assert_eq!(cuda("CUDA Version: N/A"), None);
         let told = tell(&gpus, None, &wants(2, 141.0));
-        assert_eq!((told[0].standing, told[1].standing), (Standing::Good, Standing::Good));
+        assert_eq!((told[0].standing, told[1].standing), (FindingLevel::Good, FindingLevel::Good));
     }
 
     #[test]
     fn too_few_are_missing_and_too_small_ones_are_doubtful() {
         let gpus = read(TWO);
-        assert_eq!(tell(&gpus, None, &wants(8, 141.0))[0].standing, Standing::Missing);
+        assert_eq!(tell(&gpus, None, &wants(8, 141.0))[0].standing, FindingLevel::Missing);
         let small = tell(&gpus, None, &wants(2, 192.0));
-        assert_eq!(small[0].standing, Standing::Doubtful);
+        assert_eq!(small[0].standing, FindingLevel::Doubtful);
         assert!(small[0].fix.as_ref().unwrap().contains("choose the system"));
         let none = tell(&Gpus::default(), Some("no nvidia-smi".to_owned()), &wants(1, 80.0));
-        assert!(none[0].standing == Standing::Missing && none[0].fix.as_ref().unwrap().contains("sim-"));
+        assert!(none[0].standing == FindingLevel::Missing && none[0].fix.as_ref().unwrap().contains("sim-"));
         let old = Gpus { driver: Some("470.1".to_owned()), ..gpus };
-        assert_eq!(tell(&old, None, &wants(1, 80.0))[1].standing, Standing::Missing);
+        assert_eq!(tell(&old, None, &wants(1, 80.0))[1].standing, FindingLevel::Missing);
     }
 }

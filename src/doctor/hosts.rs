@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::needs::Needs;
-use crate::report::doctor::{Finding, Standing};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
 use crate::stage::ask_host;
 
 /// A line on each host. Blocks until the last one has answered or has had its time.
-pub fn examine(needs: &Needs, project: &Path) -> Vec<Finding> {
+pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = needs
             .hosts
@@ -23,7 +23,7 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<Finding> {
                 Err((what, fix)) => (what, fix),
             };
             let finding =
-                Finding::fact(format!("host {name}"), found).needed("to start servers", by, Standing::of(works));
+                DoctorFinding::fact(format!("host {name}"), found).needed("to start servers", by, FindingLevel::of(works));
             finding.fix(fix.unwrap_or_default())
         };
         asking.into_iter().map(told).collect()

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::report::doctor::{Finding, Standing, bytes};
+use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
 const SHARED: u64 = 1_000_000_000;
@@ -14,8 +14,8 @@ const SHARED: u64 = 1_000_000_000;
 const FILES: u64 = 4096;
 
 /// Lines on memory, disk and limits. `folder` is where outputs go, or the nearest folder above it that is there.
-pub fn examine(needs: &Needs, folder: &Path) -> Vec<Finding> {
-    let mut all = vec![Finding::fact("memory", memory())];
+pub fn examine(needs: &Needs, folder: &Path) -> Vec<DoctorFinding> {
+    let mut all = vec![DoctorFinding::fact("memory", memory())];
     all.push(disk(needs, folder));
     all.push(shared(needs));
     all.push(pinned(needs));
@@ -33,11 +33,11 @@ fn memory() -> String {
     format!("{total}, {cores} cores")
 }
 
-fn disk(needs: &Needs, folder: &Path) -> Finding {
+fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
     let free = free(there);
     let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", bytes(free)));
-    let finding = Finding::fact("disk", found);
+    let finding = DoctorFinding::fact("disk", found);
     if needs.disk.is_empty() {
         return finding;
     }
@@ -48,44 +48,44 @@ fn disk(needs: &Needs, folder: &Path) -> Finding {
         n if n == needs.disk.len() => "weights",
         _ => "engines and weights",
     };
-    let standing = Standing::of(free.is_none_or(|free| free >= wanted));
+    let standing = FindingLevel::of(free.is_none_or(|free| free >= wanted));
     finding
         .needed(format!("{} for {what}, at most", bytes(wanted)), &by, standing)
         .fix("regatta gc --yes; or `--home DIR` on a larger disk")
 }
 
-fn shared(needs: &Needs) -> Finding {
+fn shared(needs: &Needs) -> DoctorFinding {
     let path = Path::new("/dev/shm");
     let free = free(path).unwrap_or(0);
-    let finding = Finding::fact("/dev/shm", format!("{} free", bytes(free)));
+    let finding = DoctorFinding::fact("/dev/shm", format!("{} free", bytes(free)));
     if needs.shared_memory.is_empty() {
         return finding;
     }
-    let standing = if free >= SHARED { Standing::Good } else { Standing::Doubtful };
+    let standing = if free >= SHARED { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
         .needed(format!("{} for Python models and NCCL", bytes(SHARED)), &needs.shared_memory, standing)
         .fix("sudo mount -o remount,size=2G /dev/shm; in a container `--shm-size=2g`")
 }
 
-fn pinned(needs: &Needs) -> Finding {
+fn pinned(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Memlock).current;
-    let finding = Finding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), bytes));
+    let finding = DoctorFinding::fact("ulimit -l", limit.map_or_else(|| "unlimited".to_owned(), bytes));
     if needs.pinned.is_empty() {
         return finding;
     }
-    let standing = if limit.is_none() { Standing::Good } else { Standing::Doubtful };
+    let standing = if limit.is_none() { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
         .needed("unlimited, for several GPUs", &needs.pinned, standing)
         .fix("`ulimit -l unlimited`, or for good `* - memlock unlimited` in /etc/security/limits.conf")
 }
 
-fn files(needs: &Needs) -> Finding {
+fn files(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Nofile).current;
-    let finding = Finding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
+    let finding = DoctorFinding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
     if needs.benchmarks.is_empty() {
         return finding;
     }
-    let standing = if limit.is_none_or(|limit| limit >= FILES) { Standing::Good } else { Standing::Doubtful };
+    let standing = if limit.is_none_or(|limit| limit >= FILES) { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding.needed(format!("{FILES}, for many connections"), &needs.benchmarks, standing).fix("ulimit -n 65536")
 }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::shell;
 use super::tools;
 use crate::manifest::model::{
-    Action, Engine, EngineBackend, HostOn, Mlperf, Script, Serve, SshHost, SshMachine, Weights,
+    Action, Engine, EngineBackend, HostOn, Mlperf, ShellScript, Serve, SshHost, SshMachine, Weights,
 };
-use crate::plan::{Plan, Reference, Task};
-use crate::stage::{Launch, image_program, place_of, previews};
+use crate::plan::{Plan, PlanReference, Task};
+use crate::stage::{LaunchPreview, image_program, place_of, previews};
 
 /// Who needs it.
 type By = Vec<String>;
@@ -72,7 +72,7 @@ pub fn needs(plan: &Plan, project: &Path) -> Needs {
     }
     let chosen = vec![true; plan.tasks.len()];
     for preview in previews(plan, &chosen, project) {
-        let Launch::Start(launch) = preview.launch else { continue };
+        let LaunchPreview::Start(launch) = preview.launch else { continue };
         let is_elsewhere = |task: &Task| task.id.to_string() == preview.task && hosts(task).is_some();
         if plan.tasks.iter().any(is_elsewhere) {
             continue;
@@ -128,7 +128,7 @@ impl Needs {
         }
         for path in task.inputs.values().flatten() {
             let is_pattern = path.contains(['*', '?', '[', '{']);
-            if Reference::all_in(path).is_empty() && !is_pattern {
+            if PlanReference::all_in(path).is_empty() && !is_pattern {
                 self.files.entry(path.clone()).or_default().push(id.clone());
             }
         }
@@ -182,12 +182,12 @@ impl Needs {
             }
             // What is in the image is the image's.
             Action::Shell(_) if is_contained => {}
-            Action::Shell(Script::Words(words)) => {
+            Action::Shell(ShellScript::Words(words)) => {
                 if let Some(program) = words.first() {
                     self.program(program, &id);
                 }
             }
-            Action::Shell(Script::Text(text)) => {
+            Action::Shell(ShellScript::Text(text)) => {
                 for program in shell::programs(text).iter().filter(|program| tools::is_known(program)) {
                     self.program(program, &id);
                 }

@@ -4,15 +4,15 @@ use std::env;
 use std::path::Path;
 
 use super::needs::Needs;
-use crate::report::doctor::{Finding, Standing};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
 
 const TOKEN: &str = "HF_TOKEN";
 /// Below the home folder, where `hf auth login` leaves it.
 const TOKEN_FILE: &str = ".cache/huggingface/token";
 
 /// Lines on every secret that is needed, and on the token for Hugging Face in any case.
-pub fn examine(needs: &Needs) -> Vec<Finding> {
-    let mut all: Vec<Finding> = needs
+pub fn examine(needs: &Needs) -> Vec<DoctorFinding> {
+    let mut all: Vec<DoctorFinding> = needs
         .secrets
         .iter()
         .map(|(name, by)| {
@@ -23,7 +23,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
             } else {
                 format!("export {name}=…")
             };
-            Finding::fact(name, found).needed("in the environment", by, Standing::of(is_set)).fix(fix)
+            DoctorFinding::fact(name, found).needed("in the environment", by, FindingLevel::of(is_set)).fix(fix)
         })
         .collect();
     if !needs.secrets.contains_key(TOKEN) {
@@ -32,7 +32,7 @@ pub fn examine(needs: &Needs) -> Vec<Finding> {
             (false, true) => format!("not set; ~/{TOKEN_FILE} has one"),
             (false, false) => "not set".to_owned(),
         };
-        all.push(Finding::fact(TOKEN, found));
+        all.push(DoctorFinding::fact(TOKEN, found));
     }
     all
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::process::{Answer, Command, Probed, probe};
-use crate::report::doctor::{Finding, Standing};
+use crate::process::{ProbeOutput, ProcessCommand, ProbeResult, probe};
+use crate::report::doctor::{DoctorFinding, FindingLevel};
 
 /// How long a program may take to say its version.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -72,16 +72,16 @@ pub fn is_known(program: &str) -> bool {
 }
 
 /// A program, and who needs it; nobody: a fact.
-pub fn find(program: &str, by: &[String], os: &str) -> Finding {
-    let is_there = Command::new([program], "/", "/dev/null").is_found();
+pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
+    let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
     let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));
     let found =
         if is_there { version(program, known).unwrap_or_else(|| "there".to_owned()) } else { "not found".to_owned() };
-    let finding = Finding::fact(program, found);
+    let finding = DoctorFinding::fact(program, found);
     if by.is_empty() {
         return finding;
     }
-    finding.needed("called", by, Standing::of(is_there)).fix(fix(known, os))
+    finding.needed("called", by, FindingLevel::of(is_there)).fix(fix(known, os))
 }
 
 /// What a program says of its version, if it is one that is known to say it: `path` is asked as a program of that name.
@@ -94,7 +94,7 @@ fn version(program: &str, known: Option<&Tool>) -> Option<String> {
     if words.is_empty() {
         return None;
     }
-    let Probed::Answered(Answer { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT) else {
+    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT) else {
         return None;
     };
     let line = out.lines().chain(err.lines()).find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_program_that_nobody_needs_is_a_fact() {
         let finding = find("no-such-program-here", &[], "");
-        assert_eq!((finding.standing, finding.fix), (Standing::Fact, None));
+        assert_eq!((finding.standing, finding.fix), (FindingLevel::Fact, None));
         let finding = find("no-such-program-here", &["build".to_owned()], "");
-        assert_eq!(finding.standing, Standing::Missing);
+        assert_eq!(finding.standing, FindingLevel::Missing);
     }
 }

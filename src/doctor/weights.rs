@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::needs::Needs;
-use crate::report::doctor::{Finding, Standing, bytes};
+use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
 use crate::stage::weights_size;
 
 /// How long a hub may take for its index.
@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Asks the hub of each checkpoint that is not here yet how large it is, and adds that to the disk that is needed; `state` is where
 /// outputs go. Of those that nobody could tell of a line each.
-pub fn sized(needs: &mut Needs, state: &Path) -> Vec<Finding> {
+pub fn sized(needs: &mut Needs, state: &Path) -> Vec<DoctorFinding> {
     let latest = state.parent().unwrap_or(state).join("latest");
     let mut unknown = Vec::new();
     let mut counted = Vec::new();
@@ -28,8 +28,8 @@ pub fn sized(needs: &mut Needs, state: &Path) -> Vec<Finding> {
             }
             Ok(None) => {}
             Err(failure) => {
-                let finding = Finding::fact(name, "size not known")
-                    .needed("room on the disk", &[task], Standing::Doubtful)
+                let finding = DoctorFinding::fact(name, "size not known")
+                    .needed("room on the disk", &[task], FindingLevel::Doubtful)
                     .fix(format!(
                         "{}{}",
                         failure.what,

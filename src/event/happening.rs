@@ -69,11 +69,11 @@ pub enum Event {
     /// Something that outlives its processes, to be removed by name: recorded before it can be there.
     OutlivingStarted {
         task: TaskId,
-        outliving: Outliving,
+        outliving: ExternalResource,
     },
     OutlivingRemoved {
         task: TaskId,
-        outliving: Outliving,
+        outliving: ExternalResource,
     },
     ServiceReady {
         task: TaskId,
@@ -121,7 +121,7 @@ pub enum Event {
         why: String,
     },
     RunFinished {
-        tally: Tally,
+        tally: TaskTally,
         exit: u8,
         seconds: f64,
     },
@@ -158,7 +158,7 @@ impl Event {
 /// What outlives the processes that made it. Its name is ours alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outliving {
+pub enum ExternalResource {
     /// A container of `docker` or `podman`.
     Container { program: String, name: String },
     /// Regions in `/dev/shm` that have this in their names.
@@ -167,7 +167,7 @@ pub enum Outliving {
 
 /// How many tasks ended in which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct TaskTally {
     pub ran: usize,
     pub cached: usize,
     pub skipped: usize,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Whose memory it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Memory {
+pub enum MemoryKind {
     Gpu,
     Host,
 }
@@ -15,7 +15,7 @@ pub enum Memory {
 /// A try that ended because memory ran out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutOfMemory {
-    pub of: Memory,
+    pub of: MemoryKind,
     /// What the number was that its retry rule lowers; `None` where there is no rule, or the stage has no such number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,

@@ -14,9 +14,9 @@ mod stop;
 
 pub use digest::{Digest, Hasher};
 pub use endpoint::Endpoint;
-pub use happening::{Event, Outliving, Tally};
+pub use happening::{Event, ExternalResource, TaskTally};
 pub use id::{RunId, TaskId};
-pub use memory::{Lowered, Memory, OutOfMemory};
-pub use outcome::{Done, Ended, Failure, FailureKind, Verdict};
+pub use memory::{Lowered, MemoryKind, OutOfMemory};
+pub use outcome::{Done, TaskOutcome, Failure, FailureKind, Verdict};
 pub use size::size;
 pub use stop::Stop;

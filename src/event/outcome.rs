@@ -147,7 +147,7 @@ pub enum FailureKind {
 /// The four ways a task leaves a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum TaskOutcome {
     Ran(Done),
     Cached(Done),
     Skipped { why: String },

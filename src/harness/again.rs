@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Class;
+use super::FailureClass;
 
 /// When a failed request is sent again, over the same connection. Its latency counts from the first intended time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,10 +21,10 @@ pub struct Retries {
 }
 
 impl Retries {
-    pub(super) const fn cover(&self, class: Class) -> bool {
+    pub(super) const fn cover(&self, class: FailureClass) -> bool {
         match class {
-            Class::Connect => self.connect,
-            Class::Refused => self.refused,
+            FailureClass::Connect => self.connect,
+            FailureClass::Refused => self.refused,
             _ => false,
         }
     }
@@ -49,9 +49,9 @@ impl Retries {
 
 /// One that failed and was followed by another. Stamps are ns from the schedule's start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct FailedAttempt {
     pub t_issue: u64,
     pub t_end: u64,
-    pub class: Class,
+    pub class: FailureClass,
     pub why: String,
 }

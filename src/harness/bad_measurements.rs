@@ -9,7 +9,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 use super::collect::Collector;
-use super::exchange::Call;
+use super::exchange::CallKind;
 use super::golden::{ended, spec, summarised_as};
 use super::stability::Stability;
 use super::steady::Steady;
@@ -68,7 +68,7 @@ fn collected(visits: &Visits) -> Collector {
     let mut all = Collector::new();
     for (index, (arrival, _, end)) in visits.iter().enumerate() {
         let (at, end) = (arrival.round() as u64, end.round() as u64);
-        ended(&mut all, index as u64, (at, at, end), 1, &[(end, 1)], Ended::Ok);
+        ended(&mut all, index as u64, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
     all
 }
@@ -78,7 +78,7 @@ fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
     let mut all = Collector::new();
     for index in 0..requests {
         let (at, end) = (index * 10, index * 10 + ms(index));
-        ended(&mut all, index, (at, at, end), 1, &[(end, 1)], Ended::Ok);
+        ended(&mut all, index, (at, at, end), 1, &[(end, 1)], RequestEnd::Ok);
     }
     all
 }
@@ -90,7 +90,7 @@ fn in_slots(requests: u64, slots: u64, is_closed: bool) -> Collector {
         let start = index / slots * 1_000 + index % slots;
         let at = if is_closed { start } else { 0 };
         let chunks: Vec<(u64, u32)> = (1..=100).map(|token| (start + token * 10, 1)).collect();
-        ended(&mut all, index, (at, at, start + 1_000), 100, &chunks, Ended::Ok);
+        ended(&mut all, index, (at, at, start + 1_000), 100, &chunks, RequestEnd::Ok);
     }
     all
 }
@@ -105,7 +105,7 @@ fn in_slots_of_all_lengths(requests: u64, slots: usize) -> Collector {
         let start = free[slot];
         let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (start + token * 10, 1)).collect();
         free[slot] = start + tokens * 10;
-        ended(&mut all, index, (0, 0, free[slot]), tokens as u32, &chunks, Ended::Ok);
+        ended(&mut all, index, (0, 0, free[slot]), tokens as u32, &chunks, RequestEnd::Ok);
     }
     all
 }
@@ -115,7 +115,7 @@ struct Case {
     result: RunResult,
 }
 
-fn case(name: &'static str, requests: u64, collector: Collector, change: impl FnOnce(&mut Spec)) -> Case {
+fn case(name: &'static str, requests: u64, collector: Collector, change: impl FnOnce(&mut BenchSpec)) -> Case {
     let mut spec = spec(requests);
     change(&mut spec);
     Case { name, result: summarised_as(&spec, collector, |_| ()).result }
@@ -150,7 +150,7 @@ fn bad() -> Vec<Case> {
         |slope: f64| answered_after(1_000, move |index| (60.0 + slope * index as f64) as u64 + index * 7_919 % 7);
     let limited = Queue { servers: 1, is_exponential: false, service: 12.5 };
     let every_10_ms: Vec<(f64, f64)> = (0..3_000).map(|index| (f64::from(index) * 10.0, 12.5)).collect();
-    let users = |users: f64| move |spec: &mut Spec| spec.scenario = Scenario::Concurrency { users: users.into() };
+    let users = |users: f64| move |spec: &mut BenchSpec| spec.scenario = Scenario::Concurrency { users: users.into() };
     let mut cases = vec![
         queue("1.05 times as many arrivals as are served", &M_D_8.run(1.05, 3_000, 3)),
         queue("1.3 times as many", &M_D_8.run(1.3, 1_000, 4)),
@@ -182,36 +182,36 @@ fn bad() -> Vec<Case> {
         let mut all = Collector::new();
         for index in 0..300 {
             let at = index * 10;
-            ended(&mut all, index, (at, at + late, at + late + 30), 1, &[(at + late + 30, 1)], Ended::Ok);
+            ended(&mut all, index, (at, at + late, at + late + 30), 1, &[(at + late + 30, 1)], RequestEnd::Ok);
         }
         all
     };
     cases.push(case("a client that sends 50 ms late", 300, late(50), |_| ()));
-    let share = |name, change: fn(&mut super::worker::Share)| Case {
+    let share = |name, change: fn(&mut super::worker::WorkerOutput)| Case {
         name,
         result: summarised_as(&spec(300), answered_after(300, |_| 30), change).result,
     };
     cases.push(share("a client without CPU to spare", |share| share.cpu_ns = share.wall_ns * 95 / 100));
     cases.push(case("a request that vanished", 301, answered_after(300, |_| 30), |_| ()));
     cases.push(share("a run that was stopped before its end", |share| share.lost = 30));
-    cases.push(share("a server that was asked for whole answers", |share| share.call = Call::Unary));
-    let with_one = |how: Ended| {
+    cases.push(share("a server that was asked for whole answers", |share| share.call = CallKind::Unary));
+    let with_one = |how: RequestEnd| {
         let mut all = answered_after(299, |_| 30);
         ended(&mut all, 299, (2_990, 2_990, 3_020), 1, &[], how);
         all
     };
-    let failed = Ended::Failed { class: Class::Server, why: "out of memory".to_owned() };
+    let failed = RequestEnd::Failed { class: FailureClass::Server, why: "out of memory".to_owned() };
     cases.push(case("one failure in 300", 300, with_one(failed), |_| ()));
     let mut slow = Collector::new();
     for index in 0..300 {
         let at = index * 11;
-        ended(&mut slow, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], Ended::Ok);
+        ended(&mut slow, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
     }
     cases.push(case("90 requests/s sent where 100 are scheduled", 300, slow, |_| ()));
     let mut short = Collector::new();
     for index in 0..300 {
         let at = index * 10;
-        ended(&mut short, index, (at, at, at + 30), 100, &[(at + 30, 1)], Ended::Ok);
+        ended(&mut short, index, (at, at, at + 30), 100, &[(at + 30, 1)], RequestEnd::Ok);
     }
     cases.push(case("answers of 1 token where 100 were requested", 300, short, |_| ()));
     cases.push(case("a limit that is missed", 300, answered_after(300, |_| 30), |spec| {

@@ -1,30 +1,30 @@
 //! From records to what stands beside the main numbers: the server's own stamps, withdrawn requests, other outputs.
 
-use super::metric::Label;
-use super::more::Tally;
-use super::record::Stamps;
-use super::result::{Output, ServerSide, Withdrawals};
+use super::metric::MetricLabel;
+use super::more::OutputTally;
+use super::record::ServerStamps;
+use super::result::{ExtraOutput, ServerSide, Withdrawals};
 use super::summary::{FULL, ok};
-use super::{Ended, Metric, Record, Spec};
+use super::{RequestEnd, Metric, RequestRecord, BenchSpec};
 
 const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
 
 /// None unless stamps were asked for.
-pub(super) fn server(spec: &Spec, records: &[Record]) -> Option<ServerSide> {
+pub(super) fn server(spec: &BenchSpec, records: &[RequestRecord]) -> Option<ServerSide> {
     if !spec.request.return_perf_metrics {
         return None;
     }
     let requests = ok(records).count() as u64;
     let stamped = || ok(records).filter_map(|record| Some((record, record.server?)));
-    let metric = |zero_point: &'static str, value: &dyn Fn(&Record, &Stamps) -> Option<f64>| {
-        let label = Label { population: "successful requests that the server stamped", zero_point, window: FULL };
+    let metric = |zero_point: &'static str, value: &dyn Fn(&RequestRecord, &ServerStamps) -> Option<f64>| {
+        let label = MetricLabel { population: "successful requests that the server stamped", zero_point, window: FULL };
         let mut ns: Vec<f64> = stamped().filter_map(|(record, stamps)| value(record, &stamps)).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&label, &mut ns, excluded)
     };
     // A stamp of 0 was never set.
     let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
-    let sum = |of: fn(&Stamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(&stamps))).sum();
+    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(&stamps))).sum();
     Some(ServerSide {
         queue: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_scheduled_time_ns)),
         ttft: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_token_time_ns)),
@@ -41,10 +41,10 @@ pub(super) fn server(spec: &Spec, records: &[Record]) -> Option<ServerSide> {
 }
 
 /// None unless `cancel` was asked for.
-pub(super) fn withdrawals(spec: &Spec, records: &[Record]) -> Option<Withdrawals> {
+pub(super) fn withdrawals(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Withdrawals> {
     let cancel = spec.request.cancel?;
-    let withdrawn: Vec<&Record> = records.iter().filter(|record| record.ended == Ended::Withdrawn).collect();
-    let label = Label { population: "withdrawn requests", zero_point: "cancel", window: FULL };
+    let withdrawn: Vec<&RequestRecord> = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).collect();
+    let label = MetricLabel { population: "withdrawn requests", zero_point: "cancel", window: FULL };
     let ends = withdrawn.iter().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
     Some(Withdrawals {
         by: cancel.by,
@@ -56,9 +56,9 @@ pub(super) fn withdrawals(spec: &Spec, records: &[Record]) -> Option<Withdrawals
     })
 }
 
-impl From<&Tally> for Output {
-    fn from(tally: &Tally) -> Self {
-        let Tally { responses, bytes, misshapen, example } = tally.clone();
+impl From<&OutputTally> for ExtraOutput {
+    fn from(tally: &OutputTally) -> Self {
+        let OutputTally { responses, bytes, misshapen, example } = tally.clone();
         Self { responses, bytes, misshapen, example }
     }
 }

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::Label;
+use super::metric::MetricLabel;
 use super::summary::{FULL, ok, tpot, ttft};
-use super::{Ended, Metric, Record, RunResult, Spec};
+use super::{RequestEnd, Metric, RequestRecord, RunResult, BenchSpec};
 use crate::event::Endpoint;
 use crate::triton::ServerMetrics;
 
@@ -40,7 +40,7 @@ pub fn host_of(endpoint: &Endpoint) -> &str {
 }
 
 /// A part for each host, in the order of the servers; none where all are on one.
-pub(super) fn by_host(spec: &Spec, result: &RunResult, records: &[Record]) -> Vec<HostShare> {
+pub(super) fn by_host(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord]) -> Vec<HostShare> {
     let mut hosts: Vec<&str> = Vec::new();
     for endpoint in &spec.endpoints {
         if !hosts.contains(&host_of(endpoint)) {
@@ -53,22 +53,22 @@ pub(super) fn by_host(spec: &Spec, result: &RunResult, records: &[Record]) -> Ve
     hosts.into_iter().map(|host| share(spec, result, records, host)).collect()
 }
 
-fn share(spec: &Spec, result: &RunResult, records: &[Record], host: &str) -> HostShare {
+fn share(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord], host: &str) -> HostShare {
     let is_its =
-        |record: &&Record| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
-    let own: Vec<Record> = records.iter().filter(is_its).cloned().collect();
+        |record: &&RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
+    let own: Vec<RequestRecord> = records.iter().filter(is_its).cloned().collect();
     let good = ok(&own).count() as u64;
     let tokens: u64 = ok(&own).map(|record| u64::from(record.tokens)).sum();
     let window = result.rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
-    let metric = |like: &Metric, label: &Label, value: fn(&Record) -> Option<f64>| {
+    let metric = |like: &Metric, label: &MetricLabel, value: fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = ok(&own).filter_map(value).collect();
         let excluded = good - ns.len() as u64;
         Metric { token_source: like.token_source.clone(), ..Metric::exact(label, &mut ns, excluded) }
     };
     let (first, later) = (
-        Label { population: "successful requests of this host", zero_point: spec.scenario.zero_point(), window: FULL },
-        Label {
+        MetricLabel { population: "successful requests of this host", zero_point: spec.scenario.zero_point(), window: FULL },
+        MetricLabel {
             population: "successful requests of this host with more tokens than their first chunk has",
             zero_point: "first_chunk",
             window: FULL,
@@ -79,7 +79,7 @@ fn share(spec: &Spec, result: &RunResult, records: &[Record], host: &str) -> Hos
         servers: spec.endpoints.iter().filter(|one| host_of(one) == host).map(ToString::to_string).collect(),
         issued: own.len() as u64,
         ok: good,
-        failed: own.iter().filter(|record| matches!(record.ended, Ended::Failed { .. })).count() as u64,
+        failed: own.iter().filter(|record| matches!(record.ended, RequestEnd::Failed { .. })).count() as u64,
         output_tokens: tokens,
         requests_per_s: per_s(good),
         output_tokens_per_s: per_s(tokens),

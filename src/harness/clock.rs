@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 /// `Instant` is `CLOCK_MONOTONIC`, so steps of the wall clock cannot enter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct BenchClock {
     origin: Instant,
 }
 
-impl Clock {
+impl BenchClock {
     pub fn start() -> Self {
         Self { origin: Instant::now() }
     }

@@ -2,10 +2,10 @@
 
 use hdrhistogram::Histogram;
 
-use super::more::Tallies;
-use super::record::{Ended, Record};
-use super::retokenize::Spoken;
-use super::tokens::{Counted, TokenSource, Violations};
+use super::more::OutputTallies;
+use super::record::{RequestEnd, RequestRecord};
+use super::retokenize::AnswerText;
+use super::tokens::{CountedTokens, TokenSource, Violations};
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -13,7 +13,7 @@ const DIGITS: u8 = 3;
 
 /// Many values of one kind: mean, min and max exact, percentiles to 3 digits.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub(super) struct ValueHistogram {
     histogram: Histogram<u64>,
     /// Weighted sum, ns.
     sum: f64,
@@ -22,7 +22,7 @@ pub(super) struct Pool {
     max: u64,
 }
 
-impl Pool {
+impl ValueHistogram {
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, HOUR, DIGITS).unwrap_or_else(|_| unreachable!("fixed bounds"));
         Self { histogram, sum: 0.0, count: 0, min: u64::MAX, max: 0 }
@@ -76,23 +76,23 @@ impl Pool {
 /// What one worker knows at the end.
 #[derive(Debug)]
 pub(super) struct Collector {
-    pub records: Vec<Record>,
+    pub records: Vec<RequestRecord>,
     /// Each gap over the tokens of the later chunk, that many times; successful requests.
-    pub itl_token: Pool,
+    pub itl_token: ValueHistogram,
     /// Gaps between chunks; successful requests.
-    pub icl: Pool,
+    pub icl: ValueHistogram,
     /// Time from the socket read to our hands.
-    pub backlog: Pool,
+    pub backlog: ValueHistogram,
     /// Tokens of all requests by the second they came in.
     pub tokens_by_second: Vec<u64>,
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
     /// Outputs beside tokens.
-    pub more: Tallies,
+    pub more: OutputTallies,
     pub keeps_timelines: bool,
     /// Texts of successful requests, to be counted after the run.
-    pub spoken: Vec<(u64, Spoken)>,
+    pub spoken: Vec<(u64, AnswerText)>,
     /// The server says how many tokens an answer has: its texts need not be kept.
     pub has_usage: bool,
     /// Of all answers, with examples.
@@ -114,13 +114,13 @@ impl Collector {
     pub fn new() -> Self {
         Self {
             records: Vec::new(),
-            itl_token: Pool::new(),
-            icl: Pool::new(),
-            backlog: Pool::new(),
+            itl_token: ValueHistogram::new(),
+            icl: ValueHistogram::new(),
+            backlog: ValueHistogram::new(),
             tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
-            more: Tallies::new(),
+            more: OutputTallies::new(),
             keeps_timelines: false,
             spoken: Vec::new(),
             has_usage: false,
@@ -130,13 +130,13 @@ impl Collector {
     }
 
     /// Takes an ended request. The record's token fields are filled from what was counted.
-    pub fn take(&mut self, mut record: Record, counted: Counted, spoken: Option<Spoken>) {
+    pub fn take(&mut self, mut record: RequestRecord, counted: CountedTokens, spoken: Option<AnswerText>) {
         let is_counted = counted.source == TokenSource::Usage;
         self.has_usage |= is_counted;
-        if let Some(spoken) = spoken.filter(|_| record.ended == Ended::Ok && !is_counted) {
+        if let Some(spoken) = spoken.filter(|_| record.ended == RequestEnd::Ok && !is_counted) {
             self.spoken.push((record.index, spoken));
         }
-        let Counted { chunks, tokens, violations, .. } = counted;
+        let CountedTokens { chunks, tokens, violations, .. } = counted;
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
             record.first_tokens = first.tokens;
             record.t_first = Some(first.t_read);
@@ -175,9 +175,9 @@ impl Collector {
         self.records.push(record);
     }
 
-    fn add(&mut self, gaps: &Gaps, record: &Record) {
+    fn add(&mut self, gaps: &Gaps, record: &RequestRecord) {
         let Gaps { gap, tokens, times } = *gaps;
-        if times == 0 || record.ended != Ended::Ok {
+        if times == 0 || record.ended != RequestEnd::Ok {
             return;
         }
         self.icl.add(gap as f64, times);
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_pool_agrees_with_sorted_values_to_three_digits() {
-        let mut pool = Pool::new();
-        let mut other = Pool::new();
+        let mut pool = ValueHistogram::new();
+        let mut other = ValueHistogram::new();
         let values: Vec<u64> = (1..=1_000u64).map(|i| i * i * 1_000).collect();
         for (position, value) in values.iter().enumerate() {
             if position.is_multiple_of(2) { pool.add(*value as f64, 1) } else { other.add(*value as f64, 1) }
@@ -229,14 +229,14 @@ mod tests {
         }
         assert_eq!(pool.range(), Some((1_000, 1_000_000_000)));
         assert_eq!(pool.count(), 1_000);
-        assert_eq!((Pool::new().percentile(0.5), Pool::new().mean()), (None, None));
+        assert_eq!((ValueHistogram::new().percentile(0.5), ValueHistogram::new().mean()), (None, None));
     }
 
     /// Buckets of three digits end beyond the value: without a bound p99 of 20.00001 ms is 20.004863 ms.
     #[test]
     fn a_percentile_never_leaves_the_range() {
         for value in [0.0, 0.4, 1.0, 2_049.0, 20_000_010.0, 7_300.0 * SECOND as f64] {
-            let mut pool = Pool::new();
+            let mut pool = ValueHistogram::new();
             pool.add(value, 150);
             let (min, max) = pool.range().unwrap();
             for p in [0.0, 0.5, 0.99, 1.0] {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::collect::Collector;
-use super::{Counts, Record};
+use super::{Counts, RequestRecord};
 
 /// Sums of gaps are of floating point.
 const ROUNDING: f64 = 1e-6;
@@ -45,20 +45,20 @@ impl SelfCheck {
     }
 }
 
-fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
+fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
     records.iter().filter(|record| record.is_ok())
 }
 
 /// Compares what the collector counted on the way with what its records say.
 pub(super) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
     let mut checked = SelfCheck::default();
-    let sum = |of: &dyn Fn(&Record) -> u64| ok(&all.records).map(of).sum::<u64>() as f64;
-    let per_token = |record: &Record| !record.chunk_tokens_unknown && !record.retokenized;
-    let later_tokens = |record: &Record| {
+    let sum = |of: &dyn Fn(&RequestRecord) -> u64| ok(&all.records).map(of).sum::<u64>() as f64;
+    let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
+    let later_tokens = |record: &RequestRecord| {
         if per_token(record) { u64::from(record.tokens.saturating_sub(record.first_tokens)) } else { 0 }
     };
     let span =
-        |record: &Record| record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
+        |record: &RequestRecord| record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
     // What was tokenised again after the run was chunks on the way.
     if ok(&all.records).all(|record| !record.retokenized) {
         let values = all.itl_token.count() as f64;

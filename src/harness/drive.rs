@@ -10,15 +10,15 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
-use super::flight::Live;
+use super::clock::BenchClock;
+use super::flight::LiveCounts;
 use super::http::Connector;
-use super::outside::{Desk, Inbox, called};
-use super::plan::{self, Queue};
+use super::outside::{SampleCache, CallInbox, called};
+use super::plan::{self, PlanQueue};
 use super::result::Measured;
-use super::summary::Start;
-use super::worker::{Bodies, Job, Share};
-use super::{Ear, HarnessError, Inlet, Planned, Protocol, Sample, Scenario, Schedule, Spec, summary};
+use super::summary::RunStart;
+use super::worker::{PreparedMessages, WorkerJob, WorkerOutput};
+use super::{ExternalObserver, HarnessError, CallInlet, PlannedRequest, Protocol, ExternalSample, Scenario, RequestSchedule, BenchSpec, summary};
 use crate::event::Stop;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -27,7 +27,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(200);
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct BenchProgress {
     pub scheduled: u64,
     pub issued: u64,
     /// Successful or not.
@@ -40,14 +40,14 @@ pub struct Progress {
 /// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
 ///
 /// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
-pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Result<Measured, HarnessError> {
+pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)) -> Result<Measured, HarnessError> {
     let spec = Arc::new(spec.clone());
     let planned = {
         // Files may be large.
         let spec = Arc::clone(&spec);
         tokio::task::spawn_blocking(move || {
             let schedule = plan::plan(&spec)?;
-            let queue = Queue::new(&schedule, &spec)?;
+            let queue = PlanQueue::new(&schedule, &spec)?;
             Ok::<_, HarnessError>((schedule, queue))
         })
     };
@@ -59,48 +59,48 @@ pub async fn run(spec: &Spec, stop: &Stop, progress: impl Fn(Progress)) -> Resul
 /// The same, but requests are called for from outside: `open` gets the place to do so when everything is ready, and must
 /// not wait. The run ends when that place is dropped and every request has ended. Times count from the first call.
 pub async fn run_outside(
-    spec: &Spec,
-    samples: &[Sample],
-    ear: Arc<dyn Ear>,
-    open: impl FnOnce(Inlet) + Send,
+    spec: &BenchSpec,
+    samples: &[ExternalSample],
+    ear: Arc<dyn ExternalObserver>,
+    open: impl FnOnce(CallInlet) + Send,
     stop: &Stop,
-    progress: impl Fn(Progress),
+    progress: impl Fn(BenchProgress),
 ) -> Result<Measured, HarnessError> {
     let schedule = plan::outside(spec, samples)?;
-    let queue = Queue::new(&schedule, spec)?;
-    let desk = Arc::new(Desk::new(schedule.clone(), ear));
+    let queue = PlanQueue::new(&schedule, spec)?;
+    let desk = Arc::new(SampleCache::new(schedule.clone(), ear));
     let outside = Outside { desk, open: Box::new(open) };
     race(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
 }
 
 struct Outside<'a> {
-    desk: Arc<Desk>,
-    open: Box<dyn FnOnce(Inlet) + Send + 'a>,
+    desk: Arc<SampleCache>,
+    open: Box<dyn FnOnce(CallInlet) + Send + 'a>,
 }
 
 async fn race(
-    spec: Arc<Spec>,
-    schedule: Schedule,
-    queue: Queue,
+    spec: Arc<BenchSpec>,
+    schedule: RequestSchedule,
+    queue: PlanQueue,
     outside: Option<Outside<'_>>,
     stop: &Stop,
-    progress: impl Fn(Progress),
+    progress: impl Fn(BenchProgress),
 ) -> Result<Measured, HarnessError> {
     let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
     let scheduled = outside.is_none().then_some(schedule.requests.len() as u64);
-    let bodies = Arc::new(Bodies::for_plan(&schedule));
+    let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
-    let keeps_answers = schedule.requests.iter().any(Planned::needs_answers);
+    let keeps_answers = schedule.requests.iter().any(PlannedRequest::needs_answers);
     let tls = connector(&spec.protocol)?;
-    let clock = Clock::start();
+    let clock = BenchClock::start();
     let started = jiff::Timestamp::now().to_string();
     let cancel = CancellationToken::new();
     let _cancel_when_dropped = cancel.clone().drop_guard();
-    let lives: Vec<Arc<Live>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
+    let lives: Vec<Arc<LiveCounts>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut crew = Vec::new();
     for (number, live) in lives.iter().enumerate() {
-        crew.push(Member::start(Job {
+        crew.push(Member::start(WorkerJob {
             number,
             workers: lives.len(),
             spec: Arc::clone(&spec),
@@ -115,7 +115,7 @@ async fn race(
             keeps_answers,
             tls: tls.clone(),
             inbox: Cell::new(
-                outside.as_ref().map(|outside| Inbox { desk: Arc::clone(&outside.desk), arrivals: outlets.remove(0) }),
+                outside.as_ref().map(|outside| CallInbox { desk: Arc::clone(&outside.desk), arrivals: outlets.remove(0) }),
             ),
         })?);
     }
@@ -130,7 +130,7 @@ async fn race(
         None => clock.now() + RUN_UP.as_nanos() as u64,
         Some(Outside { desk, open }) => {
             let (tell_begun, begun) = oneshot::channel();
-            open(Inlet::new(desk, inlets, Arc::clone(&log), tell_begun));
+            open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
                 // Nobody called for anything: then there is nothing to count from, and nothing to count.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
@@ -163,7 +163,7 @@ async fn race(
         cancel.cancel();
         std::future::pending::<()>().await;
     };
-    let shares: Vec<Share> = tokio::select! {
+    let shares: Vec<WorkerOutput> = tokio::select! {
         shares = gather => shares?,
         () = watch => unreachable!("the watch has no end"),
         () = obey => unreachable!("obedience has no end"),
@@ -178,7 +178,7 @@ async fn race(
         _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),
         _ => schedule,
     };
-    let start = Start { wall: started, zero: clock.instant(t0) };
+    let start = RunStart { wall: started, zero: clock.instant(t0) };
     // Texts may have to be counted.
     let summed = tokio::task::spawn_blocking(move || summary::summarise(&spec, &schedule, shares, untaken, &start));
     summed.await.map_err(|_| HarnessError::Worker("while the run was summed up".to_owned()))
@@ -191,7 +191,7 @@ fn connector(protocol: &Protocol) -> Result<Option<Connector>, HarnessError> {
 }
 
 /// Of a closed loop, at its highest; 0: there is none.
-fn users(spec: &Spec) -> usize {
+fn users(spec: &BenchSpec) -> usize {
     match &spec.scenario {
         Scenario::Concurrency { users } => users.highest().floor().max(1.0) as usize,
         _ => 0,
@@ -207,10 +207,10 @@ fn workers(connections: usize, users: usize) -> usize {
 }
 
 /// From outside nobody knows what is still to come.
-fn look(lives: &[Arc<Live>], scheduled: Option<u64>) -> Progress {
-    let sum = |of: fn(&Live) -> u64| lives.iter().map(|live| of(live)).sum();
+fn look(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
+    let sum = |of: fn(&LiveCounts) -> u64| lives.iter().map(|live| of(live)).sum();
     let issued = sum(|live| live.issued.load(Ordering::Relaxed));
-    Progress {
+    BenchProgress {
         scheduled: scheduled.unwrap_or(issued),
         issued,
         ended: sum(|live| live.ended.load(Ordering::Relaxed)),
@@ -223,11 +223,11 @@ fn look(lives: &[Arc<Live>], scheduled: Option<u64>) -> Progress {
 struct Member {
     ready: oneshot::Receiver<Result<(), HarnessError>>,
     go: oneshot::Sender<u64>,
-    share: oneshot::Receiver<Result<Share, HarnessError>>,
+    share: oneshot::Receiver<Result<WorkerOutput, HarnessError>>,
 }
 
 impl Member {
-    fn start(job: Job) -> Result<Self, HarnessError> {
+    fn start(job: WorkerJob) -> Result<Self, HarnessError> {
         let (tell_ready, ready) = oneshot::channel();
         let (go, when) = oneshot::channel();
         let (tell_share, share) = oneshot::channel();

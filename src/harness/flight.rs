@@ -10,22 +10,22 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
+use super::clock::BenchClock;
 use super::collect::Collector;
 use super::data::Prompt;
-use super::exchange::{Answer, Exchange, Part};
-use super::http::Heard;
-use super::link::Link;
-use super::manner::Manner;
-use super::outside::Listener;
-use super::record::{Ended, Record};
-use super::retokenize::Spoken;
+use super::exchange::{AttemptAnswer, RequestAttempt, RequestProgress};
+use super::http::HttpOutcome;
+use super::link::Connection;
+use super::manner::RequestEncoder;
+use super::outside::CallListener;
+use super::record::{RequestEnd, RequestRecord};
+use super::retokenize::AnswerText;
 use super::tokens::Accounting;
-use super::{Attempt, Class, Planned, Spec};
+use super::{FailedAttempt, FailureClass, PlannedRequest, BenchSpec};
 
 /// What others may watch while it runs.
 #[derive(Debug, Default)]
-pub(super) struct Live {
+pub(super) struct LiveCounts {
     pub issued: AtomicU64,
     pub ended: AtomicU64,
     pub failed: AtomicU64,
@@ -34,13 +34,13 @@ pub(super) struct Live {
 
 /// Requests in flight, integrated over time: the side of Little's law that does not come from records.
 #[derive(Default)]
-pub(super) struct Gauge {
+pub(super) struct ConcurrencyGauge {
     now: Cell<u64>,
     since: Cell<u64>,
     area: Cell<f64>,
 }
 
-impl Gauge {
+impl ConcurrencyGauge {
     /// `at` does not go back.
     pub fn change(&self, at: u64, by: i64) {
         self.area.set(self.area.get() + self.now.get() as f64 * (at.saturating_sub(self.since.get())) as f64);
@@ -59,51 +59,51 @@ impl Gauge {
 }
 
 /// What a message that has ended means for what comes after it in its session.
-pub(super) struct Over {
+pub(super) struct MessageEnd {
     /// On the clock.
     pub t_end: u64,
     pub answer: Option<Prompt>,
 }
 
 /// One message on its way.
-pub(super) struct Flight {
+pub(super) struct InFlightRequest {
     /// Answers are part of later prompts.
     pub keeps_answer: bool,
     /// Texts are to be counted after the run.
     pub keeps_text: bool,
-    pub link: Rc<Link>,
+    pub link: Rc<Connection>,
     /// Of the message's first request.
     pub index: u64,
-    pub planned: Vec<Planned>,
+    pub planned: Vec<PlannedRequest>,
     pub frame: Bytes,
-    pub manner: Arc<Manner>,
+    pub manner: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
-    pub gauge: Rc<Gauge>,
+    pub gauge: Rc<ConcurrencyGauge>,
     pub freed: Rc<Notify>,
-    pub spec: Arc<Spec>,
-    pub live: Arc<Live>,
-    pub clock: Clock,
+    pub spec: Arc<BenchSpec>,
+    pub live: Arc<LiveCounts>,
+    pub clock: BenchClock,
     pub stop: CancellationToken,
     pub t_issue: u64,
     /// Of a request from outside.
-    pub listener: Option<Listener>,
+    pub listener: Option<CallListener>,
 }
 
-impl Flight {
-    pub async fn go(self) -> Over {
+impl InFlightRequest {
+    pub async fn go(self) -> MessageEnd {
         let mut attempts = Vec::new();
         let mut t_attempt = self.t_issue;
         let (mut parts, answer) = loop {
             let (parts, mut answer) = self.attempt(t_attempt).await;
             let Some((class, why)) = self.to_try_again(attempts.len(), &parts, &answer) else { break (parts, answer) };
             let from_start = |at: u64| at.saturating_sub(self.t0);
-            attempts.push(Attempt { t_issue: from_start(t_attempt), t_end: from_start(answer.t_end), class, why });
+            attempts.push(FailedAttempt { t_issue: from_start(t_attempt), t_end: from_start(answer.t_end), class, why });
             let pause = self.spec.pace.retries.map(|retries| retries.pause()).unwrap_or_default();
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {
-                    answer.ended.fill(Ended::Cancelled);
+                    answer.ended.fill(RequestEnd::Cancelled);
                     answer.t_end = self.clock.now();
                     break (parts, answer);
                 }
@@ -111,7 +111,7 @@ impl Flight {
             }
             t_attempt = self.clock.now();
         };
-        let Answer { ended, final_marker, t_end, t_cancel } = answer;
+        let AttemptAnswer { ended, final_marker, t_end, t_cancel } = answer;
         self.gauge.change(t_end, -(self.planned.len() as i64));
         self.link.in_flight.set(self.link.in_flight.get() - 1);
         self.freed.notify_one();
@@ -124,10 +124,10 @@ impl Flight {
                 chunk.t_read = from_start(chunk.t_read);
             }
             self.live.tokens.fetch_add(u64::from(counted.tokens), Ordering::Relaxed);
-            self.live.failed.fetch_add(u64::from(matches!(ended, Ended::Failed { .. })), Ordering::Relaxed);
+            self.live.failed.fetch_add(u64::from(matches!(ended, RequestEnd::Failed { .. })), Ordering::Relaxed);
             self.live.ended.fetch_add(1, Ordering::Relaxed);
             let planned = &self.planned[row];
-            let record = Record {
+            let record = RequestRecord {
                 index: self.index + row as u64,
                 sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
                 endpoint: self.link.endpoint,
@@ -160,11 +160,11 @@ impl Flight {
             let spoken = part.spoken.take();
             self.collector.borrow_mut().take(record, counted, spoken);
         }
-        Over { t_end, answer }
+        MessageEnd { t_end, answer }
     }
 
     /// Whoever called for the request hears of its end at once.
-    fn tell(&self, answer: Option<Prompt>, parts: &[Part], ended: &[Ended], t_end: u64) -> Option<Prompt> {
+    fn tell(&self, answer: Option<Prompt>, parts: &[RequestProgress], ended: &[RequestEnd], t_end: u64) -> Option<Prompt> {
         let (Some(listener), Some(ended)) = (&self.listener, ended.first()) else { return answer };
         let tokens = match answer {
             Some(Prompt::Ids(ids)) => ids,
@@ -175,22 +175,22 @@ impl Flight {
         None
     }
 
-    async fn attempt(&self, t_attempt: u64) -> (Vec<Part>, Answer) {
+    async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
         // What an answer may have is far from what it has, where requests come from outside.
         let most = if self.listener.is_some() { 16 } else { 4096 };
-        let room = |planned: &Planned| planned.output_len.min(most) as usize;
-        let mut parts: Vec<Part> = self
+        let room = |planned: &PlannedRequest| planned.output_len.min(most) as usize;
+        let mut parts: Vec<RequestProgress> = self
             .planned
             .iter()
-            .map(|planned| Part {
-                heard: Heard { account: Accounting::with_capacity(room(planned)), ..Heard::default() },
+            .map(|planned| RequestProgress {
+                heard: HttpOutcome { account: Accounting::with_capacity(room(planned)), ..HttpOutcome::default() },
                 keeps: self.keeps_answer,
-                spoken: self.keeps_text.then(Spoken::default),
+                spoken: self.keeps_text.then(AnswerText::default),
                 listener: self.listener.clone(),
-                ..Part::default()
+                ..RequestProgress::default()
             })
             .collect();
-        let answer = Exchange {
+        let answer = RequestAttempt {
             link: &self.link,
             manner: &self.manner,
             frame: self.frame.clone(),
@@ -210,11 +210,11 @@ impl Flight {
     }
 
     /// Why the message failed, when it is to be sent again. `before`: attempts that were followed by another.
-    fn to_try_again(&self, before: usize, parts: &[Part], answer: &Answer) -> Option<(Class, String)> {
+    fn to_try_again(&self, before: usize, parts: &[RequestProgress], answer: &AttemptAnswer) -> Option<(FailureClass, String)> {
         let retries = self.spec.pace.retries.filter(|retries| before < retries.times as usize)?;
         // A message fails as a whole, or the server has begun with it.
-        let Some(Ended::Failed { class, why }) = answer.ended.first() else { return None };
-        let has_failed = |ended: &Ended| matches!(ended, Ended::Failed { class, .. } if retries.cover(*class));
+        let Some(RequestEnd::Failed { class, why }) = answer.ended.first() else { return None };
+        let has_failed = |ended: &RequestEnd| matches!(ended, RequestEnd::Failed { class, .. } if retries.cover(*class));
         let is_untouched =
             answer.ended.iter().all(has_failed) && parts.iter().all(|part| part.counted.chunks.is_empty());
         is_untouched.then(|| (*class, why.clone()))

@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use rand::RngExt;
 
-pub(super) use self::names::Contract;
-use self::names::{Names, TEXT, TOKENS, VLLM};
-use self::sheet::{Constant, Message, Sheet};
-use self::tensor::{Value, texts};
+pub(super) use self::names::ModelMetadata;
+use self::names::{TensorNames, TEXT, TOKENS, VLLM};
+use self::sheet::{ConstantTensor, MessageInputs, InputBuilder};
+use self::tensor::{ScalarValue, texts};
 use super::data::Prompt;
-use super::exchange::Call;
+use super::exchange::CallKind;
 use super::payload::generator;
 use super::request::{Cancel, CancelBy, Interface, RandomSeed};
-use super::wire::Look;
-use super::{Planned, Scenario, Spec, StreamMode};
+use super::wire::ScanRequest;
+use super::{PlannedRequest, Scenario, BenchSpec, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -42,7 +42,7 @@ const SEEDS: [&str; 2] = ["random_seed", "seed"];
 
 /// How output tokens are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum TokenCounting {
     /// Elements of `output_ids` over the beams, of all sequences; the prompt in front is not counted.
     Ids { beams: u32, sequences: u32, has_prompt: bool },
     /// One response is one token.
@@ -53,7 +53,7 @@ pub(super) enum Count {
     Usage,
 }
 
-impl Count {
+impl TokenCounting {
     /// For people.
     pub fn source(self) -> String {
         match self {
@@ -72,9 +72,9 @@ impl Count {
 
 /// How a model is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Form {
-    pub call: Call,
-    pub count: Count,
+pub(super) struct InferRequestTemplate {
+    pub call: CallKind,
+    pub count: TokenCounting,
     /// One response for each token.
     pub streams: bool,
     /// Responses say which request of the message they are for.
@@ -88,12 +88,12 @@ pub(super) struct Form {
     /// Stop words, or samples from outside, end answers where we cannot see why.
     may_end_early: bool,
     interface: Interface,
-    names: &'static Names,
+    names: &'static TensorNames,
     model: String,
     /// The model's shapes begin with a batch dimension.
     has_rows: bool,
     has_lengths: bool,
-    constants: Vec<Constant>,
+    constants: Vec<ConstantTensor>,
     outputs: Vec<&'static str>,
     pad_id: i32,
     seed: u64,
@@ -103,9 +103,9 @@ pub(super) struct Form {
     sampling: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-impl Form {
+impl InferRequestTemplate {
     /// Holds the request block against the model. Errors: everything that does not fit.
-    pub fn agree(spec: &Spec, contract: &Contract) -> Result<Self, Vec<String>> {
+    pub fn agree(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, Vec<String>> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
         let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
@@ -120,15 +120,15 @@ impl Form {
             Interface::Text => &TEXT,
         };
         let call = contract.call(&spec.scenario);
-        let streams = ask.streaming.unwrap_or(call == Call::Stream && ask.beam_width.unwrap_or(1) <= 1);
-        if streams && call == Call::Unary {
+        let streams = ask.streaming.unwrap_or(call == CallKind::Stream && ask.beam_width.unwrap_or(1) <= 1);
+        if streams && call == CallKind::Unary {
             faults.push(
                 "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
                  serve the model with `decoupled_mode: true`"
                     .to_owned(),
             );
         }
-        if spec.pace.stream == StreamMode::Shared && call == Call::Unary {
+        if spec.pace.stream == StreamMode::Shared && call == CallKind::Unary {
             faults.push("stream `shared`: the model is not decoupled, so it is asked by unary calls".to_owned());
         }
         let beams = ask.beam_width.unwrap_or(1);
@@ -137,22 +137,22 @@ impl Form {
         }
         contract.check_batch(ask.batch(), call, &mut faults);
         let has_prompt = !streams && ask.exclude_input_in_output == Some(false);
-        let mut sheet = Sheet::new(contract, faults);
+        let mut sheet = InputBuilder::new(contract, faults);
         sheet.demand("model", names.prompt);
         sheet.demand("model", names.output_len);
-        sheet.usual(names.streaming, Value::Bool(streams));
+        sheet.usual(names.streaming, ScalarValue::Bool(streams));
         if interface == Interface::TokenIds {
-            sheet.usual("beam_width", Value::Int(i64::from(beams)));
+            sheet.usual("beam_width", ScalarValue::Int(i64::from(beams)));
             let end = ask.end_id.unwrap_or(spec.end_id);
-            sheet.usual("end_id", Value::Int(i64::from(end)));
-            sheet.usual("pad_id", Value::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
+            sheet.usual("end_id", ScalarValue::Int(i64::from(end)));
+            sheet.usual("pad_id", ScalarValue::Int(i64::from(ask.pad_id.unwrap_or(spec.end_id))));
         } else {
-            sheet.asked("beam_width", &["beam_width"], ask.beam_width.map(|width| Value::Int(i64::from(width))));
-            sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| Value::Int(i64::from(id))));
-            sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| Value::Int(i64::from(id))));
+            sheet.asked("beam_width", &["beam_width"], ask.beam_width.map(|width| ScalarValue::Int(i64::from(width))));
+            sheet.asked("end_id", &["end_id"], ask.end_id.map(|id| ScalarValue::Int(i64::from(id))));
+            sheet.asked("pad_id", &["pad_id"], ask.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
         }
         let sequences = ask.sequences();
-        if sequences > 1 && call == Call::Unary {
+        if sequences > 1 && call == CallKind::Unary {
             sheet.faults.push(
                 "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
                     .to_owned(),
@@ -161,31 +161,31 @@ impl Form {
         sheet.asked(
             "num_return_sequences",
             &["num_return_sequences"],
-            ask.num_return_sequences.map(|n| Value::Int(i64::from(n))),
+            ask.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
         );
         match ask.exclude_input_in_output {
             Some(value) => {
-                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(Value::Bool(value)));
+                sheet.asked("exclude_input_in_output", &["exclude_input_in_output"], Some(ScalarValue::Bool(value)));
             }
             None if !streams && contract.describes("exclude_input_in_output") => {
-                sheet.usual("exclude_input_in_output", Value::Bool(true));
+                sheet.usual("exclude_input_in_output", ScalarValue::Bool(true));
             }
             None => {}
         }
-        let float = |value: Option<f64>| value.map(Value::Float);
+        let float = |value: Option<f64>| value.map(ScalarValue::Float);
         sheet.asked("temperature", &["temperature"], float(ask.temperature));
-        sheet.asked("top_k", &[names.top_k], ask.top_k.map(|k| Value::Int(i64::from(k))));
+        sheet.asked("top_k", &[names.top_k], ask.top_k.map(|k| ScalarValue::Int(i64::from(k))));
         sheet.asked("top_p", &[names.top_p], float(ask.top_p));
         sheet.asked("repetition_penalty", &["repetition_penalty"], float(ask.repetition_penalty));
         sheet.asked("presence_penalty", &["presence_penalty"], float(ask.presence_penalty));
         sheet.asked("frequency_penalty", &["frequency_penalty"], float(ask.frequency_penalty));
         sheet.asked("length_penalty", &[names.length_penalty], float(ask.length_penalty));
-        sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(Value::Bool));
+        sheet.asked("early_stopping", &["early_stopping"], ask.early_stopping.map(ScalarValue::Bool));
         // Renamed in TensorRT-LLM after 0.20.
-        sheet.asked("min_length", &["min_length", "min_tokens"], ask.min_length.map(|n| Value::Int(i64::from(n))));
+        sheet.asked("min_length", &["min_length", "min_tokens"], ask.min_length.map(|n| ScalarValue::Int(i64::from(n))));
         let mut drawn_seed = None;
         match ask.random_seed {
-            Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(Value::Long(seed))),
+            Some(RandomSeed::Fixed(seed)) => sheet.asked("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
             Some(RandomSeed::PerRequest) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
             None => {}
         }
@@ -208,7 +208,7 @@ impl Form {
         for (key, is_asked, tensors) in returns {
             if is_asked {
                 wants_more = true;
-                sheet.asked(key, &[key], Some(Value::Bool(true)));
+                sheet.asked(key, &[key], Some(ScalarValue::Bool(true)));
                 outputs.extend(tensors);
             }
         }
@@ -216,7 +216,7 @@ impl Form {
         if is_batched {
             outputs.push("batch_index");
         }
-        let Sheet { constants, mut faults, lacks, .. } = sheet;
+        let InputBuilder { constants, mut faults, lacks, .. } = sheet;
         if let Some(inputs) = contract.inputs.as_ref().filter(|_| lacks) {
             let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
             faults.push(format!("the model's inputs are {}", has.join(", ")));
@@ -228,9 +228,9 @@ impl Form {
         Ok(Self {
             call,
             count: match interface {
-                Interface::TokenIds => Count::Ids { beams, sequences, has_prompt },
-                Interface::Text if streams => Count::Responses { sequences },
-                Interface::Text => Count::Asked,
+                Interface::TokenIds => TokenCounting::Ids { beams, sequences, has_prompt },
+                Interface::Text if streams => TokenCounting::Responses { sequences },
+                Interface::Text => TokenCounting::Asked,
             },
             streams,
             is_batched,
@@ -255,9 +255,9 @@ impl Form {
     }
 
     /// What to look for in responses.
-    pub fn look(&self) -> Look<'static> {
+    pub fn look(&self) -> ScanRequest<'static> {
         let is_text = self.interface == Interface::Text;
-        Look { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
+        ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
     }
 
     /// What every response names.
@@ -281,9 +281,9 @@ impl Form {
     }
 
     /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
-    pub fn message(&self, first: u64, planned: &[Planned], prompts: &[Prompt]) -> ModelInferRequest {
+    pub fn message(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> ModelInferRequest {
         let rows = planned.len();
-        let mut sheet = Message::new(self.has_rows, rows);
+        let mut sheet = MessageInputs::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
                 let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
@@ -295,7 +295,7 @@ impl Form {
                 }
                 sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {
-                    let lengths = prompts.iter().map(|prompt| Value::Int(prompt.len() as i64));
+                    let lengths = prompts.iter().map(|prompt| ScalarValue::Int(prompt.len() as i64));
                     sheet.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
                 }
             }
@@ -309,23 +309,23 @@ impl Form {
                 planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
             sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
         } else {
-            let lengths = planned.iter().map(|planned| Value::Int(i64::from(planned.output_len)));
+            let lengths = planned.iter().map(|planned| ScalarValue::Int(i64::from(planned.output_len)));
             sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
         }
-        for Constant { name, datatype, shape, row } in &self.constants {
+        for ConstantTensor { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
             sheet.put(name, datatype, shape, raw);
         }
         let indices = first..first + rows as u64;
         if let Some((name, datatype)) = &self.drawn_seed {
-            let seeds = indices.clone().map(|index| Value::Long(generator("random_seed", self.seed, index).random()));
+            let seeds = indices.clone().map(|index| ScalarValue::Long(generator("random_seed", self.seed, index).random()));
             sheet.put(name, datatype, &[1], tensor::column(seeds, datatype));
         }
         if !self.lora.is_empty() {
-            let tasks = indices.map(|index| Value::Long(self.lora[index as usize % self.lora.len()]));
+            let tasks = indices.map(|index| ScalarValue::Long(self.lora[index as usize % self.lora.len()]));
             sheet.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
         }
-        let Message { inputs, raw, .. } = sheet;
+        let MessageInputs { inputs, raw, .. } = sheet;
         let output = |name: &&str| InferRequestedOutputTensor {
             name: (*name).to_owned(),
             ..InferRequestedOutputTensor::default()
@@ -343,7 +343,7 @@ impl Form {
 
     /// Asks the backend to end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
-        let mut sheet = Message::new(self.has_rows, 1);
+        let mut sheet = MessageInputs::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);
         // What the model demands of every request is there, and means nothing.
         sheet.put(self.names.prompt, "INT32", &[1], one());
@@ -352,7 +352,7 @@ impl Form {
         }
         sheet.put(self.names.output_len, "INT32", &[1], one());
         sheet.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
-        let Message { inputs, raw, .. } = sheet;
+        let MessageInputs { inputs, raw, .. } = sheet;
         ModelInferRequest {
             model_name: self.model.clone(),
             id: id.to_string(),
@@ -364,7 +364,7 @@ impl Form {
     }
 
     fn parameters(&self) -> BTreeMap<String, InferParameter> {
-        if self.call == Call::Unary {
+        if self.call == CallKind::Unary {
             return BTreeMap::new();
         }
         let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
@@ -373,7 +373,7 @@ impl Form {
 }
 
 /// What a model offers, by name.
-pub(super) type Offer = BTreeMap<String, String>;
+pub(super) type OfferedTensors = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests;

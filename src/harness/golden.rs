@@ -1,28 +1,28 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use super::collect::{Collector, Pool};
-use super::exchange::Call;
-use super::form::Count;
-use super::tokens::{Chunk, Counted};
-use super::worker::Share;
+use super::collect::{Collector, ValueHistogram};
+use super::exchange::CallKind;
+use super::form::TokenCounting;
+use super::tokens::{TokenChunk, CountedTokens};
+use super::worker::WorkerOutput;
 use super::*;
 
 pub(super) const MS: u64 = 1_000_000;
 
-pub(super) fn spec(requests: u64) -> Spec {
-    Spec {
+pub(super) fn spec(requests: u64) -> BenchSpec {
+    BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: crate::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Server { rate: 100.0.into() },
         arrivals: Arrivals::Constant,
-        stop: Until { requests: Some(requests), duration: None },
+        stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Fixed(8),
         output_len: Length::Fixed(1),
         seed: 0,
         warmup: 0,
-        pace: crate::harness::Pace::default(),
-        content: crate::harness::Content::default(),
+        pace: crate::harness::SendingSpec::default(),
+        content: crate::harness::PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_mins(1),
@@ -42,10 +42,10 @@ pub(super) fn ended(
     (sched, issue, end): (u64, u64, u64),
     asked: u32,
     chunks: &[(u64, u32)],
-    ended: Ended,
+    ended: RequestEnd,
 ) {
-    let chunks: Vec<Chunk> = chunks.iter().map(|(at, tokens)| Chunk { t_read: at * MS, tokens: *tokens }).collect();
-    let record = Record {
+    let chunks: Vec<TokenChunk> = chunks.iter().map(|(at, tokens)| TokenChunk { t_read: at * MS, tokens: *tokens }).collect();
+    let record = RequestRecord {
         index,
         sample: None,
         endpoint: 0,
@@ -76,20 +76,20 @@ pub(super) fn ended(
         timeline: Vec::new(),
     };
     let tokens = chunks.iter().map(|chunk| chunk.tokens).sum();
-    let counted = Counted { chunks, tokens, is_per_chunk: true, ..Counted::default() };
+    let counted = CountedTokens { chunks, tokens, is_per_chunk: true, ..CountedTokens::default() };
     collector.take(record, counted, None);
 }
 
-fn summarised(spec: &Spec, collector: Collector) -> Measured {
+fn summarised(spec: &BenchSpec, collector: Collector) -> Measured {
     summarised_as(spec, collector, |_| ())
 }
 
 /// The same with other facts of the worker.
-pub(super) fn summarised_as(spec: &Spec, collector: Collector, change: impl FnOnce(&mut Share)) -> Measured {
+pub(super) fn summarised_as(spec: &BenchSpec, collector: Collector, change: impl FnOnce(&mut WorkerOutput)) -> Measured {
     let issued = collector.records.len() as u64;
     let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
-    let mut share = Share {
+    let mut share = WorkerOutput {
         streams: 0,
         collector,
         issued,
@@ -106,11 +106,11 @@ pub(super) fn summarised_as(spec: &Spec, collector: Collector, change: impl FnOn
         idle_closed: 0,
         resent: 0,
         opened: None,
-        call: Call::Stream,
-        count: Count::Ids { beams: 1, sequences: 1, has_prompt: false },
+        call: CallKind::Stream,
+        count: TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
     };
     change(&mut share);
-    let start = summary::Start { wall: String::new(), zero: std::time::Instant::now() };
+    let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };
     summary::summarise(spec, &std::sync::Arc::new(plan(spec).unwrap()), vec![share], 0, &start)
 }
 
@@ -124,15 +124,15 @@ fn close(found: Option<f64>, expected: f64) {
 #[test]
 fn five_hand_made_requests_give_the_primary_row() {
     let mut all = Collector::new();
-    ended(&mut all, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], Ended::Ok);
+    ended(&mut all, 0, (0, 2, 306), 6, &[(200, 1), (220, 1), (240, 3), (300, 1)], RequestEnd::Ok);
     let held: Vec<(u64, u32)> = (0..11).map(|i| (710 + 20 * i, 1)).collect();
-    ended(&mut all, 1, (10, 510, 912), 11, &held, Ended::Ok);
-    ended(&mut all, 2, (20, 21, 223), 1, &[(221, 1)], Ended::Ok);
-    ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], Ended::Ok);
-    let failed = Ended::Failed { class: Class::Server, why: "no".to_owned() };
+    ended(&mut all, 1, (10, 510, 912), 11, &held, RequestEnd::Ok);
+    ended(&mut all, 2, (20, 21, 223), 1, &[(221, 1)], RequestEnd::Ok);
+    ended(&mut all, 3, (30, 31, 311), 5, &[(190, 1), (220, 1), (250, 1), (280, 1), (310, 1)], RequestEnd::Ok);
+    let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
     ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
     let slo = Slo { ttft_ms: Some(300.0), tpot_ms: Some(25.0), e2e_ms: None };
-    let result = summarised(&Spec { slo, ..spec(5) }, all).result;
+    let result = summarised(&BenchSpec { slo, ..spec(5) }, all).result;
     let latency = &result.latency;
     close(latency.ttft.mean, 315.25);
     close(latency.tpot.mean, 23.33);
@@ -146,7 +146,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     close(latency.icl.mean, 24.71);
     close(latency.e2e_sent.mean, 294.25);
     close(result.rates.requests_loadgen_completed, 3.30);
-    assert_eq!(result.counts.failed_by_class[&Class::Server], 1);
+    assert_eq!(result.counts.failed_by_class[&FailureClass::Server], 1);
     assert_eq!(result.verdict, crate::event::Verdict::InvalidServer);
     assert!(result.counts.conserved);
     assert_eq!(result.tokens.output, 23);
@@ -167,7 +167,7 @@ fn a_stalled_server_cannot_hide() {
         let at = index * 10;
         let is_stalled = at < stall_to && at + service > stall_from;
         let done = if is_stalled { stall_to + service } else { at + service };
-        ended(&mut all, index, (at, at, done), 1, &[(done, 1)], Ended::Ok);
+        ended(&mut all, index, (at, at, done), 1, &[(done, 1)], RequestEnd::Ok);
     }
     let result = summarised(&spec(6_000), all).result;
     for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
@@ -180,13 +180,13 @@ fn a_stalled_server_cannot_hide() {
 }
 
 /// Requests issued `late` ms after their time, answered at once in 100 ms.
-fn late_by(late: u64, change: impl FnOnce(&mut Spec)) -> RunResult {
+fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
     let mut spec = spec(200);
     change(&mut spec);
     let mut all = Collector::new();
     for index in 0..200 {
         let at = index * 10;
-        ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], Ended::Ok);
+        ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], RequestEnd::Ok);
     }
     summarised(&spec, all).result
 }
@@ -204,7 +204,7 @@ fn lateness_of_the_client_warns_first_and_then_invalidates() {
 
 #[test]
 fn the_worst_finding_decides_and_comes_first() {
-    let limit = |spec: &mut Spec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90));
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(90));
     let missed = late_by(0, limit);
     assert_eq!(missed.verdict, crate::event::Verdict::InvalidLoad);
     let both = late_by(50, limit);
@@ -216,7 +216,7 @@ fn the_worst_finding_decides_and_comes_first() {
 #[test]
 fn requests_that_vanish_are_noticed() {
     let mut all = Collector::new();
-    ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], Ended::Ok);
+    ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
     let result = summarised(&spec(2), all).result;
     assert!(!result.counts.conserved);
     assert!(result.reasons.iter().any(|reason| reason.check == "conservation"));
@@ -239,14 +239,14 @@ fn the_headline_says_what_came_of_the_promises() {
         @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % kept TTFT ≤ 450 ms, E2E ≤ 9,000 ms (n=200, from schedule, tokens from output_ids)"
     );
     // The verdict's limits are beside it already.
-    let limit = |spec: &mut Spec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900));
+    let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900));
     assert!(!late_by(0, limit).headline().contains("goodput"));
 }
 
 /// Two sums of the run that should agree and do not.
 #[test]
 fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
-    let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], Ended::Ok);
+    let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);
     let mut all = Collector::new();
     request(&mut all);
     let good = summarised(&spec(1), all).result;
@@ -265,14 +265,14 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
 fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     let mut all = Collector::new();
     for index in 0..2 {
-        ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], Ended::Ok);
+        ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
         let record = all.records.last_mut().unwrap();
         (record.tokens, record.token_source, record.chunk_tokens_unknown) = (9, TokenSource::Usage, true);
     }
-    all.itl_token = Pool::new();
+    all.itl_token = ValueHistogram::new();
     let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
-    let result = summarised(&Spec { slo, ..spec(2) }, all).result;
-    let Latency { tpot, itl_token, icl, .. } = &result.latency;
+    let result = summarised(&BenchSpec { slo, ..spec(2) }, all).result;
+    let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
     assert_eq!((tpot.n, tpot.p50, itl_token.n, itl_token.p50), (0, None, 0, None));
     assert!(tpot.absent.is_some() && itl_token.absent.is_some());
     assert_eq!((icl.n, icl.mean), (4, Some(30.0)));
@@ -289,9 +289,9 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
 
     let verdict = |class, protocol| {
         let mut all = Collector::new();
-        ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], Ended::Ok);
+        ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], RequestEnd::Ok);
         all.violations.add(class, || "an example".to_owned());
-        let result = summarised(&Spec { protocol, ..spec(1) }, all).result;
+        let result = summarised(&BenchSpec { protocol, ..spec(1) }, all).result;
         assert_eq!(result.counts.violations[&class], 1);
         result.verdict
     };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Record};
+use super::{RequestEnd, RequestRecord};
 
 /// The promise for a single request, ms; at least one limit is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +22,12 @@ impl Slo {
     }
 
     /// A request that failed keeps no promise.
-    pub(super) fn is_kept(&self, record: &Record) -> bool {
+    pub(super) fn is_kept(&self, record: &RequestRecord) -> bool {
         let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
             (Some(limit), Some(ns)) => ns <= limit * 1e6,
             _ => true,
         };
-        record.ended == Ended::Ok
+        record.ended == RequestEnd::Ok
             && record.t_first.is_some()
             && within(self.ttft_ms, super::summary::ttft(record))
             && within(self.tpot_ms, super::summary::tpot(record).or_else(|| at_most(record)))
@@ -36,7 +36,7 @@ impl Slo {
 }
 
 /// Time per output token cannot be more where the tokens of chunks are not known: every later chunk has at least one.
-fn at_most(record: &Record) -> Option<f64> {
+fn at_most(record: &RequestRecord) -> Option<f64> {
     let later = record.chunks.checked_sub(1).filter(|later| *later > 0 && record.chunk_tokens_unknown)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
@@ -57,11 +57,11 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    pub(super) fn of(slo: Slo, records: &[Record], scheduled: u64, window_s: f64) -> Option<Self> {
+    pub(super) fn of(slo: Slo, records: &[RequestRecord], scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;
         }
-        let good: Vec<&Record> = records.iter().filter(|record| slo.is_kept(record)).collect();
+        let good: Vec<&RequestRecord> = records.iter().filter(|record| slo.is_kept(record)).collect();
         let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
         Some(Self {
             slo,

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::form::{Contract, Form, Offer};
-use super::link::Link;
+use super::form::{ModelMetadata, InferRequestTemplate, OfferedTensors};
+use super::link::Connection;
 use super::rpc::{ask, code};
-use super::{HarnessError, Spec, wire};
+use super::{HarnessError, BenchSpec, wire};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::{
@@ -15,7 +15,7 @@ use crate::triton::proto::inference::{
 };
 
 /// Asks over the link itself: after these calls the server's stream limit has arrived.
-pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Form, HarnessError> {
+pub(super) async fn greet(link: &Connection, spec: &BenchSpec) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
     let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
     let refuse = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
@@ -32,7 +32,7 @@ pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Form, HarnessError
         Err((_, why)) => return Err(refuse(why)),
     }
     let contract = describe(link, spec).await.map_err(refuse)?;
-    Form::agree(spec, &contract).map_err(|faults| HarnessError::Request {
+    InferRequestTemplate::agree(spec, &contract).map_err(|faults| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
         faults,
@@ -40,8 +40,8 @@ pub(super) async fn greet(link: &Link, spec: &Spec) -> Result<Form, HarnessError
 }
 
 /// What the server tells of the model. A method that it does not have leaves its part open.
-async fn describe(link: &Link, spec: &Spec) -> Result<Contract, String> {
-    let mut contract = Contract::default();
+async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, String> {
+    let mut contract = ModelMetadata::default();
     let ask = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
     match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &ask).await {
         Ok(answer) => {
@@ -57,7 +57,7 @@ async fn describe(link: &Link, spec: &Spec) -> Result<Contract, String> {
         Ok(answer) => {
             // Every model has inputs and outputs: an answer without them tells nothing.
             let offer = |tensors: Vec<TensorMetadata>| {
-                let offer: Offer = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
+                let offer: OfferedTensors = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
                 (!offer.is_empty()).then_some(offer)
             };
             contract.inputs = offer(answer.inputs);
@@ -70,7 +70,7 @@ async fn describe(link: &Link, spec: &Spec) -> Result<Contract, String> {
 }
 
 /// An ensemble does not say it of itself: it streams when one of its steps does.
-async fn decouples(link: &Link, spec: &Spec, config: &ModelConfig) -> Result<bool, String> {
+async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) -> Result<bool, String> {
     let is_decoupled = |config: &ModelConfig| config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     if is_decoupled(config) {
         return Ok(true);
@@ -91,8 +91,8 @@ async fn decouples(link: &Link, spec: &Spec, config: &ModelConfig) -> Result<boo
 type Refusal = (Option<u32>, String);
 
 async fn answer<A: Message + Default>(
-    link: &Link,
-    spec: &Spec,
+    link: &Connection,
+    spec: &BenchSpec,
     method: &'static str,
     question: &impl Message,
 ) -> Result<A, Refusal> {

@@ -1,6 +1,6 @@
 //! One line for tables.
 
-use super::{Loadgen, Repeats, RunResult, Scenario, Slo};
+use super::{LoadgenResult, Repeats, RunResult, Scenario, Slo};
 
 impl RunResult {
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
@@ -11,7 +11,7 @@ impl RunResult {
         self.loadgen.as_ref().map_or_else(|| self.own_headline(), |loadgen| self.headline_of(loadgen))
     }
 
-    fn headline_of(&self, loadgen: &Loadgen) -> String {
+    fn headline_of(&self, loadgen: &LoadgenResult) -> String {
         let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
         let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
         let said = loadgen.result.as_deref().unwrap_or("no result");

@@ -22,13 +22,13 @@
 //! Lag is inside every number that counts from the schedule, so a little of it makes them worse, never better: that is
 //! why it warns before it condemns.
 
-use super::form::Count;
+use super::form::TokenCounting;
 use super::metric::is_maximum;
-use super::result::{Reason, RunResult, Severity};
+use super::result::{Reason, RunResult, ReasonSeverity};
 use super::retokenize::RETOKENIZED;
 use super::tokens::CHUNKS;
 use super::unknown_chunks::COALESCED;
-use super::{Arrivals, Asking, Class, GoodputLimit, Metric, Mismatch, Protocol, Scenario, Spec, Violation};
+use super::{Arrivals, CallSource, FailureClass, GoodputLimit, Metric, Mismatch, Protocol, Scenario, BenchSpec, Violation};
 use crate::event::Verdict;
 
 const RATE: f64 = 0.01;
@@ -39,16 +39,16 @@ const COUNTED: f64 = 0.02;
 pub(super) const CPU: f64 = 0.85;
 const CORE_WAIT: f64 = 0.01;
 const BACKLOG_MS: f64 = 1.0;
-pub(super) const LAG: Bound = Bound { ms: 1.0, share: 0.01 };
-pub(super) const LAG_HARD: Bound = Bound { ms: 5.0, share: 0.05 };
+pub(super) const LAG: TimeBound = TimeBound { ms: 1.0, share: 0.01 };
+pub(super) const LAG_HARD: TimeBound = TimeBound { ms: 5.0, share: 0.05 };
 
 /// A time, or a share of another time if that is longer.
-pub(super) struct Bound {
+pub(super) struct TimeBound {
     ms: f64,
     share: f64,
 }
 
-impl Bound {
+impl TimeBound {
     pub fn of(&self, whole_ms: f64) -> f64 {
         self.ms.max(self.share * whole_ms)
     }
@@ -57,16 +57,16 @@ impl Bound {
 pub(super) fn verdict(reasons: &[Reason]) -> Verdict {
     match reasons.iter().map(|reason| reason.severity).min() {
         None => Verdict::Valid,
-        Some(Severity::Warning) => Verdict::ValidWithWarnings,
-        Some(Severity::InvalidLoad) => Verdict::InvalidLoad,
-        Some(Severity::InvalidClient) => Verdict::InvalidClient,
-        Some(Severity::InvalidServer) => Verdict::InvalidServer,
+        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
+        Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
+        Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
+        Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
     }
 }
 
 /// Everything that speaks against the run, worst first.
-pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
-    let mut found = Findings(Vec::new());
+pub(super) fn reasons(spec: &BenchSpec, result: &RunResult) -> Vec<Reason> {
+    let mut found = VerdictFindings(Vec::new());
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
     load(spec, result, &mut found);
@@ -80,18 +80,18 @@ pub(super) fn reasons(spec: &Spec, result: &RunResult) -> Vec<Reason> {
 }
 
 /// What was found so far.
-pub(super) struct Findings(Vec<Reason>);
+pub(super) struct VerdictFindings(Vec<Reason>);
 
-impl Findings {
-    pub fn add(&mut self, check: &str, severity: Severity, text: String) {
+impl VerdictFindings {
+    pub fn add(&mut self, check: &str, severity: ReasonSeverity, text: String) {
         self.0.push(Reason { check: check.to_owned(), severity, text });
     }
 }
 
-fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     if counts.failed > 0 {
-        let classes: Vec<String> = Class::ALL
+        let classes: Vec<String> = FailureClass::ALL
             .iter()
             .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
             .collect();
@@ -105,7 +105,7 @@ fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
         });
         found.add(
             "failures",
-            if is_within { Severity::Warning } else { Severity::InvalidServer },
+            if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
             format!(
                 "{} of {} requests failed{of_budget}: {}; first: {first}",
                 counts.failed,
@@ -118,7 +118,7 @@ fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
     let is_budgeted = spec.limits.further.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.withdrawn == 0 {
         let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
-        found.add("failures", Severity::InvalidServer, text);
+        found.add("failures", ReasonSeverity::InvalidServer, text);
     }
     if counts.retried > 0 {
         let classes: Vec<String> =
@@ -128,27 +128,27 @@ fn bookkeeping(spec: &Spec, result: &RunResult, found: &mut Findings) {
             counts.retried,
             classes.join(", ")
         );
-        found.add("retries", Severity::Warning, text);
+        found.add("retries", ReasonSeverity::Warning, text);
     }
     if !counts.conserved {
         let text = format!(
             "requests do not add up: {} scheduled, {} issued, {} ok, {} failed, {} cancelled, {} lost",
             counts.scheduled, counts.issued, counts.ok, counts.failed, counts.cancelled, counts.lost
         );
-        found.add("conservation", Severity::InvalidClient, text);
+        found.add("conservation", ReasonSeverity::InvalidClient, text);
     }
     if counts.in_flight_at_end > 0 {
         let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
-        found.add("in_flight", Severity::InvalidClient, text);
+        found.add("in_flight", ReasonSeverity::InvalidClient, text);
     }
     for Mismatch { what, found: one, expected } in &result.self_check.mismatches {
         let text = format!("the run's own sums disagree: {what}: {one} and {expected}");
-        found.add("self_check", Severity::InvalidClient, text);
+        found.add("self_check", ReasonSeverity::InvalidClient, text);
     }
 }
 
 /// What in answers contradicts their protocol. Nothing of it is in a number; some of it makes the rest doubtful too.
-fn violations(result: &RunResult, found: &mut Findings) {
+fn violations(result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
         let example = counts.violation_examples.get(class).map_or("", String::as_str);
@@ -157,23 +157,23 @@ fn violations(result: &RunResult, found: &mut Findings) {
     }
 }
 
-fn severity_of(class: Violation, protocol: &Protocol) -> Severity {
+fn severity_of(class: Violation, protocol: &Protocol) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so nothing depends on the names; and servers have aliases.
         (Violation::MissingEnd | Violation::UsageMismatch, _)
-        | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => Severity::Warning,
-        _ => Severity::InvalidServer,
+        | (Violation::WrongId | Violation::WrongModel, Protocol::Http(_)) => ReasonSeverity::Warning,
+        _ => ReasonSeverity::InvalidServer,
     }
 }
 
-fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let counts = &result.counts;
     if counts.cancelled + counts.lost > 0 {
         let text = format!(
             "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
             counts.cancelled, counts.lost, counts.scheduled
         );
-        found.add("stopped", Severity::InvalidLoad, text);
+        found.add("stopped", ReasonSeverity::InvalidLoad, text);
     }
     if result.load.held_back > 0 {
         let text = format!(
@@ -181,24 +181,24 @@ fn load(spec: &Spec, result: &RunResult, found: &mut Findings) {
             result.load.held_back,
             result.load.max_in_flight.unwrap_or(0)
         );
-        found.add("held_back", Severity::Warning, text);
+        found.add("held_back", ReasonSeverity::Warning, text);
     }
     if let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted)
         && (admitted - offered).abs() > RATE * offered
     {
         let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
-        found.add("rate", Severity::InvalidLoad, text);
+        found.add("rate", ReasonSeverity::InvalidLoad, text);
     }
     if let (Some(distance), Some(critical)) = (result.client.ks_distance, result.client.ks_critical)
         && distance > critical
     {
         let law = if spec.arrivals == Arrivals::Poisson { "Poisson" } else { "of their gamma law" };
         let text = format!("the real arrivals are not {law}: distance {distance:.4}, critical {critical:.4}");
-        found.add("ks", Severity::Warning, text);
+        found.add("ks", ReasonSeverity::Warning, text);
     }
 }
 
-fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let is_server = spec.scenario.is_open_loop();
     // Arrivals that are held back are late by order, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
@@ -209,13 +209,13 @@ fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
             format!("the client was late: p99 of issue behind schedule is {lag:.2} ms, the bound is {bound:.2} ms")
         };
         if lag > LAG_HARD.of(ttft) {
-            found.add("lag", Severity::InvalidClient, text());
+            found.add("lag", ReasonSeverity::InvalidClient, text());
         } else if lag > LAG.of(ttft) {
-            found.add("lag", Severity::Warning, text());
+            found.add("lag", ReasonSeverity::Warning, text());
         }
     }
     if result.client.cpu_share_max > CPU {
-        let severity = if is_server { Severity::InvalidClient } else { Severity::Warning };
+        let severity = if is_server { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
         let text = format!(
             "a load worker used {:.0} % of a core (bound {:.0} %): more connections or cores are needed",
             result.client.cpu_share_max * 100.0,
@@ -226,13 +226,13 @@ fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
     if let Some(wait) = result.client.core_wait_share_max.filter(|wait| *wait > CORE_WAIT) {
         found.add(
             "core_wait",
-            Severity::Warning,
+            ReasonSeverity::Warning,
             format!("a load worker waited {:.1} % of the time for a core", wait * 100.0),
         );
     }
     if let Some(backlog) = result.client.backlog_p99_ms.filter(|backlog| *backlog > BACKLOG_MS) {
         let text = format!("answers waited {backlog:.2} ms (p99) inside the client after they were read");
-        found.add("backlog", Severity::Warning, text);
+        found.add("backlog", ReasonSeverity::Warning, text);
     }
     if is_server && result.connections.waited_for_stream > 0 {
         let text = format!(
@@ -240,14 +240,14 @@ fn client(spec: &Spec, result: &RunResult, found: &mut Findings) {
             result.connections.waited_for_stream,
             result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
         );
-        found.add("streams", Severity::Warning, text);
+        found.add("streams", ReasonSeverity::Warning, text);
     }
     if result.connections.reconnects > 0 {
-        found.add("reconnects", Severity::Warning, format!("{} connections were lost", result.connections.reconnects));
+        found.add("reconnects", ReasonSeverity::Warning, format!("{} connections were lost", result.connections.reconnects));
     }
 }
 
-fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
         let text = match limit.statistic.of(limit.metric.of(&result.latency)) {
@@ -255,21 +255,21 @@ fn limits(spec: &Spec, result: &RunResult, found: &mut Findings) {
             Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
             None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
         };
-        found.add("limits", Severity::InvalidLoad, text);
+        found.add("limits", ReasonSeverity::InvalidLoad, text);
     }
     if let Some(limit) = spec.limits.further.goodput {
         goodput(limit, result, found);
     }
     let Metric { n, .. } = result.latency.ttft;
     if is_maximum(n, 0.99) {
-        found.add("samples", Severity::Warning, format!("p99 of {n} requests is their maximum"));
+        found.add("samples", ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
     }
 }
 
-fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut Findings) {
+fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictFindings) {
     let Some(goodput) = &result.goodput else {
         let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
-        return found.add("limits", Severity::InvalidLoad, text);
+        return found.add("limits", ReasonSeverity::InvalidLoad, text);
     };
     let text = match limit {
         GoodputLimit::Share(least) => match goodput.attainment {
@@ -288,11 +288,11 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut Findings) {
         },
     };
     if let Some(text) = text {
-        found.add("limits", Severity::InvalidLoad, text);
+        found.add("limits", ReasonSeverity::InvalidLoad, text);
     }
 }
 
-fn stability(result: &RunResult, found: &mut Findings) {
+fn stability(result: &RunResult, found: &mut VerdictFindings) {
     result.stability.findings(found);
     // What waits longer and longer has no quick answers, either: that is said already.
     let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
@@ -307,7 +307,7 @@ fn stability(result: &RunResult, found: &mut Findings) {
             drift.second_half_ms,
             drift.first_half_ms
         );
-        found.add("drift", Severity::Warning, text);
+        found.add("drift", ReasonSeverity::Warning, text);
     }
 }
 
@@ -329,12 +329,12 @@ pub(super) fn other_load(result: &RunResult) -> Option<Reason> {
          and the result has its load in it",
         result.asked.model
     );
-    Some(Reason { check: "other_load".to_owned(), severity: Severity::Warning, text })
+    Some(Reason { check: "other_load".to_owned(), severity: ReasonSeverity::Warning, text })
 }
 
 /// What the server reports of its prefix cache says more than which prompts were sent: it may have none. Sessions and shared prefixes are
 /// asked for to be cached.
-fn prompts(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);
@@ -345,17 +345,17 @@ fn prompts(spec: &Spec, result: &RunResult, found: &mut Findings) {
              {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; {advice}",
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
-        found.add("repeated_prompts", Severity::Warning, text);
+        found.add("repeated_prompts", ReasonSeverity::Warning, text);
     } else if repeated as f64 > REPEATED * scheduled as f64 && cached.is_none_or(|it| it.requests < result.counts.ok) {
         let text = format!(
             "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
              so that TTFT and throughput are those of its cache; {advice}"
         );
-        found.add("repeated_prompts", Severity::Warning, text);
+        found.add("repeated_prompts", ReasonSeverity::Warning, text);
     }
 }
 
-fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
+fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictFindings) {
     let tokens = &result.tokens;
     // From outside an output length is a limit, not a wish.
     let is_limit = matches!(spec.scenario, Scenario::Outside(_));
@@ -372,31 +372,31 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
             "answers differ from what was asked: {} shorter, {} longer; {} tokens came, {} were asked{by}{why}",
             tokens.shorter, tokens.longer, tokens.output, tokens.output_asked
         );
-        found.add("lengths", Severity::Warning, text);
+        found.add("lengths", ReasonSeverity::Warning, text);
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
-    let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(Asking::AllAtOnce));
+    let is_by_whole_answers = matches!(spec.scenario, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce));
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
-        found.add("unary", Severity::Warning, text);
+        found.add("unary", ReasonSeverity::Warning, text);
     }
-    if tokens.source == Count::Asked.source() {
+    if tokens.source == TokenCounting::Asked.source() {
         let text = "output tokens were not counted: an answer is one text, and what was asked for stands in".to_owned();
-        found.add("tokens", Severity::Warning, text);
+        found.add("tokens", ReasonSeverity::Warning, text);
     }
     if tokens.source.contains(CHUNKS) {
         let text = "output tokens were not counted: the server sends no usage, and chunks stand in; set `extra: \
                     {stream_options: {include_usage: true}}`, or name a `tokenizer`"
             .to_owned();
-        found.add("tokens", Severity::Warning, text);
-    } else if tokens.chunk_tokens_unknown > 0 && tokens.source == Count::Usage.source() {
+        found.add("tokens", ReasonSeverity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let text = format!(
             "{} of {} answers have several tokens in a chunk, and the server says only how many there are in all: what is per \
              token between chunks is left out where that matters; `extra: {{stream_options: {{include_usage: true, \
              continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve say it for each chunk",
             tokens.chunk_tokens_unknown, result.counts.ok
         );
-        found.add("tokens", Severity::Warning, text);
+        found.add("tokens", ReasonSeverity::Warning, text);
     }
     if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
         let text = format!(
@@ -404,12 +404,12 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
              late, so inter-token latency is left out",
             share * 100.0
         );
-        found.add("coalesced", Severity::Warning, text);
+        found.add("coalesced", ReasonSeverity::Warning, text);
     }
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
-        found.add("outputs", Severity::Warning, text);
+        found.add("outputs", ReasonSeverity::Warning, text);
     }
     let ask = &spec.request;
     let asked = [
@@ -418,10 +418,10 @@ fn answers(spec: &Spec, result: &RunResult, found: &mut Findings) {
         (ask.return_generation_logits, "generation_logits"),
     ];
     for (_, name) in asked.into_iter().filter(|(is_asked, name)| *is_asked && !result.outputs.contains_key(*name)) {
-        found.add("outputs", Severity::Warning, format!("`{name}` was asked for and never came"));
+        found.add("outputs", ReasonSeverity::Warning, format!("`{name}` was asked for and never came"));
     }
     if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
         let text = format!("{} of {} requests came without the server's stamps", server.without, result.counts.ok);
-        found.add("outputs", Severity::Warning, text);
+        found.add("outputs", ReasonSeverity::Warning, text);
     }
 }

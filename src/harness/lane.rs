@@ -10,32 +10,32 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinSet;
 
 use super::collect::Collector;
-use super::data::Answers;
-use super::flight::{Flight, Gauge, Over};
-use super::link::Link;
-use super::manner::Manner;
-use super::outside::{Arrival, Inbox, Listener};
+use super::data::PreviousAnswers;
+use super::flight::{InFlightRequest, ConcurrencyGauge, MessageEnd};
+use super::link::Connection;
+use super::manner::RequestEncoder;
+use super::outside::{ExternalCall, CallInbox, CallListener};
 use super::pacer::{Alarms, Pacer};
-use super::worker::Job;
-use super::{HarnessError, Planned, Scenario};
+use super::worker::WorkerJob;
+use super::{HarnessError, PlannedRequest, Scenario};
 
 /// What all requests of a worker share while it runs.
-pub(super) struct Lane {
-    pub job: Job,
-    pub links: Vec<Rc<Link>>,
-    pub manner: Arc<Manner>,
+pub(super) struct Dispatcher {
+    pub job: WorkerJob,
+    pub links: Vec<Rc<Connection>>,
+    pub manner: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
-    pub gauge: Rc<Gauge>,
+    pub gauge: Rc<ConcurrencyGauge>,
     pub freed: Rc<Notify>,
     pub alarms: Alarms,
-    pub counts: Counts,
+    pub counts: DispatchCounts,
     /// What ended the worker before its time.
     pub failed: RefCell<Option<HarnessError>>,
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct DispatchCounts {
     pub issued: Cell<u64>,
     pub lost: Cell<u64>,
     pub waited_for_stream: Cell<u64>,
@@ -49,12 +49,12 @@ fn add(count: &Cell<u64>, more: u64) {
 }
 
 /// A request that may go now.
-struct Boarded {
-    link: Rc<Link>,
+struct AdmittedRequest {
+    link: Rc<Connection>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Lane {
+impl Dispatcher {
     /// Sends this worker's share and waits for every answer.
     pub async fn run(self: &Rc<Self>, pacer: &Pacer) -> std::io::Result<()> {
         let mut running = JoinSet::new();
@@ -79,7 +79,7 @@ impl Lane {
             let mut messages = self.job.messages(session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
             // Built before its time, so that building is not lateness.
-            let Some(frame) = self.frame(first, message, &Answers::default()) else {
+            let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
                 add(&self.counts.lost, requests);
                 continue;
             };
@@ -111,14 +111,14 @@ impl Lane {
     }
 
     /// Requests as they are called for, until nobody calls any more.
-    async fn outside(self: &Rc<Self>, Inbox { desk, mut arrivals }: Inbox, running: &mut JoinSet<()>) {
+    async fn outside(self: &Rc<Self>, CallInbox { desk, mut arrivals }: CallInbox, running: &mut JoinSet<()>) {
         loop {
             let arrival = tokio::select! {
                 biased;
                 () = self.job.stop.cancelled() => None,
                 arrival = arrivals.recv() => arrival,
             };
-            let Some(Arrival { index, ticket, sample, at }) = arrival else { break };
+            let Some(ExternalCall { index, ticket, sample, at }) = arrival else { break };
             let frame = match desk.message(sample, index) {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -132,8 +132,8 @@ impl Lane {
                 continue;
             };
             let due = self.job.clock.at(at);
-            let planned = Planned { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
-            let listener = Listener { desk: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
+            let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
+            let listener = CallListener { desk: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
             let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
             running.spawn_local(async move { drop(flight.await) });
             while running.try_join_next().is_some() {}
@@ -166,7 +166,7 @@ impl Lane {
             let Some((first, session)) = self.job.queue.take(free.saturating_sub(self.t0)) else { return };
             let pause = session.first().filter(|_| !is_first).map_or(0, |turn| turn.at_ns);
             is_first = false;
-            match self.session(first, session, None::<std::future::Ready<Over>>, free + pause).await {
+            match self.session(first, session, None::<std::future::Ready<MessageEnd>>, free + pause).await {
                 Some(ended) => free = ended,
                 None => return,
             }
@@ -177,11 +177,11 @@ impl Lane {
     async fn session(
         &self,
         first: u64,
-        session: Vec<Planned>,
-        mut under_way: Option<impl Future<Output = Over>>,
+        session: Vec<PlannedRequest>,
+        mut under_way: Option<impl Future<Output = MessageEnd>>,
         mut due: u64,
     ) -> Option<u64> {
-        let mut heard = Answers::default();
+        let mut heard = PreviousAnswers::default();
         let mut index = first;
         for message in self.job.messages(&session) {
             let over = if let Some(flight) = under_way.take() {
@@ -199,7 +199,7 @@ impl Lane {
                     return None;
                 };
                 let at_ns = due.saturating_sub(self.t0);
-                let message = message.iter().map(|request| Planned { at_ns, ..request.clone() }).collect();
+                let message = message.iter().map(|request| PlannedRequest { at_ns, ..request.clone() }).collect();
                 self.depart(index, message, frame, boarded, due, None).await
             };
             due = over.t_end;
@@ -219,7 +219,7 @@ impl Lane {
     }
 
     /// The message of a request: made before the start, or now.
-    fn frame(&self, index: u64, message: &[Planned], heard: &Answers) -> Option<Bytes> {
+    fn frame(&self, index: u64, message: &[PlannedRequest], heard: &PreviousAnswers) -> Option<Bytes> {
         if let Some(ready) = self.job.bodies.take(index) {
             return Some(ready);
         }
@@ -239,7 +239,7 @@ impl Lane {
     }
 
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
-    async fn board(&self) -> Option<Boarded> {
+    async fn board(&self) -> Option<AdmittedRequest> {
         let permit = match &self.job.room {
             Some(room) => {
                 if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
@@ -262,7 +262,7 @@ impl Lane {
             if let Some(link) = least_busy(&self.links, turn) {
                 link.in_flight.set(link.in_flight.get() + 1);
                 add(&self.counts.waited_for_stream, u64::from(has_waited));
-                return Some(Boarded { link, permit });
+                return Some(AdmittedRequest { link, permit });
             }
             has_waited = true;
             tokio::select! {
@@ -277,18 +277,18 @@ impl Lane {
     fn depart(
         &self,
         index: u64,
-        planned: Vec<Planned>,
+        planned: Vec<PlannedRequest>,
         frame: Bytes,
-        Boarded { link, permit }: Boarded,
+        AdmittedRequest { link, permit }: AdmittedRequest,
         due: u64,
-        listener: Option<Listener>,
-    ) -> impl Future<Output = Over> + use<> {
+        listener: Option<CallListener>,
+    ) -> impl Future<Output = MessageEnd> + use<> {
         let requests = planned.len() as u64;
         add(&self.counts.issued, requests);
         self.job.live.issued.fetch_add(requests, Ordering::Relaxed);
         let t_issue = self.job.clock.now().max(due);
         self.gauge.change(t_issue, requests as i64);
-        let flight = Flight {
+        let flight = InFlightRequest {
             link,
             index,
             planned,
@@ -316,7 +316,7 @@ impl Lane {
 }
 
 /// The link with the fewest requests in flight that has room; ties go round.
-fn least_busy(links: &[Rc<Link>], turn: usize) -> Option<Rc<Link>> {
+fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
     let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
     rotated.filter(|link| link.in_flight.get() < link.room()).min_by_key(|link| link.in_flight.get()).cloned()
 }

@@ -3,7 +3,7 @@
 use super::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use super::metric::percentile;
 use super::summary::{e2e, ok, tpot, ttft};
-use super::{Measured, Record, Spec};
+use super::{Measured, RequestRecord, BenchSpec};
 use crate::stats::Margin;
 
 /// Far beyond any limit, either way.
@@ -14,9 +14,9 @@ const NEAR: f64 = 0.01;
 impl Measured {
     /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
     /// without the quickest value of its metric, which no lower rate takes away.
-    pub fn margin(&self, spec: &Spec, rate: f64) -> Margin {
-        let records: Vec<&Record> = {
-            let mut records: Vec<&Record> = ok(&self.requests).collect();
+    pub fn margin(&self, spec: &BenchSpec, rate: f64) -> Margin {
+        let records: Vec<&RequestRecord> = {
+            let mut records: Vec<&RequestRecord> = ok(&self.requests).collect();
             records.sort_by_key(|record| record.t_sched);
             records
         };
@@ -55,7 +55,7 @@ impl Measured {
 
     /// Whether nothing else makes it invalid than that more requests arrived than were served.
     fn is_overload_only(&self) -> bool {
-        let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::Severity::Warning);
+        let invalid = self.result.reasons.iter().filter(|reason| reason.severity != super::ReasonSeverity::Warning);
         invalid.into_iter().all(|reason| reason.check == "overload")
     }
 }
@@ -76,8 +76,8 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
 }
 
 /// ms; `None` for metrics whose single values are not kept.
-fn values(metric: LimitedMetric, records: &[&Record]) -> Option<Vec<f64>> {
-    let of: fn(&Record) -> Option<f64> = match metric {
+fn values(metric: LimitedMetric, records: &[&RequestRecord]) -> Option<Vec<f64>> {
+    let of: fn(&RequestRecord) -> Option<f64> = match metric {
         LimitedMetric::Ttft => ttft,
         LimitedMetric::Tpot => tpot,
         LimitedMetric::E2e => e2e,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Latency, Metric};
+use super::{LatencyMetrics, Metric};
 
 /// All of them; each latency from where its metric counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ impl LimitedMetric {
         }
     }
 
-    pub(super) const fn of(self, latency: &Latency) -> &Metric {
+    pub(super) const fn of(self, latency: &LatencyMetrics) -> &Metric {
         match self {
             Self::Ttft => &latency.ttft,
             Self::Tpot => &latency.tpot,

@@ -12,12 +12,12 @@ use h2::client::{Builder, SendRequest};
 use http::Request;
 use tokio::net::TcpStream;
 
-use super::clock::Clock;
-use super::http::Pool;
-use super::record::Class;
-use super::rpc::{self, Fault, spell};
-use super::shared::Shared;
-use super::socket::Socket;
+use super::clock::BenchClock;
+use super::http::ConnectionPool;
+use super::record::FailureClass;
+use super::rpc::{self, RpcFault, spell};
+use super::shared::SharedStream;
+use super::socket::StampedSocket;
 use super::tokens::Violations;
 use super::{Protocol, ResponseLimits, StreamMode};
 use crate::event::Endpoint;
@@ -34,19 +34,19 @@ const SMALL_FRAMES: usize = usize::MAX;
 /// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
 const STREAMS_AT_FIRST: usize = 100;
 
-pub(super) type Sender = SendRequest<Bytes>;
+pub(super) type ConnectionSender = SendRequest<Bytes>;
 
 /// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
-pub(super) struct Link {
+pub(super) struct Connection {
     /// Position in `Spec::endpoints`.
     pub endpoint: u32,
     host: String,
     port: u16,
-    clock: Clock,
+    clock: BenchClock,
     pub in_flight: Cell<usize>,
     /// When any stream of this server, as this worker sees it, last had a token.
     pub last_token: Rc<Cell<u64>>,
-    live: RefCell<Option<Sender>>,
+    live: RefCell<Option<ConnectionSender>>,
     /// One attempt at a time; the rest wait for it.
     connecting: tokio::sync::Mutex<()>,
     failed: RefCell<Option<(Instant, String)>>,
@@ -55,33 +55,33 @@ pub(super) struct Link {
     pub connects: Cell<u32>,
     /// Requests go over one stream.
     pub is_shared: bool,
-    stream: RefCell<Option<Rc<Shared>>>,
+    stream: RefCell<Option<Rc<SharedStream>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
     /// Messages on shared streams that belong to no request under way.
     pub strays: Rc<RefCell<Violations>>,
     limits: ResponseLimits,
     /// Of a server that is asked over HTTP/1.1.
-    pub pool: Option<Pool>,
+    pub pool: Option<ConnectionPool>,
     /// Of calls, by method: the same for every request.
     heads: RefCell<BTreeMap<&'static str, Request<()>>>,
 }
 
-impl Link {
+impl Connection {
     pub fn new(
         position: u32,
         endpoint: &Endpoint,
         protocol: &Protocol,
         mode: StreamMode,
         limits: ResponseLimits,
-        clock: Clock,
+        clock: BenchClock,
         last_token: Rc<Cell<u64>>,
     ) -> Self {
         let (port, pool) = match protocol {
             Protocol::Kserve => (endpoint.grpc, None),
             Protocol::Http(_) => {
                 let port = endpoint.http.unwrap_or(endpoint.grpc);
-                (port, Some(Pool::new(&endpoint.host, port)))
+                (port, Some(ConnectionPool::new(&endpoint.host, port)))
             }
         };
         Self {
@@ -108,34 +108,34 @@ impl Link {
     }
 
     /// The head of a call of Triton's inference service.
-    pub fn head(&self, method: &'static str) -> Result<Request<()>, Fault> {
+    pub fn head(&self, method: &'static str) -> Result<Request<()>, RpcFault> {
         if let Some(head) = self.heads.borrow().get(method) {
             return Ok(head.clone());
         }
-        let head = rpc::head(&self.authority(), method).map_err(|e| (Class::Connect, e.to_string()))?;
+        let head = rpc::head(&self.authority(), method).map_err(|e| (FailureClass::Connect, e.to_string()))?;
         self.heads.borrow_mut().insert(method, head.clone());
         Ok(head)
     }
 
     /// The stream that all requests of this connection go over; opened when none is alive.
-    pub async fn shared(&self) -> Result<Rc<Shared>, Fault> {
+    pub async fn shared(&self) -> Result<Rc<SharedStream>, RpcFault> {
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
         }
-        let sender = self.sender().await.map_err(|why| (Class::Connect, why))?;
+        let sender = self.sender().await.map_err(|why| (FailureClass::Connect, why))?;
         // Another request may have opened one meanwhile.
         if let Some(stream) = self.living_stream() {
             return Ok(stream);
         }
         let head = self.head("ModelStreamInfer")?;
         let stream =
-            Rc::new(Shared::open(sender, head, Rc::clone(&self.last_read), Rc::clone(&self.strays), self.limits)?);
+            Rc::new(SharedStream::open(sender, head, Rc::clone(&self.last_read), Rc::clone(&self.strays), self.limits)?);
         *self.stream.borrow_mut() = Some(Rc::clone(&stream));
         self.streams.set(self.streams.get() + 1);
         Ok(stream)
     }
 
-    fn living_stream(&self) -> Option<Rc<Shared>> {
+    fn living_stream(&self) -> Option<Rc<SharedStream>> {
         self.stream.borrow().as_ref().filter(|stream| stream.is_living()).cloned()
     }
 
@@ -168,7 +168,7 @@ impl Link {
     }
 
     /// What requests go through; connects when there is no living connection.
-    pub async fn sender(&self) -> Result<Sender, String> {
+    pub async fn sender(&self) -> Result<ConnectionSender, String> {
         if let Some(sender) = self.living() {
             return Ok(sender);
         }
@@ -193,7 +193,7 @@ impl Link {
         }
     }
 
-    fn living(&self) -> Option<Sender> {
+    fn living(&self) -> Option<ConnectionSender> {
         let mut sender = self.live.borrow().clone()?;
         // An error is that of the connection, which takes no more requests.
         let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));
@@ -205,10 +205,10 @@ impl Link {
         why
     }
 
-    async fn connect(&self) -> Result<Sender, String> {
+    async fn connect(&self) -> Result<ConnectionSender, String> {
         let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|e| e.to_string())?;
         socket.set_nodelay(true).map_err(|e| e.to_string())?;
-        let socket = Socket::new(socket, self.clock, Rc::clone(&self.last_read));
+        let socket = StampedSocket::new(socket, self.clock, Rc::clone(&self.last_read));
         let (sender, mut connection) = Builder::new()
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// `loadgen` in `result.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Loadgen {
+pub struct LoadgenResult {
     /// The version of `mlcommons-loadgen`, and the revision it was made from.
     pub version: String,
     pub revision: String,
@@ -26,13 +26,13 @@ pub struct Loadgen {
     /// What it is judged by.
     pub headline: String,
     /// Its numbers and ours.
-    pub metrics: Vec<Beside>,
-    pub reporting: Reporting,
+    pub metrics: Vec<LoadgenComparison>,
+    pub reporting: ReportingDelay,
 }
 
 /// One of LoadGen's numbers, and ours by its definition from our own stamps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Beside {
+pub struct LoadgenComparison {
     /// LoadGen's key, as its detail log has it.
     pub metric: String,
     pub unit: String,
@@ -50,7 +50,7 @@ pub struct Beside {
 
 /// The way of a token from the socket to LoadGen, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Reporting {
+pub struct ReportingDelay {
     /// From the socket read that brought a first token to LoadGen's call.
     pub first_token_p50_us: Option<f64>,
     pub first_token_p99_us: Option<f64>,
@@ -66,7 +66,7 @@ pub struct Reporting {
     pub failed: u64,
 }
 
-impl Beside {
+impl LoadgenComparison {
     /// With the difference.
     pub fn new(metric: &str, unit: &str, loadgen: f64, ours: Option<f64>, as_told: Option<f64>) -> Self {
         let percent =
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn differences_are_shares_of_loadgens_number() {
-        assert_eq!(Beside::new("a", "ms", 200.0, Some(199.0), None).difference_percent, Some(-0.5));
-        assert_eq!(Beside::new("a", "ms", 0.0, Some(1.0), None).difference_percent, None);
-        assert_eq!(Beside::new("a", "ms", 1.0, None, Some(1.5)).difference_percent, None);
-        assert_eq!(Beside::new("a", "ms", 1.0, None, Some(1.5)).as_told_difference_percent, Some(50.0));
+        assert_eq!(LoadgenComparison::new("a", "ms", 200.0, Some(199.0), None).difference_percent, Some(-0.5));
+        assert_eq!(LoadgenComparison::new("a", "ms", 0.0, Some(1.0), None).difference_percent, None);
+        assert_eq!(LoadgenComparison::new("a", "ms", 1.0, None, Some(1.5)).difference_percent, None);
+        assert_eq!(LoadgenComparison::new("a", "ms", 1.0, None, Some(1.5)).as_told_difference_percent, Some(50.0));
     }
 }

@@ -2,26 +2,26 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::data::{Answers, Prompt};
-use super::exchange::Call;
-use super::form::{Count, Form};
-use super::http::{self, Dialect};
-use super::link::Link;
-use super::{HarnessError, Planned, Protocol, Schedule, Spec, greet, wire};
+use super::data::{PreviousAnswers, Prompt};
+use super::exchange::CallKind;
+use super::form::{TokenCounting, InferRequestTemplate};
+use super::http::{self, HttpRequestTemplate};
+use super::link::Connection;
+use super::{HarnessError, PlannedRequest, Protocol, RequestSchedule, BenchSpec, greet, wire};
 use crate::triton::proto::inference::ModelInferRequest;
 
 /// The field of a request's id, in `ModelInferRequest`.
 const ID: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Manner {
-    Kserve(Form),
-    Http(Dialect),
+pub(super) enum RequestEncoder {
+    Kserve(InferRequestTemplate),
+    Http(HttpRequestTemplate),
 }
 
-impl Manner {
+impl RequestEncoder {
     /// Asks the server over the link itself.
-    pub async fn agree(link: &Link, spec: &Spec) -> Result<Self, HarnessError> {
+    pub async fn agree(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
             (Some(pool), Protocol::Http(http)) => Ok(Self::Http(http::greet(pool, spec, http).await?)),
             _ => Ok(Self::Kserve(greet::greet(link, spec).await?)),
@@ -31,10 +31,10 @@ impl Manner {
     /// What is sent for the requests from `first` on: one message. `heard` has the answers of their session so far.
     pub fn message(
         &self,
-        schedule: &Schedule,
+        schedule: &RequestSchedule,
         first: u64,
-        planned: &[Planned],
-        heard: &Answers,
+        planned: &[PlannedRequest],
+        heard: &PreviousAnswers,
     ) -> Result<Bytes, HarnessError> {
         let write = |(index, planned)| -> Result<Prompt, HarnessError> {
             Ok(if self.takes_ids() {
@@ -54,14 +54,14 @@ impl Manner {
     }
 
     /// What is sent for one request, but for its id: that comes with [`Self::addressed`].
-    pub fn unaddressed(&self, schedule: &Schedule, index: u64, planned: &Planned) -> Result<Bytes, HarnessError> {
+    pub fn unaddressed(&self, schedule: &RequestSchedule, index: u64, planned: &PlannedRequest) -> Result<Bytes, HarnessError> {
         match self {
             Self::Kserve(form) => {
-                let prompt = Prompt::Ids(schedule.ids(index, planned, &Answers::default())?);
+                let prompt = Prompt::Ids(schedule.ids(index, planned, &PreviousAnswers::default())?);
                 let message = form.message(index, std::slice::from_ref(planned), &[prompt]);
                 Ok(wire::frame(&ModelInferRequest { id: String::new(), ..message }))
             }
-            Self::Http(_) => self.message(schedule, index, std::slice::from_ref(planned), &Answers::default()),
+            Self::Http(_) => self.message(schedule, index, std::slice::from_ref(planned), &PreviousAnswers::default()),
         }
     }
 
@@ -88,15 +88,15 @@ impl Manner {
         }
     }
 
-    pub fn call(&self) -> Call {
+    pub fn call(&self) -> CallKind {
         match self {
             Self::Kserve(form) => form.call,
-            Self::Http(dialect) if dialect.streams => Call::Stream,
-            Self::Http(_) => Call::Unary,
+            Self::Http(dialect) if dialect.streams => CallKind::Stream,
+            Self::Http(_) => CallKind::Unary,
         }
     }
 
-    pub fn count(&self) -> Count {
+    pub fn count(&self) -> TokenCounting {
         match self {
             Self::Kserve(form) => form.count,
             Self::Http(dialect) => dialect.count(),
@@ -114,7 +114,7 @@ mod tests {
     fn an_id_behind_the_message_is_the_message_with_the_id() {
         let message = ModelInferRequest { model_name: "m".to_owned(), ..ModelInferRequest::default() };
         for id in [0, 7, 4_294_967_296] {
-            let framed = Manner::addressed(&wire::frame(&message), id);
+            let framed = RequestEncoder::addressed(&wire::frame(&message), id);
             let length = u32::from_be_bytes([framed[1], framed[2], framed[3], framed[4]]) as usize;
             assert_eq!((framed[0], length), (0, framed.len() - 5));
             let read = ModelInferRequest::decode(&framed[5..]).unwrap();

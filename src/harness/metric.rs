@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::collect::Pool;
-use crate::stats::{Ends, NoInterval, Series};
+use super::collect::ValueHistogram;
+use crate::stats::{Ends, NoInterval, RunSeries};
 
 pub(super) const RULE: &str = "nearest rank, sorted element floor(N·p)";
 pub(super) const POOL_RULE: &str =
@@ -41,14 +41,14 @@ pub struct Metric {
     /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server in
     /// this state: how much runs differ from each other only `repeats` tell. Absent where the run is too short for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_interval: Option<Interval>,
+    pub mean_interval: Option<ConfidenceInterval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50_interval: Option<Interval>,
+    pub p50_interval: Option<ConfidenceInterval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p90_interval: Option<Interval>,
+    pub p90_interval: Option<ConfidenceInterval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p95_interval: Option<Interval>,
-    pub p99_interval: Option<Interval>,
+    pub p95_interval: Option<ConfidenceInterval>,
+    pub p99_interval: Option<ConfidenceInterval>,
     /// Which of the intervals is the first that is not there, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<String>,
@@ -56,19 +56,19 @@ pub struct Metric {
 
 /// Ends of a confidence interval; an end may be null in results of earlier versions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
-pub(super) struct Label {
+pub(super) struct MetricLabel {
     pub population: &'static str,
     pub zero_point: &'static str,
     pub window: &'static str,
 }
 
 impl Metric {
-    fn empty(label: &Label, rule: &str, excluded: u64) -> Self {
+    fn empty(label: &MetricLabel, rule: &str, excluded: u64) -> Self {
         Self {
             unit: "ms".to_owned(),
             n: 0,
@@ -97,16 +97,16 @@ impl Metric {
     }
 
     /// No number, because of this; `excluded` requests would have had one.
-    pub(super) fn absent(label: &Label, rule: &str, excluded: u64, why: String) -> Self {
+    pub(super) fn absent(label: &MetricLabel, rule: &str, excluded: u64, why: String) -> Self {
         Self { absent: Some(why), ..Self::empty(label, rule, excluded) }
     }
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
-    pub(super) fn exact(label: &Label, ns: &mut [f64], excluded: u64) -> Self {
-        let series = Series::new(ns.iter().map(|value| value / NS_PER_MS));
+    pub(super) fn exact(label: &MetricLabel, ns: &mut [f64], excluded: u64) -> Self {
+        let series = RunSeries::new(ns.iter().map(|value| value / NS_PER_MS));
         let mut no_interval = None;
         let mut interval = |name: &str, ends: Result<Ends, NoInterval>| match ends {
-            Ok((low, high)) => Some(Interval { low: Some(low), high: Some(high) }),
+            Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
             Err(why) => {
                 no_interval.get_or_insert_with(|| format!("{name}: {why}"));
                 None
@@ -138,7 +138,7 @@ impl Metric {
         }
     }
 
-    pub(super) fn pooled(label: &Label, pool: &Pool, excluded: u64) -> Self {
+    pub(super) fn pooled(label: &MetricLabel, pool: &ValueHistogram, excluded: u64) -> Self {
         let at = |p| pool.percentile(p).map(|ns| ns as f64 / NS_PER_MS);
         let range = pool.range();
         Self {
@@ -174,7 +174,7 @@ mod tests {
     /// 4,000 independent values have intervals; the same in the order of a queue that fills and empties have none.
     #[test]
     fn intervals_are_there_where_the_run_is_long_enough() {
-        let label = Label { population: "all", zero_point: "issue", window: "full" };
+        let label = MetricLabel { population: "all", zero_point: "issue", window: "full" };
         let at = |number: u64| (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64;
         let mut mixed: Vec<f64> = (0..4_000).map(at).collect();
         let metric = Metric::exact(&label, &mut mixed, 0);

@@ -72,12 +72,12 @@ mod bad_measurements;
 mod golden;
 
 pub use adjusted::Adjusted;
-pub use again::{Attempt, Retries};
-pub use arrival::{Level, Pause, Piece};
+pub use again::{FailedAttempt, Retries};
+pub use arrival::{LoadLevel, Pause, LoadSegment};
 pub use by_host::{HostShare, host_of};
 pub use consistency::{Mismatch, SelfCheck};
-pub use data::{Answers, Content, Data, DataKind, DataTold, History, Picking, Prefixes, Prompt, Sessions, Weighted};
-pub use drive::{Progress, run, run_outside};
+pub use data::{PreviousAnswers, PromptSource, PromptFile, DataKind, DataSummary, History, RecordOrder, Prefixes, Prompt, Sessions, Weighted};
+pub use drive::{BenchProgress, run, run_outside};
 pub use error::HarnessError;
 pub use files::{amend, read_result, result_schema, write, write_result};
 pub use goodput::{Goodput, Slo};
@@ -87,22 +87,22 @@ pub use identity::{
     Simulation, ask as ask_identity, ask_all as ask_identities, changes_of_servers, identity_differences,
 };
 pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
-pub use loadgen::{Beside, Loadgen, Reporting};
-pub use metric::{Interval, Metric};
-pub use outside::{Ear, Inlet, Sample};
-pub use plan::{Due, Planned, Schedule, plan};
-pub use record::{Class, Ended, Record, Stamps};
+pub use loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
+pub use metric::{ConfidenceInterval, Metric};
+pub use outside::{ExternalObserver, CallInlet, ExternalSample};
+pub use plan::{RequestTrigger, PlannedRequest, RequestSchedule, plan};
+pub use record::{FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use response_limits::ResponseLimits;
 pub use result::{
-    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, Reason, RunResult,
-    ServerSide, Severity, Slice, Tokens, Versions, Withdrawals,
+    Requested, ClientUsage, Connections, Counts, FailureCounts, LatencyMetrics, LittlesLaw, Measured, ExtraOutput, Rates, Reason, RunResult,
+    ServerSide, ReasonSeverity, TimeSlice, TokenCounts, Versions, Withdrawals,
 };
-pub use search::{Bounds, Found, Probe, Step};
-pub use spec::{Arrivals, Asking, Length, Pace, Scenario, Spec, StreamMode, Until};
+pub use search::{RateBounds, FoundRate, RateProbe, ProbeStep};
+pub use spec::{Arrivals, CallSource, Length, SendingSpec, Scenario, BenchSpec, StreamMode, StopAfter};
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;
 pub use tokens::{CachedInput, FinishReason, TokenSource, Usage, Violation};
-pub use told::{Load, SessionsTold};
+pub use told::{LoadSummary, SessionsSummary};

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message;
 
-use super::Planned;
-use super::exchange::Call;
-use super::record::Stamps;
+use super::PlannedRequest;
+use super::exchange::CallKind;
+use super::record::ServerStamps;
 use super::wire::WireError;
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// What came of one output.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Tally {
+pub(super) struct OutputTally {
     pub responses: u64,
     pub bytes: u64,
     pub misshapen: u64,
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     pub example: Option<String>,
 }
 
-impl Tally {
+impl OutputTally {
     pub fn merge(&mut self, other: Self) {
         self.responses += other.responses;
         self.bytes += other.bytes;
@@ -31,26 +31,26 @@ impl Tally {
 }
 
 /// By output.
-pub(super) type Tallies = BTreeMap<&'static str, Tally>;
+pub(super) type OutputTallies = BTreeMap<&'static str, OutputTally>;
 
 const SHAPED: [&str; 4] = ["cum_log_probs", "output_log_probs", "context_logits", "generation_logits"];
 
-pub(super) fn parse(message: Bytes, call: Call) -> Result<Option<ModelInferResponse>, WireError> {
+pub(super) fn parse(message: Bytes, call: CallKind) -> Result<Option<ModelInferResponse>, WireError> {
     let wrong = |_| WireError::Malformed("a response cannot be decoded");
     Ok(match call {
-        Call::Stream => ModelStreamInferResponse::decode(message).map_err(wrong)?.infer_response,
-        Call::Unary => Some(ModelInferResponse::decode(message).map_err(wrong)?),
+        CallKind::Stream => ModelStreamInferResponse::decode(message).map_err(wrong)?.infer_response,
+        CallKind::Unary => Some(ModelInferResponse::decode(message).map_err(wrong)?),
     })
 }
 
 /// Counts what the response has beside its tokens. Stamps, when it has them.
 pub(super) fn note(
-    tallies: &mut Tallies,
+    tallies: &mut OutputTallies,
     response: &ModelInferResponse,
-    planned: &Planned,
+    planned: &PlannedRequest,
     tokens: u32,
-) -> Option<Stamps> {
-    let mut stamps = Stamps::default();
+) -> Option<ServerStamps> {
+    let mut stamps = ServerStamps::default();
     let mut has_stamps = false;
     for (output, raw) in response.outputs.iter().zip(&response.raw_output_contents) {
         if let Some(name) = SHAPED.into_iter().find(|name| *name == output.name) {
@@ -68,7 +68,7 @@ pub(super) fn note(
     has_stamps.then_some(stamps)
 }
 
-impl Stamps {
+impl ServerStamps {
     fn take(&mut self, name: &str, raw: &[u8]) -> bool {
         let long = raw.first_chunk::<8>().map(|bytes| i64::from_le_bytes(*bytes));
         let int = raw.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));

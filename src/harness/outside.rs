@@ -14,15 +14,15 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::clock::Clock;
-use super::data::Part;
-use super::manner::Manner;
-use super::plan::Due;
-use super::{Ended, HarnessError, Planned, Schedule};
+use super::clock::BenchClock;
+use super::data::PromptPart;
+use super::manner::RequestEncoder;
+use super::plan::RequestTrigger;
+use super::{RequestEnd, HarnessError, PlannedRequest, RequestSchedule};
 
 /// What a request can carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct ExternalSample {
     /// Token ids of the prompt.
     pub prompt: Arc<[i32]>,
     /// Tokens that its answer may have.
@@ -30,17 +30,17 @@ pub struct Sample {
 }
 
 /// Who hears of the requests. Called on the threads of the load workers, of one request always on the same: it must not wait.
-pub trait Ear: Send + Sync {
+pub trait ExternalObserver: Send + Sync {
     /// The first token has come; `read` is when its bytes were read from the socket.
     fn first(&self, ticket: u64, token: i32, read: Instant);
     /// It has ended, well or not, with these tokens; `read` is when the last of them was read, else when it ended.
-    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &Ended, read: Instant);
+    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &RequestEnd, read: Instant);
 }
 
 /// Where requests are called for. Dropping it ends the run, once all of them are answered.
-pub struct Inlet {
-    desk: Arc<Desk>,
-    lanes: Vec<mpsc::UnboundedSender<Arrival>>,
+pub struct CallInlet {
+    desk: Arc<SampleCache>,
+    lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
     turn: AtomicUsize,
     /// All calls so far: which sample, and when.
     log: Arc<Mutex<Vec<(u32, Instant)>>>,
@@ -49,7 +49,7 @@ pub struct Inlet {
 
 /// One call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct ExternalCall {
     pub index: u64,
     pub ticket: u64,
     pub sample: u32,
@@ -57,26 +57,26 @@ pub(super) struct Arrival {
 }
 
 /// What inlet and lanes share: samples, and the messages that are ready.
-pub(super) struct Desk {
-    pub ear: Arc<dyn Ear>,
+pub(super) struct SampleCache {
+    pub ear: Arc<dyn ExternalObserver>,
     /// One request for each sample.
-    samples: Schedule,
-    manner: OnceLock<Arc<Manner>>,
+    samples: RequestSchedule,
+    manner: OnceLock<Arc<RequestEncoder>>,
     bodies: Vec<Mutex<Option<Bytes>>>,
 }
 
-impl Desk {
-    pub fn new(samples: Schedule, ear: Arc<dyn Ear>) -> Self {
+impl SampleCache {
+    pub fn new(samples: RequestSchedule, ear: Arc<dyn ExternalObserver>) -> Self {
         let bodies = samples.requests.iter().map(|_| Mutex::new(None)).collect();
         Self { ear, samples, manner: OnceLock::new(), bodies }
     }
 
     /// How the model is asked. All workers have found the same.
-    pub fn agree(&self, manner: &Arc<Manner>) {
+    pub fn agree(&self, manner: &Arc<RequestEncoder>) {
         let _ = self.manner.set(Arc::clone(manner));
     }
 
-    pub fn sample(&self, index: u32) -> Option<&Planned> {
+    pub fn sample(&self, index: u32) -> Option<&PlannedRequest> {
         self.samples.requests.get(index as usize)
     }
 
@@ -87,7 +87,7 @@ impl Desk {
             Some(body) => body,
             None => self.make(sample)?,
         };
-        Ok(Manner::addressed(&body, id))
+        Ok(RequestEncoder::addressed(&body, id))
     }
 
     fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {
@@ -103,11 +103,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inlet {
+impl CallInlet {
     /// `begun` hears of the first call: everything counts from it.
     pub(super) fn new(
-        desk: Arc<Desk>,
-        lanes: Vec<mpsc::UnboundedSender<Arrival>>,
+        desk: Arc<SampleCache>,
+        lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
         log: Arc<Mutex<Vec<(u32, Instant)>>>,
         begun: oneshot::Sender<Instant>,
     ) -> Self {
@@ -140,7 +140,7 @@ impl Inlet {
         let mut log = lock(&self.log);
         for (ticket, sample) in calls {
             let sample = u32::try_from(sample).unwrap_or(u32::MAX);
-            let arrival = Arrival { index: log.len() as u64, ticket, sample, at };
+            let arrival = ExternalCall { index: log.len() as u64, ticket, sample, at };
             log.push((sample, at));
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
             // A lane that has ended takes nothing any more: its error ends the run, or somebody stopped it. What comes then is
@@ -155,56 +155,56 @@ impl Inlet {
 }
 
 /// The samples as a plan: one request for each, in their order, without a time.
-pub(super) fn sampled(samples: &[Sample]) -> Vec<Planned> {
-    let request = |(index, sample): (usize, &Sample)| Planned {
+pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
+    let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
         at_ns: 0,
-        due: Due::Schedule,
+        due: RequestTrigger::Schedule,
         input_len: sample.prompt.len() as u32,
         output_len: sample.output_len,
         session: index as u64,
         turn: 0,
-        parts: Some(Arc::from([Part::Ids(Arc::clone(&sample.prompt))])),
+        parts: Some(Arc::from([PromptPart::Ids(Arc::clone(&sample.prompt))])),
     };
     samples.iter().enumerate().map(request).collect()
 }
 
 /// The plan as it came: one request for each call, at its time.
-pub(super) fn called(samples: &Schedule, log: &[(u32, Instant)], clock: Clock, t0: u64) -> Vec<Planned> {
+pub(super) fn called(samples: &RequestSchedule, log: &[(u32, Instant)], clock: BenchClock, t0: u64) -> Vec<PlannedRequest> {
     let request = |(index, (sample, at)): (usize, &(u32, Instant))| {
         let planned = samples.requests.get(*sample as usize)?;
         let at_ns = clock.at(*at).saturating_sub(t0);
-        Some(Planned { at_ns, session: index as u64, ..planned.clone() })
+        Some(PlannedRequest { at_ns, session: index as u64, ..planned.clone() })
     };
     log.iter().enumerate().filter_map(request).collect()
 }
 
 /// Of one request under way: whom to tell.
 #[derive(Clone)]
-pub(super) struct Listener {
-    pub desk: Arc<Desk>,
+pub(super) struct CallListener {
+    pub desk: Arc<SampleCache>,
     pub ticket: u64,
     pub sample: u32,
-    pub clock: Clock,
+    pub clock: BenchClock,
 }
 
-impl Listener {
+impl CallListener {
     pub fn first(&self, token: i32, t_read: u64) {
         self.desk.ear.first(self.ticket, token, self.clock.instant(t_read));
     }
 
-    pub fn done(&self, tokens: Vec<i32>, ended: &Ended, t_read: u64) {
+    pub fn done(&self, tokens: Vec<i32>, ended: &RequestEnd, t_read: u64) {
         self.desk.ear.done(self.ticket, tokens, ended, self.clock.instant(t_read));
     }
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for CallListener {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Listener").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }
 
 /// What one worker takes its requests from.
-pub(super) struct Inbox {
-    pub desk: Arc<Desk>,
-    pub arrivals: mpsc::UnboundedReceiver<Arrival>,
+pub(super) struct CallInbox {
+    pub desk: Arc<SampleCache>,
+    pub arrivals: mpsc::UnboundedReceiver<ExternalCall>,
 }

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::judge::{self, CPU, LAG, LAG_HARD};
-use super::result::{Reason, Severity};
+use super::result::{Reason, ReasonSeverity};
 use super::{
-    Content, Ended, Length, Limits, Measured, Pace, Protocol, Request, RunResult, Scenario, Schedule, Slo, Spec, Until,
+    PromptSource, RequestEnd, Length, Limits, Measured, SendingSpec, Protocol, Request, RunResult, Scenario, RequestSchedule, Slo, BenchSpec, StopAfter,
 };
 use crate::event::Endpoint;
 
@@ -35,7 +35,7 @@ const HEADROOM: f64 = 2.0;
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Without endpoints: whoever starts the server puts its own there, by [`Trial::at`].
-    spec: Spec,
+    spec: BenchSpec,
     /// How the server answers: ms to the first token and from token to token, each evenly between the two.
     pub first_ms: (f64, f64),
     pub gap_ms: (f64, f64),
@@ -45,7 +45,7 @@ pub struct Trial {
 
 /// Whether this machine could make the load, as it was tried just before the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Preflight {
+pub struct PreflightResult {
     /// Against what, over which protocol.
     pub server: String,
     /// How it ended: `good`, `warning`, `invalid_client`.
@@ -89,7 +89,7 @@ pub struct Preflight {
 }
 
 /// How long the measurement will take at least, as far as the spec alone says so.
-pub fn expected(spec: &Spec) -> Option<Duration> {
+pub fn expected(spec: &BenchSpec) -> Option<Duration> {
     let by_time = spec.stop.duration;
     match &spec.scenario {
         Scenario::Server { rate } => {
@@ -105,9 +105,9 @@ pub fn expected(spec: &Spec) -> Option<Duration> {
 
 impl Trial {
     /// The same load, for a second. None: there is no schedule to be late for.
-    pub fn of(spec: &Spec, schedule: &Schedule) -> Option<Self> {
+    pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
-        let mean = |of: fn(&super::Planned) -> u32| {
+        let mean = |of: fn(&super::PlannedRequest) -> u32| {
             (schedule.requests.iter().map(|planned| f64::from(of(planned))).sum::<f64>() / requests).round() as u32
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
@@ -122,17 +122,17 @@ impl Trial {
         };
         let answer = output.min(MOST_OUTPUT);
         let gap = GAP_MS.min(ANSWER_MS / f64::from(answer));
-        let trial = Spec {
+        let trial = BenchSpec {
             endpoints: Vec::new(),
             protocol: Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario,
-            stop: Until { requests: None, duration: Some(ARRIVALS) },
+            stop: StopAfter { requests: None, duration: Some(ARRIVALS) },
             input_len: Length::Fixed(input.clamp(1, MOST_INPUT)),
             output_len: Length::Fixed(answer),
             warmup: 0,
-            pace: Pace::default(),
-            content: Content::default(),
+            pace: SendingSpec::default(),
+            content: PromptSource::default(),
             stall_timeout: Duration::from_secs(5),
             limits: Limits::default(),
             slo: Slo::default(),
@@ -153,16 +153,16 @@ impl Trial {
     }
 
     /// What to run, with as many connections as the measurement will have, all to this server.
-    pub fn at(&self, server: Endpoint) -> Spec {
+    pub fn at(&self, server: Endpoint) -> BenchSpec {
         let clients = u32::try_from(self.connections).unwrap_or(u32::MAX).max(1);
-        Spec { endpoints: vec![server], frontends: 1, clients, ..self.spec.clone() }
+        BenchSpec { endpoints: vec![server], frontends: 1, clients, ..self.spec.clone() }
     }
 
     /// What came of it; or why nothing can be said.
-    pub fn told(&self, measured: &Measured) -> Result<Preflight, String> {
+    pub fn told(&self, measured: &Measured) -> Result<PreflightResult, String> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match &record.ended {
-            Ended::Failed { why, .. } => Some(why),
+            RequestEnd::Failed { why, .. } => Some(why),
             _ => None,
         }) {
             return Err(format!("a request to the null server failed: {why}"));
@@ -173,14 +173,14 @@ impl Trial {
         let mut told = self.numbers(result);
         let outcome = match told.reasons().iter().map(|reason| reason.severity).min() {
             None => "good",
-            Some(Severity::InvalidClient) => "invalid_client",
+            Some(ReasonSeverity::InvalidClient) => "invalid_client",
             Some(_) => "warning",
         };
         outcome.clone_into(&mut told.outcome);
         Ok(told)
     }
 
-    fn numbers(&self, result: &RunResult) -> Preflight {
+    fn numbers(&self, result: &RunResult) -> PreflightResult {
         let is_open = self.spec.scenario.is_open_loop();
         let ttft = result.latency.ttft_sent.p50.unwrap_or(0.0);
         let client = &result.client;
@@ -189,7 +189,7 @@ impl Trial {
             .zip(client.cpu_ms_per_1000_chunks)
             // One chunk is one token at the null server.
             .map(|(tokens, ms)| tokens / 1e3 * ms / 1e3 / client.workers.max(1) as f64);
-        Preflight {
+        PreflightResult {
             server: "a server that does no work, in a process of its own on this machine, over KServe's gRPC"
                 .to_owned(),
             outcome: String::new(),
@@ -225,7 +225,7 @@ impl Trial {
 }
 
 /// Arrivals of the busiest second.
-fn busiest(schedule: &Schedule) -> f64 {
+fn busiest(schedule: &RequestSchedule) -> f64 {
     const SECOND: u64 = 1_000_000_000;
     let mut at: Vec<u64> = schedule.scheduled().collect();
     at.sort_unstable();
@@ -240,7 +240,7 @@ fn busiest(schedule: &Schedule) -> f64 {
     most as f64
 }
 
-impl Preflight {
+impl PreflightResult {
     /// The better of two: the second try is there because a machine may have been busy for a moment.
     #[must_use]
     pub fn better(self, other: Self) -> Self {
@@ -267,7 +267,7 @@ impl Preflight {
         let before = format!("before the measurement, at {load} against a server that does no work,");
         if let Some(lag) = self.lag_p99_ms.filter(|lag| *lag > self.lag_bound_ms) {
             let is_hard = lag > self.lag_hard_bound_ms;
-            let severity = if is_hard { Severity::InvalidClient } else { Severity::Warning };
+            let severity = if is_hard { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
             let bound = if is_hard { self.lag_hard_bound_ms } else { self.lag_bound_ms };
             // p99 of fewer is their maximum.
             let what = match self.requests {
@@ -283,7 +283,7 @@ impl Preflight {
         }
         if self.cpu_share_max > CPU {
             // A closed loop pushes as hard as it can, also against a real server.
-            let severity = if self.users.is_some() { Severity::Warning } else { Severity::InvalidClient };
+            let severity = if self.users.is_some() { ReasonSeverity::Warning } else { ReasonSeverity::InvalidClient };
             add(
                 severity,
                 format!(
@@ -300,10 +300,10 @@ impl Preflight {
                 self.workers
             );
             if share > CPU {
-                add(Severity::InvalidClient, format!("{needs} (bound {:.0} %)", CPU * 100.0));
+                add(ReasonSeverity::InvalidClient, format!("{needs} (bound {:.0} %)", CPU * 100.0));
             } else if share * HEADROOM > CPU {
                 add(
-                    Severity::Warning,
+                    ReasonSeverity::Warning,
                     format!("{needs}, which leaves no room for twice as many (bound {:.0} %)", CPU * 100.0),
                 );
             }
@@ -314,7 +314,7 @@ impl Preflight {
 
 impl Measured {
     /// Adds what was found before.
-    pub fn after(&mut self, preflight: Preflight) {
+    pub fn after(&mut self, preflight: PreflightResult) {
         self.result.reasons.extend(preflight.reasons());
         self.result.reasons.sort_by_key(|reason| reason.severity);
         self.result.verdict = judge::verdict(&self.result.reasons);
@@ -329,8 +329,8 @@ mod tests {
     use super::*;
     use crate::harness::plan;
 
-    fn spec(scenario: Scenario, requests: Option<u64>, seconds: Option<u64>) -> Spec {
-        Spec {
+    fn spec(scenario: Scenario, requests: Option<u64>, seconds: Option<u64>) -> BenchSpec {
+        BenchSpec {
             endpoints: vec![
                 Endpoint { host: "gpu-host".to_owned(), grpc: 8001, http: None, metrics: None, name: None };
                 2
@@ -339,13 +339,13 @@ mod tests {
             model: "ensemble".to_owned(),
             scenario,
             arrivals: crate::harness::Arrivals::Constant,
-            stop: Until { requests, duration: seconds.map(Duration::from_secs) },
+            stop: StopAfter { requests, duration: seconds.map(Duration::from_secs) },
             input_len: Length::Uniform { min: 100, max: 300 },
             output_len: Length::Fixed(100),
             seed: 3,
             warmup: 7,
-            pace: Pace::default(),
-            content: Content::default(),
+            pace: SendingSpec::default(),
+            content: PromptSource::default(),
             frontends: 2,
             clients: 3,
             stall_timeout: Duration::from_mins(1),
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn of_a_ramp_the_highest_level_is_tried_and_of_users_all() {
-        let ramp = crate::harness::Level::Ramp(vec![crate::harness::Piece { from: 1.0, to: 80.0, seconds: 60.0 }]);
+        let ramp = crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
         let ramped = spec_of(Scenario::Server { rate: ramp });
         let trial = Trial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
@@ -397,13 +397,13 @@ mod tests {
         let mut schedule = plan(&spec).unwrap();
         let ms = [0, 400, 900, 1_000, 1_100, 5_000];
         let template = schedule.requests[0].clone();
-        schedule.requests = ms.map(|ms| crate::harness::Planned { at_ns: ms * 1_000_000, ..template.clone() }).to_vec();
+        schedule.requests = ms.map(|ms| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() }).to_vec();
         // From 400 ms on: 400, 900, 1000, 1100; what comes a whole second later is the next second's.
         assert!((busiest(&schedule) - 4.0).abs() < f64::EPSILON);
     }
 
-    fn told(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> Preflight {
-        Preflight {
+    fn told(lag_p99_ms: f64, cpu_share_max: f64, cpu_share_planned: f64) -> PreflightResult {
+        PreflightResult {
             tries: 1,
             requests: 240,
             rate: Some(200.0),
@@ -415,11 +415,11 @@ mod tests {
             workers: 2,
             planned_tokens_per_s: Some(40_000.0),
             cpu_share_planned: Some(cpu_share_planned),
-            ..Preflight::default()
+            ..PreflightResult::default()
         }
     }
 
-    fn found(told: &Preflight) -> Vec<(Severity, String)> {
+    fn found(told: &PreflightResult) -> Vec<(ReasonSeverity, String)> {
         told.reasons().into_iter().map(|reason| (reason.severity, reason.text)).collect()
     }
 
@@ -429,37 +429,37 @@ mod tests {
         let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late:";
         assert_eq!(
             found(&told(1.5, 0.4, 0.4)),
-            [(Severity::Warning, format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms"))]
+            [(ReasonSeverity::Warning, format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms"))]
         );
         assert_eq!(
             found(&told(6.0, 0.4, 0.4)),
             [(
-                Severity::InvalidClient,
+                ReasonSeverity::InvalidClient,
                 format!("{late} p99 of issues is 6.00 ms behind schedule, the bound is 5.00 ms")
             )]
         );
-        let few = Preflight { requests: 69, ..told(1.5, 0.4, 0.4) };
+        let few = PreflightResult { requests: 69, ..told(1.5, 0.4, 0.4) };
         let text = format!("{late} the latest of 69 issues was 1.50 ms behind schedule, the bound is 1.00 ms");
-        assert_eq!(found(&few), [(Severity::Warning, text)]);
+        assert_eq!(found(&few), [(ReasonSeverity::Warning, text)]);
         let [(severity, text)] = &found(&told(0.1, 0.4, 0.6))[..] else { panic!("one") };
-        assert_eq!(*severity, Severity::Warning);
+        assert_eq!(*severity, ReasonSeverity::Warning);
         assert!(text.ends_with("1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load workers, which leaves no room for twice as many (bound 85 %)"), "{text}");
-        assert_eq!(found(&told(0.1, 0.4, 0.9))[0].0, Severity::InvalidClient);
-        assert_eq!(found(&told(0.1, 0.9, 0.9))[0].0, Severity::InvalidClient);
-        let users = Preflight {
+        assert_eq!(found(&told(0.1, 0.4, 0.9))[0].0, ReasonSeverity::InvalidClient);
+        assert_eq!(found(&told(0.1, 0.9, 0.9))[0].0, ReasonSeverity::InvalidClient);
+        let users = PreflightResult {
             rate: None,
             users: Some(64.0),
             lag_p99_ms: None,
             cpu_share_planned: None,
             ..told(0.0, 0.9, 0.0)
         };
-        assert_eq!(found(&users)[0].0, Severity::Warning, "a closed loop may be as busy as it likes");
+        assert_eq!(found(&users)[0].0, ReasonSeverity::Warning, "a closed loop may be as busy as it likes");
     }
 
     #[test]
     fn of_two_tries_the_better_one_counts() {
         let (good, slow, late) = (told(0.1, 0.1, 0.1), told(2.0, 0.1, 0.1), told(9.0, 0.1, 0.1));
-        let lag = |told: Preflight| (told.lag_p99_ms, told.tries);
+        let lag = |told: PreflightResult| (told.lag_p99_ms, told.tries);
         assert_eq!(lag(late.clone().better(slow.clone())), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(late)), (Some(2.0), 2));
         assert_eq!(lag(slow.clone().better(good)), (Some(0.1), 2));

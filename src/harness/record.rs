@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::again::Attempt;
+use super::again::FailedAttempt;
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RequestRecord {
     pub index: u64,
     /// Of requests from outside: which sample of the data set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,11 +60,11 @@ pub struct Record {
     pub t_cancel: Option<u64>,
     /// What the server stamped, with `return_perf_metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Stamps>,
+    pub server: Option<ServerStamps>,
     /// Tokens as the server counts them, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    pub ended: Ended,
+    pub ended: RequestEnd,
     /// Why the server ended the answer, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
@@ -73,15 +73,15 @@ pub struct Record {
     pub violations: BTreeMap<Violation, u64>,
     /// Earlier attempts, with `retries`. `t_issue` is that of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<FailedAttempt>,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,
 }
 
-impl Record {
+impl RequestRecord {
     pub fn is_ok(&self) -> bool {
-        self.ended == Ended::Ok
+        self.ended == RequestEnd::Ok
     }
 }
 
@@ -91,7 +91,7 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 
 /// A request's life as the server stamps it: ns of the server's own clock, so only differences mean something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamps {
+pub struct ServerStamps {
     pub arrival_time_ns: i64,
     pub first_scheduled_time_ns: i64,
     pub first_token_time_ns: i64,
@@ -104,10 +104,10 @@ pub struct Stamps {
 /// How a request left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum RequestEnd {
     Ok,
     Failed {
-        class: Class,
+        class: FailureClass,
         why: String,
     },
     /// We were asked to stop.
@@ -119,7 +119,7 @@ pub enum Ended {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum FailureClass {
     /// No connection, or it broke before any answer.
     Connect,
     /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM).
@@ -138,7 +138,7 @@ pub enum Class {
     TooLarge,
 }
 
-impl Class {
+impl FailureClass {
     pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Refused,

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Reason, RunResult, Severity, judge};
+use super::{Reason, RunResult, ReasonSeverity, judge};
 use crate::event::Verdict;
 use crate::stats::{RunValues, mean_interval};
 
@@ -98,7 +98,7 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
                 "run {number} measured another server than run 1, so their numbers are of no one server: {}",
                 changed.join("; ")
             );
-            result.reasons.push(Reason { check: "identity".to_owned(), severity: Severity::InvalidServer, text });
+            result.reasons.push(Reason { check: "identity".to_owned(), severity: ReasonSeverity::InvalidServer, text });
         }
     }
     result.reasons.sort_by_key(|reason| reason.severity);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Class;
+use super::FailureClass;
 
 /// In bytes. An answer beyond one of them fails, with the class `too_large`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ impl Default for ResponseLimits {
     }
 }
 
-type Fault = (Class, String);
+type Fault = (FailureClass, String);
 
 impl ResponseLimits {
     /// gRPC's own bound: a longer message is a stream out of step.
@@ -73,5 +73,5 @@ impl ResponseLimits {
 }
 
 fn exceeded(what: &str, limit: u64, key: &str) -> Fault {
-    (Class::TooLarge, format!("{what} is longer than {limit} bytes, the limit `request.response_limits.{key}`"))
+    (FailureClass::TooLarge, format!("{what} is longer than {limit} bytes, the limit `request.response_limits.{key}`"))
 }

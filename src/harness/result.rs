@@ -8,12 +8,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::gpu::{Gpus, Trace};
-use super::preflight::Preflight;
+use super::gpu::{GpusUsage, GpuTrace};
+use super::preflight::PreflightResult;
 use super::{
-    Adjusted, Arrivals, CachedInput, CancelBy, Class, FinishReason, FurtherLimits, Goodput, HostShare, Length, Load,
-    Loadgen, Metric, Pause, Protocol, Record, Repeats, Request, Retries, RunIdentity, Scenario, Schedule, SelfCheck,
-    Slo, Spec, Stability, Steady, StreamMode, Violation,
+    Adjusted, Arrivals, CachedInput, CancelBy, FailureClass, FinishReason, FurtherLimits, Goodput, HostShare, Length, LoadSummary,
+    LoadgenResult, Metric, Pause, Protocol, RequestRecord, Repeats, Request, Retries, RunIdentity, Scenario, RequestSchedule, SelfCheck,
+    Slo, BenchSpec, Stability, Steady, StreamMode, Violation,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -26,15 +26,15 @@ pub(super) const SCHEMA: u32 = 1;
 pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
-    pub requests: Vec<Record>,
+    pub requests: Vec<RequestRecord>,
     /// The plan as it was carried out.
-    pub schedule: Arc<Schedule>,
+    pub schedule: Arc<RequestSchedule>,
     /// The start: what all stamps count from.
     pub zero: std::time::Instant,
     /// All that the servers' own metrics said, where somebody asked them.
     pub scrape: Option<Scrape>,
     /// All that was read of their GPUs.
-    pub gpu: Option<Trace>,
+    pub gpu: Option<GpuTrace>,
 }
 
 impl Measured {
@@ -46,7 +46,7 @@ impl Measured {
 
     /// What only those who watch the server know: it died or fell silent under the measurement.
     pub fn server_failed(&mut self, text: impl Into<String>) {
-        let reason = Reason { check: "server".to_owned(), severity: Severity::InvalidServer, text: text.into() };
+        let reason = Reason { check: "server".to_owned(), severity: ReasonSeverity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
         self.result.verdict = super::judge::verdict(&self.result.reasons);
     }
@@ -63,17 +63,17 @@ impl Measured {
     pub fn lowered(&mut self, lowered: &[Lowered]) {
         for one in lowered {
             let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
-            self.result.reasons.push(Reason { check: "lowered".to_owned(), severity: Severity::Warning, text });
+            self.result.reasons.push(Reason { check: "lowered".to_owned(), severity: ReasonSeverity::Warning, text });
         }
         self.result.verdict = super::judge::verdict(&self.result.reasons);
     }
 
     /// What LoadGen said, and what speaks against the run because of it.
-    pub fn loadgen_said(&mut self, said: Loadgen, reasons: Vec<Reason>) {
+    pub fn loadgen_said(&mut self, said: LoadgenResult, reasons: Vec<Reason>) {
         let all = &mut self.result.reasons;
         for reason in all.iter_mut().filter(|reason| matches!(reason.check.as_str(), "lag" | "cpu")) {
             // To LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
-            reason.severity = Severity::Warning;
+            reason.severity = ReasonSeverity::Warning;
         }
         all.extend(reasons);
         all.sort_by_key(|reason| reason.severity);
@@ -94,7 +94,7 @@ pub struct RunResult {
     /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
-    pub asked: Asked,
+    pub asked: Requested,
     /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
     pub schedule_digest: String,
     /// How random numbers are drawn from the seed.
@@ -103,11 +103,11 @@ pub struct RunResult {
     pub started: String,
     /// What was planned to be sent.
     #[serde(default)]
-    pub load: Load,
+    pub load: LoadSummary,
     pub counts: Counts,
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     pub rates: Rates,
-    pub latency: Latency,
+    pub latency: LatencyMetrics,
     /// Null when no promise was made.
     pub goodput: Option<Goodput>,
     pub steady: Option<Steady>,
@@ -122,30 +122,30 @@ pub struct RunResult {
     pub withdrawals: Option<Withdrawals>,
     /// Outputs asked for beside tokens.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outputs: BTreeMap<String, Output>,
-    pub little: Little,
+    pub outputs: BTreeMap<String, ExtraOutput>,
+    pub little: LittlesLaw,
     /// Whether the numbers of this result agree with each other.
     #[serde(default)]
     pub self_check: SelfCheck,
-    pub client: Client,
+    pub client: ClientUsage,
     pub connections: Connections,
     /// One for each second from the start.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<TimeSlice>,
     /// At most 200 points of (ms, share of values up to it) for each of `ttft`, `tpot`, `e2e`.
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     pub versions: Versions,
     /// Of a run that MLPerf's LoadGen drove: what it said, beside what we saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loadgen: Option<Loadgen>,
+    pub loadgen: Option<LoadgenResult>,
     /// What the servers' own `/metrics` said meanwhile; absent where none has a metrics port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
     /// What their GPUs did; absent where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<Gpus>,
+    pub gpu: Option<GpusUsage>,
     /// Whether this machine could make the load, tried before; absent where it was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preflight: Option<Preflight>,
+    pub preflight: Option<PreflightResult>,
     /// What each host did, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostShare>,
@@ -159,7 +159,7 @@ pub struct RunResult {
 pub struct Reason {
     /// Which check: `failures`, `lag`, `rate`, `limits`, …
     pub check: String,
-    pub severity: Severity,
+    pub severity: ReasonSeverity,
     pub text: String,
 }
 
@@ -173,7 +173,7 @@ impl Reason {
 /// What a finding makes of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum ReasonSeverity {
     InvalidServer,
     InvalidClient,
     InvalidLoad,
@@ -182,7 +182,7 @@ pub enum Severity {
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Asked {
+pub struct Requested {
     /// `host:port` of each server.
     pub endpoints: Vec<String>,
     pub model: String,
@@ -229,8 +229,8 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl Asked {
-    pub(super) fn of(spec: &Spec) -> Self {
+impl Requested {
+    pub(super) fn of(spec: &BenchSpec) -> Self {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
         Self {
             endpoints: spec.endpoints.iter().map(ToString::to_string).collect(),
@@ -270,9 +270,9 @@ pub struct Counts {
     pub ok: u64,
     pub failed: u64,
     /// Failed ones by class.
-    pub failed_by_class: BTreeMap<Class, u64>,
+    pub failed_by_class: BTreeMap<FailureClass, u64>,
     /// The first failures in each class, as the server or the connection told them.
-    pub failures: Vec<Failed>,
+    pub failures: Vec<FailureCounts>,
     /// Ended by us, because the run was stopped.
     pub cancelled: u64,
     /// Why servers ended answers, of all answers that say so.
@@ -291,7 +291,7 @@ pub struct Counts {
     #[serde(default)]
     pub retried: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub retried_by_class: BTreeMap<Class, u64>,
+    pub retried_by_class: BTreeMap<FailureClass, u64>,
     pub in_flight_at_end: u64,
     /// Never issued, because the run was stopped.
     pub lost: u64,
@@ -299,15 +299,15 @@ pub struct Counts {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Failed {
-    pub class: Class,
+pub struct FailureCounts {
+    pub class: FailureClass,
     pub request: u64,
     pub why: String,
 }
 
 /// Tokens of successful requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tokens {
+pub struct TokenCounts {
     /// Where output counts come from: `output_ids`, `usage`, responses, `retokenized` text, or what was asked for.
     pub source: String,
     /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where that
@@ -361,7 +361,7 @@ pub struct Rates {
 
 /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Latency {
+pub struct LatencyMetrics {
     /// First token − intended arrival.
     pub ttft: Metric,
     /// First token − issue.
@@ -421,7 +421,7 @@ pub struct Withdrawals {
 
 /// What came of one output beside tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Output {
+pub struct ExtraOutput {
     pub responses: u64,
     pub bytes: u64,
     /// Tensors whose shape does not fit the request.
@@ -434,7 +434,7 @@ pub struct Output {
 /// The terms of Little's law: requests in flight (a running gauge), rate and time (the records). All of them come from the client's own
 /// stamps, so that they agree by construction and are no check of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Little {
+pub struct LittlesLaw {
     pub in_flight_mean: f64,
     pub rate: f64,
     pub time_s: f64,
@@ -443,7 +443,7 @@ pub struct Little {
 
 /// The load generator itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Client {
+pub struct ClientUsage {
     pub workers: u64,
     pub cores: u64,
     /// `stream` or `unary`.
@@ -486,7 +486,7 @@ pub struct Connections {
 
 /// One second of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Slice {
+pub struct TimeSlice {
     pub second: u64,
     /// Output tokens that came in it, from all requests; as `tokens.chunk_source` counts them, where that is there.
     pub tokens: u64,

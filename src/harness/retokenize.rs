@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::collect::Collector;
-use super::data::Answers;
-use super::form::Count;
+use super::data::PreviousAnswers;
+use super::form::TokenCounting;
 use super::tokens::TokenSource;
-use super::{Ended, Schedule};
+use super::{RequestEnd, RequestSchedule};
 
 /// Where such counts come from.
 pub(super) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
 
 /// What one answer said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spoken {
+pub(super) struct AnswerText {
     /// One for each choice.
     pub texts: Vec<String>,
     /// The text of the first chunk that had any.
     pub first: String,
 }
 
-impl Spoken {
+impl AnswerText {
     /// Adds the text of a chunk.
     pub fn push(&mut self, choice: usize, text: &str) {
         if text.is_empty() {
@@ -68,7 +68,7 @@ impl Spoken {
 /// An index beyond this is no choice of ours.
 const MOST_CHOICES: usize = 255;
 
-impl Count {
+impl TokenCounting {
     /// Whether an answer without another count is counted by its text.
     pub fn is_of_text(self) -> bool {
         matches!(self, Self::Responses { .. } | Self::Asked | Self::Usage)
@@ -76,12 +76,12 @@ impl Count {
 }
 
 /// Sets the tokens of every successful request whose text was kept, and marks it.
-pub(super) fn count(schedule: &Schedule, how: Count, all: &mut Collector) {
-    let spoken: Vec<(u64, Spoken)> = std::mem::take(&mut all.spoken);
+pub(super) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
+    let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.spoken);
     if spoken.is_empty() {
         return;
     }
-    let one = |(index, spoken): &(u64, Spoken)| {
+    let one = |(index, spoken): &(u64, AnswerText)| {
         let first = schedule.count(&spoken.first)?;
         let sum =
             spoken.texts.iter().map(|text| schedule.count(own(schedule, how, *index, text))).sum::<Option<u32>>()?;
@@ -94,7 +94,7 @@ pub(super) fn count(schedule: &Schedule, how: Count, all: &mut Collector) {
             parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    for record in all.records.iter_mut().filter(|record| record.ended == Ended::Ok) {
+    for record in all.records.iter_mut().filter(|record| record.ended == RequestEnd::Ok) {
         if let Some((tokens, first)) = counted.get(&record.index) {
             record.tokens = *tokens;
             record.first_tokens = if record.chunks == 1 { *tokens } else { *first };
@@ -106,9 +106,9 @@ pub(super) fn count(schedule: &Schedule, how: Count, all: &mut Collector) {
 }
 
 /// Without the prompt, where a server that answers in one piece says it again in front.
-fn own<'t>(schedule: &Schedule, how: Count, index: u64, text: &'t str) -> &'t str {
-    let planned = schedule.requests.get(index as usize).filter(|_| how == Count::Asked);
-    let prompt = planned.and_then(|planned| schedule.text(index, planned, &Answers::default()).ok());
+fn own<'t>(schedule: &RequestSchedule, how: TokenCounting, index: u64, text: &'t str) -> &'t str {
+    let planned = schedule.requests.get(index as usize).filter(|_| how == TokenCounting::Asked);
+    let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());
     prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
 }
 
@@ -128,10 +128,10 @@ mod tests {
         ]
         .map(|event| event.as_bytes().to_vec())
         .to_vec();
-        let spoken = Spoken::of_events(&events);
+        let spoken = AnswerText::of_events(&events);
         assert_eq!(spoken.texts, ["Let me see", "No"]);
         assert_eq!(spoken.first, "Let me");
-        let triton = Spoken::of_events(&[br#"{"text_output":"a b"}"#.to_vec(), br#"{"text_output":" c"}"#.to_vec()]);
+        let triton = AnswerText::of_events(&[br#"{"text_output":"a b"}"#.to_vec(), br#"{"text_output":" c"}"#.to_vec()]);
         assert_eq!((triton.texts, triton.first.as_str()), (vec!["a b c".to_owned()], "a b"));
     }
 }

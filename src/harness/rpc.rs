@@ -7,8 +7,8 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
 
-use super::link::Link;
-use super::record::Class;
+use super::link::Connection;
+use super::record::FailureClass;
 use super::wire::Frames;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
@@ -20,7 +20,7 @@ pub(super) mod code {
     pub const UNAVAILABLE: u32 = 14;
 }
 
-pub(super) type Fault = (Class, String);
+pub(super) type RpcFault = (FailureClass, String);
 
 /// Bytes of one stream that may wait before the server is told that they were taken. Small against the window of a
 /// connection, so that many streams that wait cannot fill it; large against a token, so that it is seldom said.
@@ -30,32 +30,32 @@ const TAKEN_AT_ONCE: usize = 32 << 10;
 const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// What comes back.
-pub(super) struct Answer {
+pub(super) struct RpcResponse {
     stream: RecvStream,
     /// Bytes that the server was not told of yet. The end of the stream tells the rest.
     taken: usize,
     has_all_data: bool,
 }
 
-pub(super) enum Part {
+pub(super) enum RpcPart {
     /// What one DATA frame held.
     Data(Bytes),
     /// Once, where the other is moved about for every token.
     Trailers(Box<HeaderMap>),
 }
 
-impl Answer {
+impl RpcResponse {
     pub const fn new(stream: RecvStream) -> Self {
         Self { stream, taken: 0, has_all_data: false }
     }
 
     /// The next part; None at the end. Dropping the answer before that cancels the call.
-    pub async fn part(&mut self) -> Option<Result<Part, h2::Error>> {
+    pub async fn part(&mut self) -> Option<Result<RpcPart, h2::Error>> {
         std::future::poll_fn(|context| self.poll_part(context)).await
     }
 
     /// The same, for who takes all that is there in one go.
-    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Part, h2::Error>>> {
+    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
         if !self.has_all_data {
             match ready!(self.stream.poll_data(context)) {
                 Some(Ok(data)) => {
@@ -64,7 +64,7 @@ impl Answer {
                         // Refused only for more than was received.
                         let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
                     }
-                    return Poll::Ready(Some(Ok(Part::Data(data))));
+                    return Poll::Ready(Some(Ok(RpcPart::Data(data))));
                 }
                 // The server has said all and does not want to hear more (RFC 9113, 8.1): an end, not a break.
                 Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
@@ -73,23 +73,23 @@ impl Answer {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(context));
-        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| Part::Trailers(Box::new(trailers)))))
+        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| RpcPart::Trailers(Box::new(trailers)))))
     }
 }
 
 /// Sends a whole request of Triton's inference service and returns the answer.
 pub(super) async fn send(
-    link: &Link,
+    link: &Connection,
     method: &'static str,
     frame: Bytes,
     deadline: Option<Duration>,
-) -> Result<Answer, Fault> {
-    let mut sender = link.sender().await.map_err(|why| (Class::Connect, why))?;
+) -> Result<RpcResponse, RpcFault> {
+    let mut sender = link.sender().await.map_err(|why| (FailureClass::Connect, why))?;
     let mut request = link.head(method)?;
     if let Some(limit) = deadline {
         // At most eight digits.
         let limit = HeaderValue::from_str(&format!("{}m", limit.as_millis().clamp(1, 99_999_999)));
-        request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (Class::Connect, e.to_string()))?);
+        request.headers_mut().insert("grpc-timeout", limit.map_err(|e| (FailureClass::Connect, e.to_string()))?);
     }
     let broken = |e: h2::Error| (broken_class(false, &e), spell(&e));
     let (response, mut body) = sender.send_request(request, false).map_err(broken)?;
@@ -100,13 +100,13 @@ pub(super) async fn send(
 }
 
 /// What follows the headers, if they promise anything.
-pub(super) fn answer_of(response: http::Response<RecvStream>) -> Result<Answer, Fault> {
+pub(super) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcResponse, RpcFault> {
     if !response.status().is_success() {
-        return Err((Class::Server, format!("HTTP status {}", response.status())));
+        return Err((FailureClass::Server, format!("HTTP status {}", response.status())));
     }
     // A refusal may come without a body: then the status is among the headers.
     check_status(Some(response.headers()), false)?;
-    Ok(Answer::new(response.into_body()))
+    Ok(RpcResponse::new(response.into_body()))
 }
 
 /// The head of a call of Triton's inference service.
@@ -122,29 +122,29 @@ pub(super) fn head(authority: &str, method: &str) -> http::Result<Request<()>> {
 }
 
 /// One message there, one back, for the questions before the run. Errors: gRPC code (or none) and text.
-pub(super) async fn ask(link: &Link, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
+pub(super) async fn ask(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, (Option<u32>, String)> {
     let talk = async {
         let mut answer = send(link, method, frame, None).await?;
         let mut frames = Frames::new(LONGEST_ANSWER);
         let mut told = None;
         while let Some(part) = answer.part().await {
-            match part.map_err(|e| (Class::Stream, spell(&e)))? {
-                Part::Data(data) => {
+            match part.map_err(|e| (FailureClass::Stream, spell(&e)))? {
+                RpcPart::Data(data) => {
                     frames.push(data);
-                    if let Some(message) = frames.next().map_err(|e| (Class::Stream, e.to_string()))? {
+                    if let Some(message) = frames.next().map_err(|e| (FailureClass::Stream, e.to_string()))? {
                         told = Some(message);
                     }
                 }
-                Part::Trailers(trailers) => check_status(Some(&trailers), false)?,
+                RpcPart::Trailers(trailers) => check_status(Some(&trailers), false)?,
             }
         }
-        told.ok_or_else(|| (Class::Short, "no answer".to_owned()))
+        told.ok_or_else(|| (FailureClass::Short, "no answer".to_owned()))
     };
     talk.await.map_err(|(_, why)| (leading_code(&why), why))
 }
 
 /// Non-OK statuses become text `CODE: message`; `ask` reads the code back from there.
-pub(super) fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Result<(), Fault> {
+pub(super) fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Result<(), RpcFault> {
     let Some(status) = headers.and_then(|headers| headers.get("grpc-status")) else {
         return Ok(());
     };
@@ -156,10 +156,10 @@ pub(super) fn check_status(headers: Option<&HeaderMap>, has_begun: bool) -> Resu
         .and_then(|headers| headers.get("grpc-message"))
         .map_or_else(String::new, |text| format!(": {}", percent_decoded(text.as_bytes())));
     let class = match number {
-        code::DEADLINE_EXCEEDED => Class::Deadline,
-        _ if has_begun => Class::Stream,
-        code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => Class::Refused,
-        _ => Class::Server,
+        code::DEADLINE_EXCEEDED => FailureClass::Deadline,
+        _ if has_begun => FailureClass::Stream,
+        code::UNAVAILABLE | code::RESOURCE_EXHAUSTED => FailureClass::Refused,
+        _ => FailureClass::Server,
     };
     Err((class, format!("gRPC status {number}{text}")))
 }
@@ -190,14 +190,14 @@ fn percent_decoded(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-pub(super) fn broken_class(has_begun: bool, error: &h2::Error) -> Class {
+pub(super) fn broken_class(has_begun: bool, error: &h2::Error) -> FailureClass {
     if has_begun {
-        Class::Stream
+        FailureClass::Stream
     } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         // The server did nothing with it.
-        Class::Refused
+        FailureClass::Refused
     } else {
-        Class::Connect
+        FailureClass::Connect
     }
 }
 
@@ -226,10 +226,10 @@ mod tests {
         assert_eq!(check_status(Some(&trailers), false), Ok(()));
         trailers.insert("grpc-status", "14".parse().unwrap());
         trailers.insert("grpc-message", "busy %C3%BC".parse().unwrap());
-        assert_eq!(check_status(Some(&trailers), false), Err((Class::Refused, "gRPC status 14: busy ü".to_owned())));
-        assert_eq!(check_status(Some(&trailers), true).unwrap_err().0, Class::Stream);
+        assert_eq!(check_status(Some(&trailers), false), Err((FailureClass::Refused, "gRPC status 14: busy ü".to_owned())));
+        assert_eq!(check_status(Some(&trailers), true).unwrap_err().0, FailureClass::Stream);
         trailers.insert("grpc-status", "3".parse().unwrap());
-        assert_eq!(check_status(Some(&trailers), false).unwrap_err().0, Class::Server);
+        assert_eq!(check_status(Some(&trailers), false).unwrap_err().0, FailureClass::Server);
         assert_eq!(leading_code("gRPC status 12: no"), Some(code::UNIMPLEMENTED));
     }
 }

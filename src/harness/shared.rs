@@ -14,9 +14,9 @@ use http::{HeaderMap, Request};
 use tokio::sync::mpsc;
 
 use super::ResponseLimits;
-use super::link::Sender;
-use super::record::Class;
-use super::rpc::{Fault, Part, answer_of, broken_class, check_status, spell};
+use super::link::ConnectionSender;
+use super::record::FailureClass;
+use super::rpc::{RpcFault, RpcPart, answer_of, broken_class, check_status, spell};
 use super::tokens::{Violation, Violations};
 use super::wire::{Frames, WireError, named};
 
@@ -26,36 +26,36 @@ const QUEUE: usize = 64;
 const WAITING: usize = 1024;
 
 /// An open stream. Tasks of its own write and read it.
-pub(super) struct Shared {
+pub(super) struct SharedStream {
     queue: mpsc::Sender<Bytes>,
     routes: Rc<RefCell<Routes>>,
 }
 
 #[derive(Default)]
 struct Routes {
-    waiting: HashMap<u64, mpsc::Sender<Reply>>,
+    waiting: HashMap<u64, mpsc::Sender<StreamReply>>,
     /// Requests that ended before their answers did: more may come for them.
     given_up: HashSet<u64>,
     /// Of all requests so far.
     highest_id: Option<u64>,
-    death: Option<Death>,
+    death: Option<StreamFailure>,
 }
 
 /// One message of the server's.
-pub(super) struct Reply {
+pub(super) struct StreamReply {
     pub t_read: u64,
     pub message: Bytes,
 }
 
 /// How a stream ended, for a request that had no token yet and for one that had.
 #[derive(Clone)]
-struct Death {
-    before: Fault,
-    after: Fault,
+struct StreamFailure {
+    before: RpcFault,
+    after: RpcFault,
 }
 
-impl Death {
-    fn of_all(fault: Fault) -> Self {
+impl StreamFailure {
+    fn of_all(fault: RpcFault) -> Self {
         Self { before: fault.clone(), after: fault }
     }
 
@@ -76,16 +76,16 @@ impl Death {
     }
 }
 
-impl Shared {
+impl SharedStream {
     /// Opens it; its headers come with the first answer. `last_read` and `strays`, the violations of messages that belong to no
     /// request under way, are the connection's.
     pub fn open(
-        mut sender: Sender,
+        mut sender: ConnectionSender,
         head: Request<()>,
         last_read: Rc<Cell<u64>>,
         strays: Rc<RefCell<Violations>>,
         limits: ResponseLimits,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, RpcFault> {
         let (queue, messages) = mpsc::channel(QUEUE);
         let (response, body) = sender.send_request(head, false).map_err(|e| (broken_class(false, &e), spell(&e)))?;
         let routes = Rc::<RefCell<Routes>>::default();
@@ -94,7 +94,7 @@ impl Shared {
         tokio::task::spawn_local(speak(body, messages));
         tokio::task::spawn_local(async move {
             let death = match listen(response, &last_read, &read, &strays, &limits).await {
-                Ok(()) => Death::of_all((Class::Stream, "the server ended the shared stream".to_owned())),
+                Ok(()) => StreamFailure::of_all((FailureClass::Stream, "the server ended the shared stream".to_owned())),
                 Err(death) => death,
             };
             let mut routes = read.borrow_mut();
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// Sends a message; its answers come to the seat.
-    pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<Seat, Fault> {
+    pub async fn ask(self: &Rc<Self>, id: u64, frame: Bytes) -> Result<StreamSlot, RpcFault> {
         let (give, answers) = mpsc::channel(WAITING);
         {
             let mut routes = self.routes.borrow_mut();
@@ -117,12 +117,12 @@ impl Shared {
                 return Err(death.before.clone());
             }
             if routes.waiting.contains_key(&id) {
-                return Err((Class::Stream, format!("id {id} is under way on this stream already")));
+                return Err((FailureClass::Stream, format!("id {id} is under way on this stream already")));
             }
             routes.waiting.insert(id, give);
             routes.highest_id = routes.highest_id.max(Some(id));
         }
-        let seat = Seat { stream: Rc::clone(self), id, answers, is_over: false };
+        let seat = StreamSlot { stream: Rc::clone(self), id, answers, is_over: false };
         match self.queue.send(frame).await {
             Ok(()) => Ok(seat),
             Err(_) => Err(seat.why(false)),
@@ -131,15 +131,15 @@ impl Shared {
 }
 
 /// A request's place at a shared stream.
-pub(super) struct Seat {
-    stream: Rc<Shared>,
+pub(super) struct StreamSlot {
+    stream: Rc<SharedStream>,
     id: u64,
-    answers: mpsc::Receiver<Reply>,
+    answers: mpsc::Receiver<StreamReply>,
     is_over: bool,
 }
 
-impl Seat {
-    pub async fn next(&mut self, has_begun: bool) -> Result<Reply, Fault> {
+impl StreamSlot {
+    pub async fn next(&mut self, has_begun: bool) -> Result<StreamReply, RpcFault> {
         match self.answers.recv().await {
             Some(reply) => Ok(reply),
             None => Err(self.why(has_begun)),
@@ -156,16 +156,16 @@ impl Seat {
         std::iter::from_fn(|| self.answers.try_recv().ok()).count()
     }
 
-    fn why(&self, has_begun: bool) -> Fault {
+    fn why(&self, has_begun: bool) -> RpcFault {
         match &self.stream.routes.borrow().death {
-            Some(Death { after, .. }) if has_begun => after.clone(),
-            Some(Death { before, .. }) => before.clone(),
-            None => (Class::Stream, "the shared stream takes no more requests".to_owned()),
+            Some(StreamFailure { after, .. }) if has_begun => after.clone(),
+            Some(StreamFailure { before, .. }) => before.clone(),
+            None => (FailureClass::Stream, "the shared stream takes no more requests".to_owned()),
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut routes = self.stream.routes.borrow_mut();
         routes.waiting.remove(&self.id);
@@ -197,22 +197,22 @@ async fn listen(
     routes: &RefCell<Routes>,
     strays: &RefCell<Violations>,
     limits: &ResponseLimits,
-) -> Result<(), Death> {
-    let response = response.await.map_err(|e| Death::broken(&e))?;
-    Death::check(response.headers())?;
-    let mut answer = answer_of(response).map_err(Death::of_all)?;
+) -> Result<(), StreamFailure> {
+    let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
+    StreamFailure::check(response.headers())?;
+    let mut answer = answer_of(response).map_err(StreamFailure::of_all)?;
     let mut frames = Frames::new(limits.frame);
     while let Some(part) = answer.part().await {
         let t_read = last_read.get();
-        match part.map_err(|e| Death::broken(&e))? {
-            Part::Data(data) => frames.push(data),
-            Part::Trailers(trailers) => Death::check(&trailers)?,
+        match part.map_err(|e| StreamFailure::broken(&e))? {
+            RpcPart::Data(data) => frames.push(data),
+            RpcPart::Trailers(trailers) => StreamFailure::check(&trailers)?,
         }
-        while let Some(message) = frames.next().map_err(|e| Death::malformed(&e, limits))? {
+        while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
             let seat = seat_of(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
             if let Some(seat) = seat {
                 // One whose request is over does not wait.
-                let _ = seat.send(Reply { t_read, message }).await;
+                let _ = seat.send(StreamReply { t_read, message }).await;
             }
         }
     }
@@ -225,8 +225,8 @@ fn seat_of(
     routes: &Routes,
     strays: &mut Violations,
     limits: &ResponseLimits,
-) -> Result<Option<mpsc::Sender<Reply>>, Death> {
-    let (id, error) = named(message).map_err(|e| Death::malformed(&e, limits))?;
+) -> Result<Option<mpsc::Sender<StreamReply>>, StreamFailure> {
+    let (id, error) = named(message).map_err(|e| StreamFailure::malformed(&e, limits))?;
     if let Ok(id) = id.parse::<u64>() {
         let seat = routes.waiting.get(&id).cloned();
         if seat.is_none() && !routes.given_up.contains(&id) {
@@ -242,8 +242,8 @@ fn seat_of(
         return Ok(routes.waiting.values().next().cloned());
     }
     let under_way = format!("names none of the {count} requests on this shared stream, so all were given up");
-    Err(Death::of_all(match error {
-        Some(error) => (Class::Server, format!("an error {under_way}: {error}")),
-        None => (Class::Stream, format!("a response {under_way}")),
+    Err(StreamFailure::of_all(match error {
+        Some(error) => (FailureClass::Server, format!("an error {under_way}: {error}")),
+        None => (FailureClass::Stream, format!("a response {under_way}")),
     }))
 }

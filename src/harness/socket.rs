@@ -9,27 +9,27 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::clock::Clock;
+use super::clock::BenchClock;
 
 /// Stamps are honest in one direction: whatever was read before now is stamped no earlier than the read that brought it.
 /// To keep it from being stamped later, a read that filled its buffer ends the connection's turn: those who wait for
 /// what it brought are woken, and run, before the next read moves the stamp.
-pub(super) struct Socket {
+pub(super) struct StampedSocket {
     socket: TcpStream,
-    clock: Clock,
+    clock: BenchClock,
     /// ns of the last read that brought something.
     last_read: Rc<Cell<u64>>,
     /// The last read filled its buffer, and nobody was heard since.
     is_turn_over: bool,
 }
 
-impl Socket {
-    pub const fn new(socket: TcpStream, clock: Clock, last_read: Rc<Cell<u64>>) -> Self {
+impl StampedSocket {
+    pub const fn new(socket: TcpStream, clock: BenchClock, last_read: Rc<Cell<u64>>) -> Self {
         Self { socket, clock, last_read, is_turn_over: false }
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for StampedSocket {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if std::mem::take(&mut self.is_turn_over) {
             context.waker().wake_by_ref();
@@ -46,7 +46,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for StampedSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
     }
@@ -89,7 +89,7 @@ mod tests {
         theirs.write_all(&[7; 30]).await.unwrap();
         theirs.shutdown().await.unwrap();
         let last_read = Rc::new(Cell::new(0));
-        let mut socket = Socket::new(ours, Clock::start(), Rc::clone(&last_read));
+        let mut socket = StampedSocket::new(ours, BenchClock::start(), Rc::clone(&last_read));
         let mut turns = Vec::new();
         let mut stamps = Vec::new();
         let mut read = 0;

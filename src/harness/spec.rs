@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
 use super::{
-    CancelBy, Content, HarnessError, History, Interface, Level, Limits, Pause, Protocol, RandomSeed, Request,
+    CancelBy, PromptSource, HarnessError, History, Interface, LoadLevel, Limits, Pause, Protocol, RandomSeed, Request,
     ResponseLimits, Retries, Slo, Weighted,
 };
 use crate::event::Endpoint;
 
 /// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Spec {
+pub struct BenchSpec {
     pub endpoints: Vec<Endpoint>,
     pub protocol: Protocol,
     /// The Triton model; over OpenAI's interfaces empty is the only one that the server lists.
     pub model: String,
     pub scenario: Scenario,
     pub arrivals: Arrivals,
-    pub stop: Until,
+    pub stop: StopAfter,
     pub input_len: Length,
     pub output_len: Length,
     pub seed: u64,
     /// Requests before the measured ones, one after the other.
     pub warmup: u32,
-    pub pace: Pace,
-    pub content: Content,
+    pub pace: SendingSpec,
+    pub content: PromptSource,
     pub frontends: u32,
     pub clients: u32,
     /// A stream with tokens is given up when none came for this long; one without, when its server sent none to anybody.
@@ -52,19 +52,19 @@ pub enum Scenario {
     /// All requests at once; the metric is tokens/s.
     Offline,
     /// Open loop: arrivals at a mean rate, per second.
-    Server { rate: Level },
+    Server { rate: LoadLevel },
     /// Open loop: arrivals at the time stamps of the data, so many times as fast.
     Trace { speed: f64 },
     /// Closed loop: so many users, each sending its next request when its last one has ended.
-    Concurrency { users: Level },
+    Concurrency { users: LoadLevel },
     /// Somebody else says while it runs what is to be sent now: MLPerf's LoadGen.
-    Outside(Asking),
+    Outside(CallSource),
 }
 
 /// How requests from outside come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Asking {
+pub enum CallSource {
     /// All in one call. They wait in the client for streams, as they would wait in the server.
     AllAtOnce,
     /// At times that do not depend on answers.
@@ -85,7 +85,7 @@ impl Scenario {
 
     /// Arrivals have times that do not depend on answers, and are not all at once.
     pub const fn is_open_loop(&self) -> bool {
-        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(Asking::AtTimes))
+        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(CallSource::AtTimes))
     }
 }
 
@@ -115,7 +115,7 @@ pub enum StreamMode {
 
 /// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pace {
+pub struct SendingSpec {
     /// Of a user between an answer and the next request.
     pub think: Pause,
     /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
@@ -129,7 +129,7 @@ pub struct Pace {
 
 /// When the schedule ends. Both given: whichever is longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Until {
+pub struct StopAfter {
     pub requests: Option<u64>,
     /// All arrivals before this time.
     pub duration: Option<Duration>,
@@ -165,7 +165,7 @@ pub enum Length {
     Empirical(Arc<[Weighted]>),
 }
 
-impl Spec {
+impl BenchSpec {
     /// Connections in all.
     pub fn connections(&self) -> usize {
         self.endpoints.len() * self.frontends as usize * self.clients as usize

@@ -8,9 +8,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::{Label, Metric};
+use super::metric::{MetricLabel, Metric};
 use super::summary::{e2e, tpot, ttft};
-use super::{Ended, Freeze, Record};
+use super::{RequestEnd, Freeze, RequestRecord};
 use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
@@ -74,9 +74,9 @@ impl Drift {
 
 impl Steady {
     /// `tokens`: output tokens by second of the run.
-    pub(super) fn of(records: &[Record], tokens: &[u64], freeze: Option<&Freeze>) -> Option<Self> {
-        let mut answered: Vec<&Record> =
-            records.iter().filter(|record| record.ended == Ended::Ok && record.t_first.is_some()).collect();
+    pub(super) fn of(records: &[RequestRecord], tokens: &[u64], freeze: Option<&Freeze>) -> Option<Self> {
+        let mut answered: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
         answered.sort_by_key(|record| (record.t_sched, record.index));
         let cut = cut(&answered, freeze)?;
         let (from, to) = (answered.get(cut)?.t_sched, answered.last()?.t_sched);
@@ -84,10 +84,10 @@ impl Steady {
             return None;
         }
         let inside = &answered[cut..];
-        let metric = |population, zero_point, value: fn(&Record) -> Option<f64>| {
+        let metric = |population, zero_point, value: fn(&RequestRecord) -> Option<f64>| {
             let mut values: Vec<f64> = inside.iter().filter_map(|record| value(record)).collect();
             let excluded = (inside.len() - values.len()) as u64;
-            Metric::exact(&Label { population, zero_point, window: WINDOW }, &mut values, excluded)
+            Metric::exact(&MetricLabel { population, zero_point, window: WINDOW }, &mut values, excluded)
         };
         let seconds = (to - from) as f64 / 1e9;
         let ended = answered.iter().filter(|record| (from..to).contains(&record.t_end)).count();
@@ -134,8 +134,8 @@ fn batch_means(series: &[f64]) -> Vec<f64> {
 }
 
 /// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
-pub(super) fn cut(answered: &[&Record], freeze: Option<&Freeze>) -> Option<usize> {
-    let is_free = |record: &Record| freeze.is_none_or(|freeze| !freeze.has_held_up(record));
+pub(super) fn cut(answered: &[&RequestRecord], freeze: Option<&Freeze>) -> Option<usize> {
+    let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.has_held_up(record));
     let (places, series): (Vec<usize>, Vec<f64>) = answered
         .iter()
         .enumerate()
@@ -149,8 +149,8 @@ pub(super) fn cut(answered: &[&Record], freeze: Option<&Freeze>) -> Option<usize
 }
 
 /// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
-fn drift(answered: &[&Record], records: &[Record]) -> Option<Drift> {
-    let sorted = |stamp: fn(&Record) -> u64| {
+fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<Drift> {
+    let sorted = |stamp: fn(&RequestRecord) -> u64| {
         let mut stamps: Vec<u64> = records.iter().map(stamp).collect();
         stamps.sort_unstable();
         stamps

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::collect::Collector;
-use super::exchange::Call;
-use super::form::Count;
-use super::metric::Label;
+use super::exchange::CallKind;
+use super::form::TokenCounting;
+use super::metric::MetricLabel;
 use super::result::{
-    Asked, Client, Connections, Counts, Failed, Latency, Little, Measured, Output, Rates, RunResult, SCHEMA, Slice,
-    Tokens, Versions,
+    Requested, ClientUsage, Connections, Counts, FailureCounts, LatencyMetrics, LittlesLaw, Measured, ExtraOutput, Rates, RunResult, SCHEMA, TimeSlice,
+    TokenCounts, Versions,
 };
 use super::tokens::{CHUNKS, CachedInput, TokenSource};
 use super::unknown_chunks::UnknownChunks;
-use super::worker::Share;
+use super::worker::WorkerOutput;
 use super::{
-    Adjusted, Class, Ended, Freeze, Goodput, Load, Metric, Protocol, Record, Scenario, Schedule, Spec, Stability,
+    Adjusted, FailureClass, RequestEnd, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestRecord, Scenario, RequestSchedule, BenchSpec, Stability,
     Steady, StreamMode, arrival, beside, by_host, consistency, judge, pacer, payload, retokenize,
 };
 use crate::event::Verdict;
@@ -26,7 +26,7 @@ const POINTS: usize = 200;
 const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
 /// When the run began.
-pub(super) struct Start {
+pub(super) struct RunStart {
     /// Start of set-up, RFC 3339.
     pub wall: String,
     /// The first possible arrival.
@@ -35,17 +35,17 @@ pub(super) struct Start {
 
 /// `untaken`: requests that no user of a closed loop came to, because the run was stopped.
 pub(super) fn summarise(
-    spec: &Spec,
-    schedule: &Arc<Schedule>,
-    shares: Vec<Share>,
+    spec: &BenchSpec,
+    schedule: &Arc<RequestSchedule>,
+    shares: Vec<WorkerOutput>,
     untaken: u64,
-    start: &Start,
+    start: &RunStart,
 ) -> Measured {
     let client = client(&shares);
-    let count = shares.first().map_or(Count::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
+    let count = shares.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
-    let totals = |of: fn(&Share) -> u64| shares.iter().map(of).sum::<u64>();
+    let totals = |of: fn(&WorkerOutput) -> u64| shares.iter().map(of).sum::<u64>();
     let (issued, in_flight) = (totals(|share| share.issued), totals(|share| share.in_flight_at_end));
     let lost = totals(|share| share.lost) + untaken;
     let connections = Connections {
@@ -55,7 +55,7 @@ pub(super) fn summarise(
         reconnects: totals(|share| u64::from(share.reconnects)),
         idle_closed: totals(|share| share.idle_closed),
         resent: totals(|share| share.resent),
-        stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == Call::Stream))
+        stream: (spec.protocol == Protocol::Kserve && shares.iter().all(|share| share.call == CallKind::Stream))
             .then_some(spec.pace.stream),
         shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
     };
@@ -69,7 +69,7 @@ pub(super) fn summarise(
     let records = &all.records;
     let rates = rates(spec, schedule, records);
     // Nobody waits for the end of what we ended ourselves.
-    let withdrawn = records.iter().filter(|record| record.ended == Ended::Withdrawn).count() as u64;
+    let withdrawn = records.iter().filter(|record| record.ended == RequestEnd::Withdrawn).count() as u64;
     let to_answer = schedule.requests.len() as u64 - withdrawn;
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
@@ -83,11 +83,11 @@ pub(super) fn summarise(
         verdict: Verdict::Valid,
         reasons: Vec::new(),
         identity: None,
-        asked: Asked::of(spec),
+        asked: Requested::of(spec),
         schedule_digest: schedule.digest.to_string(),
         generator: payload::GENERATOR.to_owned(),
         started: start.wall.clone(),
-        load: Load::of(spec, schedule, &shares, records),
+        load: LoadSummary::of(spec, schedule, &shares, records),
         self_check: consistency::check(&all, &counts),
         counts,
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
@@ -100,9 +100,9 @@ pub(super) fn summarise(
         latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
         server: beside::server(spec, records),
         withdrawals: beside::withdrawals(spec, records),
-        outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), Output::from(tally))).collect(),
+        outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
         little: little(little_area, wall_ns, records),
-        client: Client { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
+        client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
         connections,
         tokens,
         slices: slices(&all),
@@ -136,7 +136,7 @@ pub(super) fn summarise(
         let distance = arrival::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
-    if schedule.has_tokenizer() && !matches!(count, Count::Ids { .. }) {
+    if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
         "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
     result.reasons = judge::reasons(spec, &result);
@@ -151,11 +151,11 @@ pub(super) fn summarise(
     }
 }
 
-pub(super) fn ok(records: &[Record]) -> impl Iterator<Item = &Record> {
-    records.iter().filter(|record| record.ended == Ended::Ok)
+pub(super) fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
+    records.iter().filter(|record| record.ended == RequestEnd::Ok)
 }
 
-fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[Record]) -> Counts {
+fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, lost, ..Counts::default() };
     for record in records {
         if let Some(reason) = record.finish_reason {
@@ -166,32 +166,32 @@ fn counts(scheduled: u64, issued: u64, lost: u64, in_flight_at_end: u64, records
             *counts.retried_by_class.entry(attempt.class).or_default() += 1;
         }
         match &record.ended {
-            Ended::Ok => counts.ok += 1,
-            Ended::Cancelled => counts.cancelled += 1,
-            Ended::Withdrawn => counts.withdrawn += 1,
-            Ended::Failed { class, why } => {
+            RequestEnd::Ok => counts.ok += 1,
+            RequestEnd::Cancelled => counts.cancelled += 1,
+            RequestEnd::Withdrawn => counts.withdrawn += 1,
+            RequestEnd::Failed { class, why } => {
                 counts.failed += 1;
                 let so_far = counts.failed_by_class.entry(*class).or_default();
                 *so_far += 1;
                 if *so_far <= FAILURES_SHOWN_PER_CLASS {
-                    counts.failures.push(Failed { class: *class, request: record.index, why: why.clone() });
+                    counts.failures.push(FailureCounts { class: *class, request: record.index, why: why.clone() });
                 }
             }
         }
     }
     let ended = counts.ok + counts.failed + counts.cancelled + counts.withdrawn + in_flight_at_end;
     counts.conserved = scheduled == ended + lost && issued == ended;
-    debug_assert!(counts.failed_by_class.keys().all(|class| Class::ALL.contains(class)));
+    debug_assert!(counts.failed_by_class.keys().all(|class| FailureClass::ALL.contains(class)));
     counts
 }
 
-fn tokens(all: &Collector, count: Count) -> Tokens {
+fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     let input_source = match count {
-        Count::Ids { .. } => "input_ids",
-        Count::Responses { .. } | Count::Asked => "words of text_input",
-        Count::Usage => "words of the prompt",
+        TokenCounting::Ids { .. } => "input_ids",
+        TokenCounting::Responses { .. } | TokenCounting::Asked => "words of text_input",
+        TokenCounting::Usage => "words of the prompt",
     };
-    let mut tokens = Tokens { source: count.source(), input_source: input_source.to_owned(), ..Tokens::default() };
+    let mut tokens = TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
     let (mut requests, mut first) = (0u64, 0u64);
     for record in ok(&all.records) {
         requests += 1;
@@ -207,7 +207,7 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
     let several = || ok(&all.records).filter(|record| record.chunks > 1);
     tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
     // Chunks and responses say it already, where they are the source.
-    let is_counted_otherwise = |record: &Record| {
+    let is_counted_otherwise = |record: &RequestRecord| {
         record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
     };
     tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
@@ -221,7 +221,7 @@ fn tokens(all: &Collector, count: Count) -> Tokens {
 }
 
 /// What every successful answer was counted by; where that is not the same for all, how many by what.
-fn source(count: Count, records: &[Record]) -> String {
+fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
     let all = ok(records).count();
     let mut answers = BTreeMap::<TokenSource, usize>::new();
     for record in ok(records) {
@@ -229,8 +229,8 @@ fn source(count: Count, records: &[Record]) -> String {
     }
     let text = |source: TokenSource| match source {
         TokenSource::OutputIds | TokenSource::Responses => count.source(),
-        TokenSource::Usage => Count::Usage.source(),
-        TokenSource::Requested => Count::Asked.source(),
+        TokenSource::Usage => TokenCounting::Usage.source(),
+        TokenSource::Requested => TokenCounting::Asked.source(),
         TokenSource::ChunkIds => "token ids or log probabilities of each chunk".to_owned(),
         TokenSource::Chunks => CHUNKS.to_owned(),
         TokenSource::Retokenized => retokenize::RETOKENIZED.to_owned(),
@@ -262,7 +262,7 @@ fn source(count: Count, records: &[Record]) -> String {
 }
 
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
-fn steady(records: &[Record], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
+fn steady(records: &[RequestRecord], tokens_by_second: &[u64], freeze: Option<&Freeze>) -> Option<Steady> {
     let steady = Steady::of(records, tokens_by_second, freeze)?;
     let is_known = !ok(records)
         .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
@@ -270,11 +270,11 @@ fn steady(records: &[Record], tokens_by_second: &[u64], freeze: Option<&Freeze>)
 }
 
 /// End of the last successful request, ns from the start.
-fn window(records: &[Record]) -> u64 {
+fn window(records: &[RequestRecord]) -> u64 {
     ok(records).map(|record| record.t_end).max().unwrap_or(0)
 }
 
-fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
+fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &[RequestRecord]) -> Rates {
     let window_s = window(records) as f64 / NS;
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
     let count = ok(records).count();
@@ -299,12 +299,12 @@ fn rates(spec: &Spec, schedule: &Schedule, records: &[Record]) -> Rates {
     }
 }
 
-pub(super) fn ttft(record: &Record) -> Option<f64> {
+pub(super) fn ttft(record: &RequestRecord) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
 /// None where a total is known, and the tokens of the first chunk are not.
-pub(super) fn tpot(record: &Record) -> Option<f64> {
+pub(super) fn tpot(record: &RequestRecord) -> Option<f64> {
     if record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
         return None;
     }
@@ -312,41 +312,41 @@ pub(super) fn tpot(record: &Record) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 
-pub(super) fn e2e(record: &Record) -> Option<f64> {
+pub(super) fn e2e(record: &RequestRecord) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_sched) as f64)
 }
 
 /// What the window of most numbers is.
 pub const FULL: &str = "full: schedule start to the end of the last successful request";
 
-fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, zero: &'static str) -> Latency {
+fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {
     let records = &all.records;
     let requests = ok(records).count() as u64;
-    let of = |population, zero_point, value: &dyn Fn(&Record) -> Option<f64>| {
+    let of = |population, zero_point, value: &dyn Fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = ok(records).filter_map(value).collect();
         let excluded = requests - ns.len() as u64;
-        Metric::exact(&Label { population, zero_point, window: FULL }, &mut ns, excluded)
+        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
     };
     let unknown = UnknownChunks::of(records, tokens);
-    let tpots = Label {
+    let tpots = MetricLabel {
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         window: FULL,
     };
-    let itls = Label {
+    let itls = MetricLabel {
         population: "tokens after the first chunk of successful requests",
         zero_point: "previous_chunk",
         window: FULL,
     };
     let single = ok(records).filter(|record| record.chunks < 2).count() as u64;
     let pooled = |population, pool| {
-        let label = Label { population, zero_point: "previous_chunk", window: FULL };
+        let label = MetricLabel { population, zero_point: "previous_chunk", window: FULL };
         Metric::pooled(&label, pool, single)
     };
     let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
-    let issued = Label { population: "issued requests, whatever became of them", zero_point: zero, window: FULL };
+    let issued = MetricLabel { population: "issued requests, whatever became of them", zero_point: zero, window: FULL };
     let unanswered = scheduled.saturating_sub(requests);
-    let mut latency = Latency {
+    let mut latency = LatencyMetrics {
         ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
         e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
         ttft: of("successful requests", zero, &ttft),
@@ -365,7 +365,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, zero: &'static str)
         }),
         queue_client: Metric::exact(&issued, &mut lag, 0),
     };
-    let Latency { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
+    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
     // Of a mixture each metric has it.
     let source = tokens.source.clone();
     for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
@@ -375,9 +375,9 @@ fn latency(all: &Collector, scheduled: u64, tokens: &Tokens, zero: &'static str)
     latency
 }
 
-fn little(area: f64, wall_ns: u64, records: &[Record]) -> Little {
+fn little(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw {
     if wall_ns == 0 || records.is_empty() {
-        return Little::default();
+        return LittlesLaw::default();
     }
     let total: f64 = records.iter().map(|record| record.t_end.saturating_sub(record.t_issue) as f64).sum();
     let wall_s = wall_ns as f64 / NS;
@@ -385,17 +385,17 @@ fn little(area: f64, wall_ns: u64, records: &[Record]) -> Little {
     let rate = records.len() as f64 / wall_s;
     let time_s = total / records.len() as f64 / NS;
     let relative_error = (in_flight_mean > 0.0).then(|| (in_flight_mean - rate * time_s).abs() / in_flight_mean);
-    Little { in_flight_mean, rate, time_s, relative_error }
+    LittlesLaw { in_flight_mean, rate, time_s, relative_error }
 }
 
-fn client(shares: &[Share]) -> Client {
+fn client(shares: &[WorkerOutput]) -> ClientUsage {
     let share_of = |ns: u64, wall: u64| ns as f64 / wall.max(1) as f64;
     let call = match shares.first().map(|share| share.call) {
-        Some(Call::Unary) => "unary",
+        Some(CallKind::Unary) => "unary",
         _ => "stream",
     };
     let waits = shares.iter().filter_map(|share| Some(share_of(share.wait_ns?, share.wall_ns)));
-    Client {
+    ClientUsage {
         workers: shares.len() as u64,
         cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         call: call.to_owned(),
@@ -403,13 +403,13 @@ fn client(shares: &[Share]) -> Client {
         cpu_share_max: shares.iter().map(|share| share_of(share.cpu_ns, share.wall_ns)).fold(0.0, f64::max),
         cpu_ms_per_1000_chunks: Some(shares.iter().map(|share| share.cpu_ns as f64 / 1e6).sum()),
         core_wait_share_max: waits.max_by(f64::total_cmp),
-        ..Client::default()
+        ..ClientUsage::default()
     }
 }
 
-fn slices(all: &Collector) -> Vec<Slice> {
+fn slices(all: &Collector) -> Vec<TimeSlice> {
     let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
-    let mut slices: Vec<Slice> = (0..seconds as u64).map(|second| Slice { second, ..Slice::default() }).collect();
+    let mut slices: Vec<TimeSlice> = (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
     for (slice, tokens) in slices.iter_mut().zip(&all.tokens_by_second) {
         slice.tokens = *tokens;
     }
@@ -435,8 +435,8 @@ fn slices(all: &Collector) -> Vec<Slice> {
     slices
 }
 
-fn curves(records: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
-    let curve = |value: fn(&Record) -> Option<f64>| {
+fn curves(records: &[RequestRecord]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let curve = |value: fn(&RequestRecord) -> Option<f64>| {
         let mut values: Vec<f64> = ok(records).filter_map(value).collect();
         values.sort_by(f64::total_cmp);
         let n = values.len();

@@ -3,21 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::data::{Content, DataTold};
-use super::metric::Label;
+use super::data::{PromptSource, DataSummary};
+use super::metric::MetricLabel;
 use super::summary::{FULL, ok, ttft};
-use super::worker::Share;
-use super::{Metric, Record, Scenario, Schedule, Spec};
+use super::worker::WorkerOutput;
+use super::{Metric, RequestRecord, Scenario, RequestSchedule, BenchSpec};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Load {
+pub struct LoadSummary {
     /// From when the latencies called "from schedule" count.
     pub zero_point: String,
     /// The plan, beside the result; `data: { plan: … }` sends it again.
     pub plan: String,
-    pub content: Content,
-    pub data: Option<DataTold>,
+    pub content: PromptSource,
+    pub data: Option<DataSummary>,
     /// How long prompts are in tokens, and who says so.
     pub input_lengths: String,
     /// Most requests in flight at once, from the records' stamps.
@@ -28,12 +28,12 @@ pub struct Load {
     /// Scheduled requests whose whole prompt is that of an earlier one.
     #[serde(default)]
     pub prompts_repeated: u64,
-    pub sessions: Option<SessionsTold>,
+    pub sessions: Option<SessionsSummary>,
 }
 
 /// Later turns wait for answers, so a slow server slows their arrivals down: they are told apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionsTold {
+pub struct SessionsSummary {
     /// With at least one request issued.
     pub count: u64,
     pub turns_mean: f64,
@@ -44,8 +44,8 @@ pub struct SessionsTold {
     pub ttft_later: Metric,
 }
 
-impl Load {
-    pub(super) fn of(spec: &Spec, schedule: &Schedule, shares: &[Share], records: &[Record]) -> Self {
+impl LoadSummary {
+    pub(super) fn of(spec: &BenchSpec, schedule: &RequestSchedule, shares: &[WorkerOutput], records: &[RequestRecord]) -> Self {
         let later = records.iter().any(|record| record.turn > 0);
         let first = match &spec.scenario {
             Scenario::Offline | Scenario::Server { .. } | Scenario::Trace { .. } => "the intended arrival",
@@ -75,18 +75,18 @@ impl Load {
     }
 }
 
-fn sessions(records: &[Record]) -> SessionsTold {
+fn sessions(records: &[RequestRecord]) -> SessionsSummary {
     let of = |is_later: bool, population, zero_point| {
         let chosen = || ok(records).filter(|record| (record.turn > 0) == is_later);
         let mut ns: Vec<f64> = chosen().filter_map(ttft).collect();
         let excluded = chosen().count() as u64 - ns.len() as u64;
-        Metric::exact(&Label { population, zero_point, window: FULL }, &mut ns, excluded)
+        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
     };
     let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
     turns.sort_unstable();
     turns.dedup();
     let count = turns.len() as u64;
-    SessionsTold {
+    SessionsSummary {
         count,
         turns_mean: records.len() as f64 / count.max(1) as f64,
         turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
@@ -96,7 +96,7 @@ fn sessions(records: &[Record]) -> SessionsTold {
 }
 
 /// An end and an issue at the same instant are one after the other.
-fn in_flight_max(records: &[Record]) -> u64 {
+fn in_flight_max(records: &[RequestRecord]) -> u64 {
     let mut changes: Vec<(u64, i64)> =
         records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
     changes.sort_unstable();

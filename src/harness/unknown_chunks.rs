@@ -3,9 +3,9 @@
 //! A server may put several tokens into a chunk (speculative decoding, stream intervals) and say only how many there were in all.
 //! Answers whose chunks happen to have one token each are not a fair sample of the others, so they do not stand for all.
 
-use super::metric::{Label, Metric, POOL_RULE, RULE};
-use super::result::Tokens;
-use super::{Record, TokenSource};
+use super::metric::{MetricLabel, Metric, POOL_RULE, RULE};
+use super::result::TokenCounts;
+use super::{RequestRecord, TokenSource};
 
 /// Above this share of the answers a figure of the rest is one of a selection.
 const NEGLIGIBLE: f64 = 0.01;
@@ -21,7 +21,7 @@ pub(super) struct UnknownChunks {
 }
 
 impl UnknownChunks {
-    pub fn of(records: &[Record], tokens: &Tokens) -> Self {
+    pub fn of(records: &[RequestRecord], tokens: &TokenCounts) -> Self {
         let several = || records.iter().filter(|record| record.is_ok() && record.chunks > 1);
         let of_all = |count: usize| count as f64 / several().count().max(1) as f64;
         let unknown = || several().filter(|record| record.chunk_tokens_unknown);
@@ -33,7 +33,7 @@ impl UnknownChunks {
     }
 
     /// Inter-token latency.
-    pub fn unless_per_token(&self, label: &Label, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
+    pub fn unless_per_token(&self, label: &MetricLabel, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
         let why = if self.share > NEGLIGIBLE {
             "it is not known how many tokens each chunk has; see inter-chunk latency (icl)".to_owned()
         } else if self.coalesced > COALESCED {
@@ -48,7 +48,7 @@ impl UnknownChunks {
     }
 
     /// Time per output token.
-    pub fn unless_without_first_chunk(&self, label: &Label, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
+    pub fn unless_without_first_chunk(&self, label: &MetricLabel, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
         if self.share_with_total <= NEGLIGIBLE {
             return metric();
         }

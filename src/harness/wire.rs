@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::{Class, ResponseLimits};
+use super::{FailureClass, ResponseLimits};
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that comes in pieces is taken in such steps, since its length is only what the server says.
@@ -45,9 +45,9 @@ use WireError::Malformed;
 
 impl WireError {
     /// How the request fails.
-    pub fn fault(self, limits: &ResponseLimits) -> (Class, String) {
+    pub fn fault(self, limits: &ResponseLimits) -> (FailureClass, String) {
         match self {
-            Self::Malformed(_) => (Class::Stream, self.to_string()),
+            Self::Malformed(_) => (FailureClass::Stream, self.to_string()),
             Self::TooLong(_) => limits.frame_exceeded(),
         }
     }
@@ -110,7 +110,7 @@ fn whole_length(bytes: &[u8], limit: u64) -> Result<Option<usize>, WireError> {
 
 /// What one response says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen<'a> {
+pub(super) struct ScannedResponse<'a> {
     pub error: Option<&'a str>,
     /// Elements of the answer: token ids, or texts.
     pub tokens: u32,
@@ -144,7 +144,7 @@ pub(super) struct Misshapen {
 
 /// What to look for in a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look<'n> {
+pub(super) struct ScanRequest<'n> {
     /// The tensor that holds the answer.
     pub answer: &'n str,
     /// The answer's elements are texts, else 32-bit ids.
@@ -153,8 +153,8 @@ pub(super) struct Look<'n> {
 }
 
 /// Scans a `ModelStreamInferResponse`.
-pub(super) fn scan_stream<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, WireError> {
-    let mut seen = Seen::default();
+pub(super) fn scan_stream<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Result<ScannedResponse<'m>, WireError> {
+    let mut seen = ScannedResponse::default();
     let mut error = None;
     each_field(message, |field, value| {
         match (field, value) {
@@ -190,8 +190,8 @@ pub(super) fn named(message: &[u8]) -> Result<(&str, Option<&str>), WireError> {
 }
 
 /// Scans a `ModelInferResponse`.
-pub(super) fn scan_response<'m>(message: &'m [u8], look: &Look<'_>) -> Result<Seen<'m>, WireError> {
-    let mut seen = Seen { has_response: true, ..Seen::default() };
+pub(super) fn scan_response<'m>(message: &'m [u8], look: &ScanRequest<'_>) -> Result<ScannedResponse<'m>, WireError> {
+    let mut seen = ScannedResponse { has_response: true, ..ScannedResponse::default() };
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;
     let mut row_at = None;
@@ -403,7 +403,7 @@ mod tests {
     use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
     use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 
-    const IDS: Look<'_> = Look { answer: "output_ids", is_text: false, is_batched: true };
+    const IDS: ScanRequest<'_> = ScanRequest { answer: "output_ids", is_text: false, is_batched: true };
 
     fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
         let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
@@ -437,7 +437,7 @@ mod tests {
             let seen = scan_stream(&bytes, &IDS).unwrap();
             prop_assert_eq!(named(&bytes).unwrap(), ("17", seen.error));
             let error = (!error.is_empty()).then_some(error.as_str());
-            let expected = Seen {
+            let expected = ScannedResponse {
                 error,
                 tokens: tokens.len() as u32,
                 is_empty: tokens.is_empty(),
@@ -491,7 +491,7 @@ mod tests {
             ..ModelStreamInferResponse::default()
         };
         let bytes = message.encode_to_vec();
-        assert_eq!(scan_stream(&bytes, &IDS).unwrap(), Seen { is_final: true, has_response: true, ..Seen::default() });
+        assert_eq!(scan_stream(&bytes, &IDS).unwrap(), ScannedResponse { is_final: true, has_response: true, ..ScannedResponse::default() });
     }
 
     /// Tensors whose shape, data type and bytes contradict each other.

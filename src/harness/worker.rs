@@ -10,46 +10,46 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
+use super::clock::BenchClock;
 use super::collect::Collector;
-use super::data::Answers;
-use super::exchange::{Call, Exchange, Part};
-use super::flight::Live;
-use super::form::Count;
-use super::http::{Connector, Pool};
-use super::lane::{Counts, Lane};
-use super::link::Link;
-use super::manner::Manner;
-use super::outside::Inbox;
+use super::data::PreviousAnswers;
+use super::exchange::{CallKind, RequestAttempt, RequestProgress};
+use super::flight::LiveCounts;
+use super::form::TokenCounting;
+use super::http::{Connector, ConnectionPool};
+use super::lane::{DispatchCounts, Dispatcher};
+use super::link::Connection;
+use super::manner::RequestEncoder;
+use super::outside::CallInbox;
 use super::pacer::{Alarms, Pacer};
-use super::plan::Queue;
-use super::record::Ended;
-use super::{HarnessError, Planned, Scenario, Schedule, Spec};
+use super::plan::PlanQueue;
+use super::record::RequestEnd;
+use super::{HarnessError, PlannedRequest, Scenario, RequestSchedule, BenchSpec};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
 
-pub(super) struct Job {
+pub(super) struct WorkerJob {
     pub number: usize,
     pub workers: usize,
-    pub spec: Arc<Spec>,
-    pub schedule: Arc<Schedule>,
-    pub clock: Clock,
-    pub live: Arc<Live>,
+    pub spec: Arc<BenchSpec>,
+    pub schedule: Arc<RequestSchedule>,
+    pub clock: BenchClock,
+    pub live: Arc<LiveCounts>,
     pub stop: CancellationToken,
     /// What users take from.
-    pub queue: Arc<Queue>,
-    pub bodies: Arc<Bodies>,
+    pub queue: Arc<PlanQueue>,
+    pub bodies: Arc<PreparedMessages>,
     /// One permit for each request that may be in flight.
     pub room: Option<Arc<Semaphore>>,
     pub keeps_answers: bool,
     pub tls: Option<Connector>,
     /// Where requests come from outside.
-    pub inbox: Cell<Option<Inbox>>,
+    pub inbox: Cell<Option<CallInbox>>,
 }
 
 /// What a worker brings back.
-pub(super) struct Share {
+pub(super) struct WorkerOutput {
     pub collector: Collector,
     pub issued: u64,
     pub lost: u64,
@@ -75,23 +75,23 @@ pub(super) struct Share {
     pub streams: u64,
     /// HTTP/1.1 connections made, before the start and after.
     pub opened: Option<u64>,
-    pub call: Call,
-    pub count: Count,
+    pub call: CallKind,
+    pub count: TokenCounting,
 }
 
 /// Connected and warmed up, waiting for the start.
-pub(super) struct Prepared {
-    job: Job,
-    links: Vec<Rc<Link>>,
-    manner: Arc<Manner>,
+pub(super) struct PreparedWorker {
+    job: WorkerJob,
+    links: Vec<Rc<Connection>>,
+    manner: Arc<RequestEncoder>,
     pacer: Pacer,
 }
 
 /// Messages made before the start, by the index of their first request.
-pub(super) struct Bodies(Vec<Mutex<Option<Bytes>>>);
+pub(super) struct PreparedMessages(Vec<Mutex<Option<Bytes>>>);
 
-impl Bodies {
-    pub fn for_plan(schedule: &Schedule) -> Self {
+impl PreparedMessages {
+    pub fn for_plan(schedule: &RequestSchedule) -> Self {
         Self(schedule.requests.iter().map(|_| Mutex::new(None)).collect())
     }
 
@@ -107,24 +107,24 @@ impl Bodies {
     }
 }
 
-impl Job {
+impl WorkerJob {
     fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
         let endpoints = self.spec.endpoints.len();
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn mine<'s>(&self, schedule: &'s Schedule) -> impl Iterator<Item = (u64, &'s [Planned])> + use<'s> {
+    pub fn mine<'s>(&self, schedule: &'s RequestSchedule) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
         schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
     }
 
     /// What goes out at once: a batch, or one turn after the other.
-    pub fn messages<'s>(&self, session: &'s [Planned]) -> std::slice::Chunks<'s, Planned> {
+    pub fn messages<'s>(&self, session: &'s [PlannedRequest]) -> std::slice::Chunks<'s, PlannedRequest> {
         session.chunks(self.spec.request.batch())
     }
 
     /// Connects, asks what the model is, serialises bodies, warms up.
-    pub async fn prepare(self) -> Result<Prepared, HarnessError> {
+    pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let heard: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let links: Vec<_> = self
             .spec_connections()
@@ -133,7 +133,7 @@ impl Job {
                 let mode = self.spec.pace.stream;
                 let heard = Rc::clone(&heard[at]);
                 let limits = self.spec.response_limits();
-                let mut link = Link::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
+                let mut link = Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
                     pool.secure(tls.clone());
                 }
@@ -142,7 +142,7 @@ impl Job {
             .collect();
         let mut manner = None;
         for link in &links {
-            let found = Manner::agree(link, &self.spec).await?;
+            let found = RequestEncoder::agree(link, &self.spec).await?;
             if manner.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
                 let why = "it is another model (streaming, tensors or batching) than on the first server".to_owned();
@@ -161,7 +161,7 @@ impl Job {
             if is_outside || bytes >= PREBUILT_BYTES / self.workers {
                 break;
             }
-            let body = manner.message(&self.schedule, index, message, &Answers::default())?;
+            let body = manner.message(&self.schedule, index, message, &PreviousAnswers::default())?;
             bytes += body.len();
             self.bodies.put(index, body);
         }
@@ -169,10 +169,10 @@ impl Job {
             self.warm_up(&links, &manner).await?;
         }
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(Prepared { job: self, links, manner, pacer })
+        Ok(PreparedWorker { job: self, links, manner, pacer })
     }
 
-    async fn warm_up(&self, links: &[Rc<Link>], manner: &Manner) -> Result<(), HarnessError> {
+    async fn warm_up(&self, links: &[Rc<Connection>], manner: &RequestEncoder) -> Result<(), HarnessError> {
         let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
         let is_wanted =
             |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
@@ -180,10 +180,10 @@ impl Job {
             let planned = &[self.schedule.warmup(u64::from(number))];
             let index = self.schedule.requests.len() as u64 + u64::from(number);
             let link = &links[number as usize % links.len()];
-            let answer = Exchange {
+            let answer = RequestAttempt {
                 link,
                 manner,
-                frame: manner.message(&self.schedule, index, planned, &Answers::default())?,
+                frame: manner.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
                 id: index,
                 planned,
                 collector: None,
@@ -194,12 +194,12 @@ impl Job {
                 t_issue: self.clock.now(),
                 t_attempt: self.clock.now(),
             }
-            .perform(&self.stop, &mut [Part::default()])
+            .perform(&self.stop, &mut [RequestProgress::default()])
             .await;
             match answer.ended.into_iter().next() {
-                Some(Ended::Ok | Ended::Withdrawn) | None => {}
-                Some(Ended::Cancelled) => return Err(HarnessError::Stopped),
-                Some(Ended::Failed { class, why }) => {
+                Some(RequestEnd::Ok | RequestEnd::Withdrawn) | None => {}
+                Some(RequestEnd::Cancelled) => return Err(HarnessError::Stopped),
+                Some(RequestEnd::Failed { class, why }) => {
                     let why = format!("{}: {why}", class.as_str());
                     return Err(HarnessError::Warmup { number: number + 1, why });
                 }
@@ -209,9 +209,9 @@ impl Job {
     }
 }
 
-impl Prepared {
+impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
-    pub async fn race(self, t0: u64) -> Result<Share, HarnessError> {
+    pub async fn race(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
         let Self { job, links, manner, pacer } = self;
         let keeps_timelines = job.spec.timelines;
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
@@ -221,7 +221,7 @@ impl Prepared {
             drop(link.strays.take());
         }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
-        let lane = Rc::new(Lane {
+        let lane = Rc::new(Dispatcher {
             job,
             links,
             manner,
@@ -230,7 +230,7 @@ impl Prepared {
             gauge: Rc::default(),
             freed: Rc::default(),
             alarms: Alarms::default(),
-            counts: Counts::default(),
+            counts: DispatchCounts::default(),
             failed: RefCell::default(),
         });
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
@@ -243,7 +243,7 @@ impl Prepared {
         if let Some(error) = lane.failed.take() {
             return Err(error);
         }
-        let Lane { job, links, manner, gauge, collector, counts, .. } = &*lane;
+        let Dispatcher { job, links, manner, gauge, collector, counts, .. } = &*lane;
         gauge.change(job.clock.now(), 0);
         let (idle_closed, resent) = idle_closes(links);
         let mut collected = collector.replace(Collector::new());
@@ -251,7 +251,7 @@ impl Prepared {
             collected.violations.merge(link.strays.take());
         }
         let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
-        Ok(Share {
+        Ok(WorkerOutput {
             issued: counts.issued.get(),
             lost: counts.lost.get(),
             in_flight_at_end: gauge.now(),
@@ -275,9 +275,9 @@ impl Prepared {
 }
 
 /// Kept HTTP connections that servers closed while idle, and requests sent again because of a race with such a close.
-fn idle_closes(links: &[Rc<Link>]) -> (u64, u64) {
+fn idle_closes(links: &[Rc<Connection>]) -> (u64, u64) {
     let sum =
-        |of: fn(&Pool) -> u32| links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum();
+        |of: fn(&ConnectionPool) -> u32| links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum();
     (sum(|pool| pool.idle_closed.get()), sum(|pool| pool.resent.get()))
 }
 

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::reporter::Reported;
-use crate::harness::{Beside, Ended, Measured, Record};
-use crate::mlperf::Scenario;
+use super::reporter::ReporterOutput;
+use crate::harness::{LoadgenComparison, RequestEnd, Measured, RequestRecord};
+use crate::mlperf::MlperfScenario;
 use crate::mlperf::log::Detail;
 
 const NS: f64 = 1e9;
@@ -16,21 +16,21 @@ const NS: f64 = 1e9;
 const MS: f64 = 1e-6;
 
 /// Every number that the scenario is judged by, and those beside it.
-pub fn numbers(said: &Detail, scenario: Scenario, measured: &Measured, reported: &Reported) -> Vec<Beside> {
+pub fn numbers(said: &Detail, scenario: MlperfScenario, measured: &Measured, reported: &ReporterOutput) -> Vec<LoadgenComparison> {
     let read = Ours::of(&measured.requests);
-    let told = Ours::of(&as_told(measured, reported, scenario != Scenario::Offline));
+    let told = Ours::of(&as_told(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&Ours) -> Option<f64>| {
         if let Some(number) = said.number(key) {
-            all.push(Beside::new(key, unit, number * scale, value(&read), value(&told)));
+            all.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&told)));
         }
     };
     match scenario {
-        Scenario::Offline => {
+        MlperfScenario::Offline => {
             put("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
             put("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
         }
-        Scenario::Server | Scenario::Interactive => {
+        MlperfScenario::Server | MlperfScenario::Interactive => {
             put("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
                 ours.per_second(ours.count() - 1.0, ours.end_of_last)
             });
@@ -38,9 +38,9 @@ pub fn numbers(said: &Detail, scenario: Scenario, measured: &Measured, reported:
                 ours.per_second(ours.tokens, ours.end_of_last)
             });
         }
-        Scenario::SingleStream => {}
+        MlperfScenario::SingleStream => {}
     }
-    if scenario != Scenario::Offline {
+    if scenario != MlperfScenario::Offline {
         for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
             put(&format!("result_first_token_{name}_percentile_latency_ns"), "ms", MS, &|ours| at(&ours.ttft, p));
             put(&format!("result_time_per_output_token_{name}_percentile_ns"), "ms", MS, &|ours| at(&ours.tpot, p));
@@ -56,7 +56,7 @@ pub fn numbers(said: &Detail, scenario: Scenario, measured: &Measured, reported:
 }
 
 /// The same requests with the instants at which LoadGen heard of them; it numbers them as we do, in the order of its calls.
-fn as_told(measured: &Measured, reported: &Reported, has_firsts: bool) -> Vec<Record> {
+fn as_told(measured: &Measured, reported: &ReporterOutput, has_firsts: bool) -> Vec<RequestRecord> {
     let mut records = measured.requests.clone();
     let at = |instant: Instant| instant.saturating_duration_since(measured.zero).as_nanos() as u64;
     let place: HashMap<u64, usize> = records.iter().enumerate().map(|(place, record)| (record.index, place)).collect();
@@ -85,9 +85,9 @@ struct Ours {
 }
 
 impl Ours {
-    fn of(records: &[Record]) -> Self {
-        let good: Vec<&Record> = records.iter().filter(|record| record.ended == Ended::Ok).collect();
-        let sorted = |value: &dyn Fn(&Record) -> Option<f64>| {
+    fn of(records: &[RequestRecord]) -> Self {
+        let good: Vec<&RequestRecord> = records.iter().filter(|record| record.ended == RequestEnd::Ok).collect();
+        let sorted = |value: &dyn Fn(&RequestRecord) -> Option<f64>| {
             let mut values: Vec<f64> = good.iter().filter_map(|record| value(record)).collect();
             values.sort_by(f64::total_cmp);
             values
@@ -124,20 +124,20 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// One line: what the scenario is judged by.
-pub fn headline(said: &Detail, scenario: Scenario) -> String {
+pub fn headline(said: &Detail, scenario: MlperfScenario) -> String {
     let per_second = |key: &str, what: &str| said.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| said.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
     let parts = match scenario {
-        Scenario::Offline => {
+        MlperfScenario::Offline => {
             vec![per_second("result_tokens_per_second", "tok/s"), per_second("result_samples_per_second", "samples/s")]
         }
-        Scenario::Server | Scenario::Interactive => vec![
+        MlperfScenario::Server | MlperfScenario::Interactive => vec![
             per_second("result_completed_tokens_per_second", "tok/s"),
             per_second("result_completed_samples_per_sec", "samples/s"),
             ms("result_first_token_99.00_percentile_latency_ns", "TTFT p99"),
             ms("result_time_per_output_token_99.00_percentile_ns", "TPOT p99"),
         ],
-        Scenario::SingleStream => vec![
+        MlperfScenario::SingleStream => vec![
             ms("result_90.00_percentile_latency_ns", "latency p90"),
             ms("result_first_token_90.00_percentile_latency_ns", "TTFT p90"),
         ],

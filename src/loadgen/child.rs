@@ -3,85 +3,85 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ffi::{Fault, Library, Settings};
-use super::job::{Job, Line, Probe, Probed, Test};
+use super::ffi::{LoadgenError, LoadedLibrary, LoadgenSettings};
+use super::job::{ChildJob, ChildMessage, LibraryProbe, LibraryFacts, LoadgenTest};
 use super::moment::Moment;
-use super::race::{Came, Ran, end_at_once, race};
+use super::race::{TestParts, TestOutcome, end_at_once, race};
 use super::{beside, samples};
-use crate::harness::{self, HarnessError, Loadgen, Measured, Reason, Reporting, Severity};
+use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, ReportingDelay, ReasonSeverity};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{Benchmark, Division, Mode, Round, Scenario, TEST_FILE, TestTold, conf};
+use crate::mlperf::{Benchmark, Division, TestMode, Round, MlperfScenario, TEST_FILE, TestRecord, conf};
 
 /// So many of LoadGen's errors stand in a result.
 const SHOWN: usize = 5;
 
 /// Why a job could not be done.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum ChildError {
     /// What was asked for does not fit.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
-    Loadgen(#[from] Fault),
+    Loadgen(#[from] LoadgenError),
     #[error(transparent)]
     Harness(#[from] HarnessError),
     #[error("{0}")]
     System(String),
 }
 
-impl Trouble {
+impl ChildError {
     pub const fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Harness(HarnessError::Spec(_) | HarnessError::Data { .. }))
     }
 }
 
 /// Does what the job file says. `say` gets each line for whoever started this process.
-pub fn perform(job: &Path, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
-    let text = std::fs::read(job).map_err(|error| Trouble::System(format!("{}: {error}", job.display())))?;
+pub fn perform(job: &Path, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+    let text = std::fs::read(job).map_err(|error| ChildError::System(format!("{}: {error}", job.display())))?;
     match serde_json::from_slice(&text) {
-        Ok(Job::Probe(probe)) => {
-            say(&Line::Probed(probed(&probe)?));
+        Ok(ChildJob::Probe(probe)) => {
+            say(&ChildMessage::Probed(probed(&probe)?));
             Ok(())
         }
-        Ok(Job::Test(test)) => test_once(&test, say),
-        Err(error) => Err(Trouble::System(format!("{}: {error}", job.display()))),
+        Ok(ChildJob::Test(test)) => test_once(&test, say),
+        Err(error) => Err(ChildError::System(format!("{}: {error}", job.display()))),
     }
 }
 
-fn probed(probe: &Probe) -> Result<Probed, Trouble> {
-    let library = Arc::new(Library::open(&probe.library)?);
-    let settings = library.settings(Scenario::Server, false, &probe.user_conf, "llama2-70b")?;
-    Ok(Probed { version: library.version(), revision: library.revision(), seeds: settings.seeds() })
+fn probed(probe: &LibraryProbe) -> Result<LibraryFacts, ChildError> {
+    let library = Arc::new(LoadedLibrary::open(&probe.library)?);
+    let settings = library.settings(MlperfScenario::Server, false, &probe.user_conf, "llama2-70b")?;
+    Ok(LibraryFacts { version: library.version(), revision: library.revision(), seeds: settings.seeds() })
 }
 
-fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
+fn test_once(test: &LoadgenTest, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
     let round =
-        Round::named(&test.round).ok_or_else(|| Trouble::Refused(format!("no round is called {}", test.round)))?;
+        Round::named(&test.round).ok_or_else(|| ChildError::Refused(format!("no round is called {}", test.round)))?;
     let benchmark = round.benchmarks.get(&test.benchmark);
     let benchmark =
-        benchmark.ok_or_else(|| Trouble::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
-    say(&Line::Phase("reading the data set".to_owned()));
+        benchmark.ok_or_else(|| ChildError::Refused(format!("{} has no benchmark {}", round.name, test.benchmark)))?;
+    say(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
-    let samples = samples::read(&test.samples, most, test.dataset.synthetic).map_err(Trouble::System)?;
-    let library = Arc::new(Library::open(&test.library)?);
-    let is_accuracy = test.mode == Mode::Accuracy;
+    let samples = samples::read(&test.samples, most, test.dataset.synthetic).map_err(ChildError::System)?;
+    let library = Arc::new(LoadedLibrary::open(&test.library)?);
+    let is_accuracy = test.mode == TestMode::Accuracy;
     let model = benchmark.loadgen_model(test.scenario);
     let settings = library.settings(test.scenario, is_accuracy, &test.user_conf, &model)?;
-    let probed = Probed { version: library.version(), revision: library.revision(), seeds: settings.seeds() };
+    let probed = LibraryFacts { version: library.version(), revision: library.revision(), seeds: settings.seeds() };
     let mut faults = probed.mismatches(&round);
     faults.extend(unheeded(&settings, test, benchmark)?);
     if !faults.is_empty() {
-        return Err(Trouble::Refused(faults.join("; ")));
+        return Err(ChildError::Refused(faults.join("; ")));
     }
-    say(&Line::Phase("connecting".to_owned()));
+    say(&ChildMessage::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
     let performance = test.rehearsal.unwrap_or(benchmark.performance_samples).min(total);
     let ran = race(&library, settings, test, &samples, (total, performance), say)?;
-    say(&Line::Phase("writing results".to_owned()));
+    say(&ChildMessage::Phase("writing results".to_owned()));
     let about = About { round: &round, probed, test };
     match ran {
-        Ran::Whole(came) => about.whole(came, say),
-        Ran::Cut(measured) => {
+        TestOutcome::Whole(came) => about.whole(came, say),
+        TestOutcome::Cut(measured) => {
             about.cut(measured, say)?;
             // LoadGen waits for answers that will not come, and has no way to be told so.
             end_at_once();
@@ -93,20 +93,20 @@ fn test_once(test: &Test, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
 /// What a test was of.
 struct About<'a> {
     round: &'a Round,
-    probed: Probed,
-    test: &'a Test,
+    probed: LibraryFacts,
+    test: &'a LoadgenTest,
 }
 
 impl About<'_> {
-    fn whole(&self, Came { mut measured, reported }: Came, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
+    fn whole(&self, TestParts { mut measured, reported }: TestParts, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let test = self.test;
         let said = Detail::of(&test.out)
-            .map_err(|error| Trouble::System(format!("{}: {error}", test.out.join(DETAIL_FILE).display())))?;
+            .map_err(|error| ChildError::System(format!("{}: {error}", test.out.join(DETAIL_FILE).display())))?;
         let metrics = match test.mode {
-            Mode::Accuracy => Vec::new(),
+            TestMode::Accuracy => Vec::new(),
             _ => beside::numbers(&said, test.scenario, &measured, &reported),
         };
-        let told = Loadgen { metrics, reporting: reported.reporting, ..self.said(&said) };
+        let told = LoadgenResult { metrics, reporting: reported.reporting, ..self.said(&said) };
         let (result, errors) = (told.result.clone(), told.errors);
         let reasons = reasons(&told, test.mode);
         measured.loadgen_said(told, reasons);
@@ -115,31 +115,31 @@ impl About<'_> {
         if trace.metadata().is_ok_and(|meta| meta.len() == 0) {
             let _ = std::fs::remove_file(trace);
         }
-        say(&Line::Zero(Moment::of(measured.zero)));
+        say(&ChildMessage::Zero(Moment::of(measured.zero)));
         harness::write(&test.out, &measured)?;
         // The last file: where it is, the test was whole.
         let text = serde_json::to_vec_pretty(&self.told(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
-        std::fs::write(&path, text).map_err(|error| Trouble::System(format!("{}: {error}", path.display())))?;
-        say(&Line::Done);
+        std::fs::write(&path, text).map_err(|error| ChildError::System(format!("{}: {error}", path.display())))?;
+        say(&ChildMessage::Done);
         Ok(())
     }
 
     /// Of a test that was stopped: what was seen of it until then.
-    fn cut(&self, mut measured: Measured, say: &(dyn Fn(&Line) + Sync)) -> Result<(), Trouble> {
+    fn cut(&self, mut measured: Measured, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
         let told = self.said(&Detail::of(&self.test.out).unwrap_or_default());
         let reasons = reasons(&told, self.test.mode);
         measured.loadgen_said(told, reasons);
-        say(&Line::Zero(Moment::of(measured.zero)));
+        say(&ChildMessage::Zero(Moment::of(measured.zero)));
         harness::write(&self.test.out, &measured)?;
-        say(&Line::Done);
+        say(&ChildMessage::Done);
         Ok(())
     }
 
     /// What LoadGen said, for the result.
-    fn said(&self, said: &Detail) -> Loadgen {
+    fn said(&self, said: &Detail) -> LoadgenResult {
         let test = self.test;
-        Loadgen {
+        LoadgenResult {
             version: self.probed.version.clone(),
             revision: self.probed.revision.clone(),
             round: self.round.name.clone(),
@@ -153,13 +153,13 @@ impl About<'_> {
             first_errors: said.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
             headline: beside::headline(said, test.scenario),
             metrics: Vec::new(),
-            reporting: Reporting::default(),
+            reporting: ReportingDelay::default(),
         }
     }
 
-    fn told(&self, result: Option<String>, errors: u64) -> TestTold {
+    fn told(&self, result: Option<String>, errors: u64) -> TestRecord {
         let test = self.test;
-        TestTold {
+        TestRecord {
             round: self.round.name.clone(),
             benchmark: test.benchmark.clone(),
             scenario: test.scenario,
@@ -177,7 +177,7 @@ impl About<'_> {
     }
 }
 
-impl Probed {
+impl LibraryFacts {
     /// In what the library is not the round's, each in a sentence.
     pub fn mismatches(&self, round: &Round) -> Vec<String> {
         let mut found = Vec::new();
@@ -199,7 +199,7 @@ impl Probed {
 }
 
 /// What LoadGen took otherwise than the table has it: it ignores models and keys that it does not know without a word.
-fn unheeded(settings: &Settings, test: &Test, benchmark: &Benchmark) -> Result<Vec<String>, Fault> {
+fn unheeded(settings: &LoadgenSettings, test: &LoadgenTest, benchmark: &Benchmark) -> Result<Vec<String>, LoadgenError> {
     let mut found = Vec::new();
     let mut hold = |keys: &[&str], key: &'static str, should: f64| {
         let is = settings.number(key)?;
@@ -208,18 +208,18 @@ fn unheeded(settings: &Settings, test: &Test, benchmark: &Benchmark) -> Result<V
             let model = benchmark.loadgen_model(test.scenario);
             found.push(format!("for model {model} LoadGen has {key} {is}, and the round's table says {should}"));
         }
-        Ok::<_, Fault>(())
+        Ok::<_, LoadgenError>(())
     };
     hold(&["use_token_latencies"], "use_token_latencies", 1.0)?;
-    if let (Scenario::Server | Scenario::Interactive, Some(latency)) =
+    if let (MlperfScenario::Server | MlperfScenario::Interactive, Some(latency)) =
         (test.scenario, benchmark.latency.get(&test.scenario))
     {
         hold(&["ttft_latency"], "server_ttft_latency", latency.ttft_ms * 1e6)?;
         hold(&["tpot_latency"], "server_tpot_latency", latency.tpot_ms * 1e6)?;
     }
     match (test.scenario, test.target_qps) {
-        (Scenario::Server | Scenario::Interactive, Some(qps)) => hold(&[], "server_target_qps", qps)?,
-        (Scenario::Offline, Some(qps)) => hold(&[], "offline_expected_qps", qps)?,
+        (MlperfScenario::Server | MlperfScenario::Interactive, Some(qps)) => hold(&[], "server_target_qps", qps)?,
+        (MlperfScenario::Offline, Some(qps)) => hold(&[], "offline_expected_qps", qps)?,
         _ => {}
     }
     let samples = test.rehearsal.unwrap_or(benchmark.performance_samples);
@@ -230,27 +230,27 @@ fn unheeded(settings: &Settings, test: &Test, benchmark: &Benchmark) -> Result<V
 }
 
 /// What speaks against the run because of what LoadGen said.
-fn reasons(told: &Loadgen, mode: Mode) -> Vec<Reason> {
+fn reasons(told: &LoadgenResult, mode: TestMode) -> Vec<Reason> {
     let mut found = Vec::new();
-    let mut add = |severity: Severity, text: String| {
+    let mut add = |severity: ReasonSeverity, text: String| {
         found.push(Reason { check: "loadgen".to_owned(), severity, text });
     };
     match told.result.as_deref() {
         Some("VALID") => {}
         // An audit is about answers: TEST06 sends 100 queries, too few for LoadGen to call any Server run valid.
-        Some(result) if mode != Mode::Performance => {
+        Some(result) if mode != TestMode::Performance => {
             let why = told.why.join(" ");
             add(
-                Severity::Warning,
+                ReasonSeverity::Warning,
                 format!("LoadGen says {result} of an audit, which is not judged by its speed: {why}"),
             );
         }
-        Some(result) => add(Severity::InvalidLoad, format!("LoadGen says {result}: {}", told.why.join(" "))),
-        None if mode == Mode::Accuracy => {}
-        None => add(Severity::InvalidLoad, "LoadGen gave no result".to_owned()),
+        Some(result) => add(ReasonSeverity::InvalidLoad, format!("LoadGen says {result}: {}", told.why.join(" "))),
+        None if mode == TestMode::Accuracy => {}
+        None => add(ReasonSeverity::InvalidLoad, "LoadGen gave no result".to_owned()),
     }
     if told.errors > 0 {
-        let Reporting { too_short, failed, .. } = told.reporting;
+        let ReportingDelay { too_short, failed, .. } = told.reporting;
         let mut causes = Vec::new();
         if too_short > 0 {
             causes.push(format!("{too_short} answers had fewer than two tokens"));
@@ -260,12 +260,12 @@ fn reasons(told: &Loadgen, mode: Mode) -> Vec<Reason> {
         }
         let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
         let first = told.first_errors.join("; ");
-        add(Severity::InvalidLoad, format!("LoadGen logged {} errors{causes}; the first: {first}", told.errors));
+        add(ReasonSeverity::InvalidLoad, format!("LoadGen logged {} errors{causes}; the first: {first}", told.errors));
     }
     found
 }
 
-impl Test {
+impl LoadgenTest {
     /// Whether its result may be handed in, as far as this test knows.
     pub fn is_submittable(&self) -> bool {
         self.rehearsal.is_none() && !self.dataset.synthetic && self.division == Division::Closed

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::mlperf::{Scenario, Seeds};
+use crate::mlperf::{MlperfScenario, Seeds};
 
 /// `RLG_ABI` of the shim.
 const ABI: c_int = 1;
@@ -23,7 +23,7 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Why LoadGen cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum LoadgenError {
     #[error(
         "a process can run one LoadGen test, and this one has had its own: a second would be without LoadGen's rules"
     )]
@@ -58,7 +58,7 @@ pub trait Sut: Sync {
 
 /// Names and numbers of a test.
 #[derive(Clone, Debug)]
-pub struct Told<'a> {
+pub struct TestDescription<'a> {
     pub sut: &'a str,
     pub samples: &'a str,
     pub total: u64,
@@ -112,7 +112,7 @@ struct Functions {
 }
 
 /// LoadGen. It is never unloaded: its threads and statics live as long as the process.
-pub struct Library {
+pub struct LoadedLibrary {
     call: Functions,
     /// LoadGen's own name of each ticket; 0 once it was completed. These names are addresses in LoadGen.
     open: Mutex<Vec<usize>>,
@@ -120,14 +120,14 @@ pub struct Library {
     has_reporter: AtomicBool,
 }
 
-impl Library {
+impl LoadedLibrary {
     /// Once for each process.
-    pub fn open(path: &Path) -> Result<Self, Fault> {
+    pub fn open(path: &Path) -> Result<Self, LoadgenError> {
         if IS_TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(Fault::SecondTest);
+            return Err(LoadgenError::SecondTest);
         }
         let shown = || path.display().to_string();
-        let told = |error: libloading::Error| Fault::Load { path: shown(), why: error.to_string() };
+        let told = |error: libloading::Error| LoadgenError::Load { path: shown(), why: error.to_string() };
         // SAFETY: loading runs the library's initialisers, which are those of the C++ standard library and of LoadGen.
         let library = unsafe { libloading::Library::new(path) }.map_err(told)?;
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
@@ -135,7 +135,7 @@ impl Library {
         // SAFETY: it has no arguments and touches nothing.
         let found = unsafe { abi() };
         if found != ABI {
-            return Err(Fault::Abi { path: shown(), found });
+            return Err(LoadgenError::Abi { path: shown(), found });
         }
         macro_rules! function {
             ($name:literal) => {
@@ -178,26 +178,26 @@ impl Library {
     /// ignores: ask for the numbers afterwards. Once: LoadGen would read only the user.conf a second time.
     pub fn settings(
         self: &Arc<Self>,
-        scenario: Scenario,
+        scenario: MlperfScenario,
         is_accuracy: bool,
         user_conf: &Path,
         model: &str,
-    ) -> Result<Settings, Fault> {
+    ) -> Result<LoadgenSettings, LoadgenError> {
         if self.has_settings.swap(true, Ordering::SeqCst) {
-            return Err(Fault::SecondTest);
+            return Err(LoadgenError::SecondTest);
         }
         let (path, model, name) = (path_text(user_conf)?, text(model)?, text(scenario.loadgen())?);
         let number = match scenario {
-            Scenario::SingleStream => 0,
-            Scenario::Server | Scenario::Interactive => 2,
-            Scenario::Offline => 3,
+            MlperfScenario::SingleStream => 0,
+            MlperfScenario::Server | MlperfScenario::Interactive => 2,
+            MlperfScenario::Offline => 3,
         };
         // SAFETY: both numbers are among those that shim.h names, so it is not null.
         let raw = unsafe { (self.call.settings_new)(number, if is_accuracy { 1 } else { 2 }) };
-        let settings = Settings { library: Arc::clone(self), raw };
+        let settings = LoadgenSettings { library: Arc::clone(self), raw };
         // SAFETY: not null, and nobody else has it; the texts live until the call has returned.
         let code = unsafe { (self.call.settings_read)(raw, path.as_ptr(), model.as_ptr(), name.as_ptr()) };
-        if code == 0 { Ok(settings) } else { Err(Fault::Config { path: user_conf.display().to_string(), code }) }
+        if code == 0 { Ok(settings) } else { Err(LoadgenError::Config { path: user_conf.display().to_string(), code }) }
     }
 
     /// The one place from which samples are told. None when somebody has it already.
@@ -208,17 +208,17 @@ impl Library {
 }
 
 /// What a test goes by.
-pub struct Settings {
-    library: Arc<Library>,
+pub struct LoadgenSettings {
+    library: Arc<LoadedLibrary>,
     raw: *mut c_void,
 }
 
 // SAFETY: nothing in LoadGen's settings belongs to a thread, and whoever has them is the only one who does.
-unsafe impl Send for Settings {}
+unsafe impl Send for LoadgenSettings {}
 
-impl Settings {
+impl LoadgenSettings {
     /// Runs the test to its end on this thread.
-    pub fn test<S: Sut>(self, told: &Told<'_>, sut: &S) -> Result<(), Fault> {
+    pub fn test<S: Sut>(self, told: &TestDescription<'_>, sut: &S) -> Result<(), LoadgenError> {
         let library = &*self.library;
         let (sut_name, qsl_name) = (text(told.sut)?, text(told.samples)?);
         let (out, audit) = (path_text(told.out)?, path_text(told.audit.unwrap_or(Path::new("")))?);
@@ -245,16 +245,16 @@ impl Settings {
             return Ok(());
         }
         let what = CStr::from_bytes_until_nul(&error).map(|text| text.to_string_lossy().into_owned());
-        Err(Fault::Thrown(what.unwrap_or_default()))
+        Err(LoadgenError::Thrown(what.unwrap_or_default()))
     }
 
     /// A number by LoadGen's name of it.
-    pub fn number(&self, key: &'static str) -> Result<f64, Fault> {
+    pub fn number(&self, key: &'static str) -> Result<f64, LoadgenError> {
         let name = text(key)?;
         let mut value = 0.0;
         // SAFETY: not null; the name and the place for the value live until the call has returned.
         let code = unsafe { (self.library.call.settings_number)(self.raw, name.as_ptr(), &raw mut value) };
-        if code == 0 { Ok(value) } else { Err(Fault::Setting(key)) }
+        if code == 0 { Ok(value) } else { Err(LoadgenError::Setting(key)) }
     }
 
     pub fn seeds(&self) -> Seeds {
@@ -264,7 +264,7 @@ impl Settings {
     }
 }
 
-impl Drop for Settings {
+impl Drop for LoadgenSettings {
     fn drop(&mut self) {
         // SAFETY: it was made by `settings_new`, and this is its end.
         unsafe { (self.library.call.settings_free)(self.raw) };
@@ -274,7 +274,7 @@ impl Drop for Settings {
 /// Tells LoadGen of samples. It stays on the thread that it was made on: of first token and completion LoadGen wants to
 /// hear on one.
 pub struct Reporter<'a> {
-    library: &'a Library,
+    library: &'a LoadedLibrary,
     responses: Vec<RawResponse>,
     one_thread: PhantomData<*const ()>,
 }
@@ -319,7 +319,7 @@ impl Reporter<'_> {
 
 /// What callbacks get back.
 struct Context<'a, S> {
-    library: &'a Library,
+    library: &'a LoadedLibrary,
     sut: &'a S,
 }
 
@@ -377,13 +377,13 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(first, count) }
 }
 
-fn text(text: &str) -> Result<CString, Fault> {
-    CString::new(text).map_err(|_| Fault::Zero(text.to_owned()))
+fn text(text: &str) -> Result<CString, LoadgenError> {
+    CString::new(text).map_err(|_| LoadgenError::Zero(text.to_owned()))
 }
 
-fn path_text(path: &Path) -> Result<CString, Fault> {
+fn path_text(path: &Path) -> Result<CString, LoadgenError> {
     let bytes: &OsStr = path.as_os_str();
-    CString::new(bytes.as_bytes()).map_err(|_| Fault::Zero(path.display().to_string()))
+    CString::new(bytes.as_bytes()).map_err(|_| LoadgenError::Zero(path.display().to_string()))
 }
 
 #[cfg(test)]
@@ -393,10 +393,10 @@ mod tests {
     #[test]
     fn a_process_opens_loadgen_once() {
         let nowhere = Path::new("/no/such/libloadgen.so");
-        let first = Library::open(nowhere).err().unwrap();
-        assert!(matches!(first, Fault::Load { .. }), "{first}");
+        let first = LoadedLibrary::open(nowhere).err().unwrap();
+        assert!(matches!(first, LoadgenError::Load { .. }), "{first}");
         assert!(first.to_string().starts_with("/no/such/libloadgen.so cannot be loaded:"), "{first}");
-        let second = Library::open(nowhere).err().unwrap();
-        assert!(matches!(second, Fault::SecondTest), "{second}");
+        let second = LoadedLibrary::open(nowhere).err().unwrap();
+        assert!(matches!(second, LoadgenError::SecondTest), "{second}");
     }
 }

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::moment::Moment;
-use crate::harness::Spec;
-use crate::mlperf::{DatasetTold, Division, Mode, Scenario, Seeds};
+use crate::harness::BenchSpec;
+use crate::mlperf::{DatasetRecord, Division, TestMode, MlperfScenario, Seeds};
 
 /// The file that the child is started with.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Job {
-    Probe(Probe),
-    Test(Box<Test>),
+pub enum ChildJob {
+    Probe(LibraryProbe),
+    Test(Box<LoadgenTest>),
 }
 
 /// Say what a library is.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Probe {
+pub struct LibraryProbe {
     pub library: PathBuf,
     /// An empty user.conf, for LoadGen to read its built-in one.
     pub user_conf: PathBuf,
@@ -26,7 +26,7 @@ pub struct Probe {
 
 /// What a library says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probed {
+pub struct LibraryFacts {
     pub version: String,
     pub revision: String,
     pub seeds: Seeds,
@@ -34,19 +34,19 @@ pub struct Probed {
 
 /// One LoadGen test.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Test {
+pub struct LoadgenTest {
     pub library: PathBuf,
     /// `dataset.jsonl`
     pub samples: PathBuf,
-    pub dataset: DatasetTold,
+    pub dataset: DatasetRecord,
     /// Logs and results go here.
     pub out: PathBuf,
     /// Whom to ask and how. Its scenario is `Outside`.
-    pub spec: Spec,
+    pub spec: BenchSpec,
     pub round: String,
     pub benchmark: String,
-    pub scenario: Scenario,
-    pub mode: Mode,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
     pub division: Division,
     /// Of a rehearsal: how many samples it draws from.
     pub rehearsal: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Test {
 /// What the child says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum ChildMessage {
     /// What happens now.
     Phase(String),
     /// Samples issued, answered, failed so far.
@@ -70,7 +70,7 @@ pub enum Line {
         ended: u64,
         failed: u64,
     },
-    Probed(Probed),
+    Probed(LibraryFacts),
     /// When the first sample was asked for: what all stamps in the files count from.
     Zero(Moment),
     /// The test is over, and its files are written.

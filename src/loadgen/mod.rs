@@ -19,8 +19,8 @@ mod race;
 mod reporter;
 mod samples;
 
-pub use child::{Trouble, perform};
-pub use job::{Job, Line, Probe, Probed, Test};
+pub use child::{ChildError, perform};
+pub use job::{ChildJob, ChildMessage, LibraryProbe, LibraryFacts, LoadgenTest};
 pub use moment::Moment;
 
 /// The sources that are compiled together with LoadGen's, by name.

@@ -9,34 +9,34 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use super::ffi::Reporter;
-use crate::harness::{Ear, Ended, Reporting};
+use crate::harness::{ExternalObserver, RequestEnd, ReportingDelay};
 
 /// So many at most are told in one call, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;
 
 /// What a worker has heard.
-pub enum Heard {
+pub enum WorkerMessage {
     First { ticket: u64, token: i32, read: Instant },
     Done { ticket: u64, tokens: Vec<i32>, has_failed: bool, read: Instant },
 }
 
 /// A worker's end of the channel.
-pub struct Mouth(pub Sender<Heard>);
+pub struct CompletionSender(pub Sender<WorkerMessage>);
 
-impl Ear for Mouth {
+impl ExternalObserver for CompletionSender {
     fn first(&self, ticket: u64, token: i32, read: Instant) {
         // Nobody to tell: the run has ended before.
-        let _ = self.0.send(Heard::First { ticket, token, read });
+        let _ = self.0.send(WorkerMessage::First { ticket, token, read });
     }
 
-    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &Ended, read: Instant) {
-        let has_failed = *ended != Ended::Ok;
-        let _ = self.0.send(Heard::Done { ticket, tokens, has_failed, read });
+    fn done(&self, ticket: u64, tokens: Vec<i32>, ended: &RequestEnd, read: Instant) {
+        let has_failed = *ended != RequestEnd::Ok;
+        let _ = self.0.send(WorkerMessage::Done { ticket, tokens, has_failed, read });
     }
 }
 
 /// Tells until every mouth is closed. `wants_firsts`: LoadGen asks for first tokens in this scenario.
-pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> Reported {
+pub fn report(heard: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> ReporterOutput {
     let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
     let mut tally = Tally::default();
@@ -44,11 +44,11 @@ pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: 
         let waiting = std::iter::once(one).chain(heard.try_iter()).take(AT_ONCE);
         for one in waiting {
             match one {
-                Heard::First { ticket, token, read } if wants_firsts => {
+                WorkerMessage::First { ticket, token, read } if wants_firsts => {
                     firsts.push((ticket, vec![i64::from(token)], read));
                 }
-                Heard::First { .. } => {}
-                Heard::Done { ticket, tokens, has_failed, read } => {
+                WorkerMessage::First { .. } => {}
+                WorkerMessage::Done { ticket, tokens, has_failed, read } => {
                     if wants_firsts && tokens.is_empty() {
                         // LoadGen reads the time of the first token of whatever is over.
                         firsts.push((ticket, Vec::new(), read));
@@ -63,12 +63,12 @@ pub fn report(heard: &Receiver<Heard>, mut loadgen: Reporter<'_>, wants_firsts: 
         tally.firsts.tell(&mut firsts, |batch| loadgen.first_tokens(batch));
         tally.answers.tell(&mut answers, |batch| loadgen.completions(batch));
     }
-    Reported { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
+    ReporterOutput { reporting: tally.told(), firsts: tally.firsts.told, answers: tally.answers.told }
 }
 
 /// What the reporter brings back.
-pub struct Reported {
-    pub reporting: Reporting,
+pub struct ReporterOutput {
+    pub reporting: ReportingDelay,
     /// When LoadGen was told, by ticket.
     pub firsts: Vec<(u64, Instant)>,
     pub answers: Vec<(u64, Instant)>,
@@ -126,8 +126,8 @@ impl Way {
 }
 
 impl Tally {
-    fn told(&self) -> Reporting {
-        Reporting {
+    fn told(&self) -> ReportingDelay {
+        ReportingDelay {
             first_token_p50_us: self.firsts.at(0.5),
             first_token_p99_us: self.firsts.at(0.99),
             completion_p50_us: self.answers.at(0.5),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::harness::Sample;
+use crate::harness::ExternalSample;
 
 #[derive(Deserialize)]
 struct Line {
@@ -30,7 +30,7 @@ impl Line {
 }
 
 /// Reads all samples; answers have at most `most` tokens.
-pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<Sample>, String> {
+pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, String> {
     let told = |what: String| format!("{}: {what}", path.display());
     let file = File::open(path).map_err(|error| told(error.to_string()))?;
     let mut samples = Vec::new();
@@ -41,7 +41,7 @@ pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<Sample>, S
             return Err(told(format!("line {number}: a sample without `input_ids`")));
         }
         let output_len = line.output_len(most, is_synthetic);
-        samples.push(Sample { prompt: line.input_ids.into(), output_len });
+        samples.push(ExternalSample { prompt: line.input_ids.into(), output_len });
     }
     if samples.is_empty() { Err(told("it has no samples".to_owned())) } else { Ok(samples) }
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Entry, Section};
+use super::{LockEntry, LockSection};
 use crate::plan::ActionKind;
 
 /// One field that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    pub part: Part,
+pub struct LockDifference {
+    pub part: LockPart,
     /// Of `asked` and `became`: whose.
     pub task: Option<String>,
     pub field: String,
@@ -19,13 +19,13 @@ pub struct Difference {
     pub locked: Option<String>,
     /// `None`: it is not there.
     pub now: Option<String>,
-    pub weight: Weight,
+    pub weight: DifferenceWeight,
 }
 
 /// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum LockPart {
     /// This program's version.
     Run,
     Parameter,
@@ -40,7 +40,7 @@ pub enum Part {
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum DifferenceWeight {
     /// Something else is run.
     Stops,
     /// The same was asked for, and came out otherwise: builds hold times and paths, engines the kernels that were fastest then.
@@ -61,67 +61,67 @@ pub enum Strictness {
 }
 
 impl Strictness {
-    pub const fn stops(self, difference: &Difference) -> bool {
+    pub const fn stops(self, difference: &LockDifference) -> bool {
         match (self, difference.weight) {
-            (Self::Warn, _) | (_, Weight::Follows) => false,
-            (_, Weight::Stops) => true,
-            (strictness, Weight::Told) => matches!(strictness, Self::Exact),
+            (Self::Warn, _) | (_, DifferenceWeight::Follows) => false,
+            (_, DifferenceWeight::Stops) => true,
+            (strictness, DifferenceWeight::Told) => matches!(strictness, Self::Exact),
         }
     }
 }
 
 /// How much of a section there is to compare.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Extent {
+pub struct LockExtent {
     /// `now` has some of the stages: the others are not missing.
     pub is_part: bool,
     /// `now` has run: `became` is compared, too.
     pub has_run: bool,
 }
 
-impl Difference {
+impl LockDifference {
     /// What to do about it.
     pub fn advice(&self) -> &'static str {
         let is_image = self.field == "facts.image";
         match self.part {
-            Part::Run => "install that version of regatta",
-            Part::Parameter => "give the parameter as it was",
-            Part::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
-            Part::Tool => "install that version, or give the stage a `container` that has it",
-            Part::Asked if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
-            Part::Asked if self.field.starts_with("inputs") => "bring the file back as it was",
-            Part::Asked => "undo the change in the manifest",
-            Part::Became if self.weight == Weight::Told => {
+            LockPart::Run => "install that version of regatta",
+            LockPart::Parameter => "give the parameter as it was",
+            LockPart::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
+            LockPart::Tool => "install that version, or give the stage a `container` that has it",
+            LockPart::Asked if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
+            LockPart::Asked if self.field.starts_with("inputs") => "bring the file back as it was",
+            LockPart::Asked => "undo the change in the manifest",
+            LockPart::Became if self.weight == DifferenceWeight::Told => {
                 "take the output from a shared store instead of making it again"
             }
-            Part::Became => "make it again with `--force STAGE`; what was locked may be gone from where it came from",
+            LockPart::Became => "make it again with `--force STAGE`; what was locked may be gone from where it came from",
         }
     }
 }
 
 /// Everything in which `now` is not what `locked` says: parameters, machine, tools, then stage by stage.
-pub fn compare(locked: &Section, now: &Section, extent: Extent) -> Vec<Difference> {
+pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> Vec<LockDifference> {
     let mut found = Vec::new();
     if locked.regatta != now.regatta {
         let (locked, now) = (Some(locked.regatta.clone()), Some(now.regatta.clone()));
         let field = "regatta".to_owned();
-        found.push(Difference { part: Part::Run, task: None, field, locked, now, weight: Weight::Told });
+        found.push(LockDifference { part: LockPart::Run, task: None, field, locked, now, weight: DifferenceWeight::Told });
     }
     let texts = [
-        (Part::Parameter, &locked.params, &now.params),
-        (Part::Machine, &locked.machine, &now.machine),
-        (Part::Tool, &locked.tools, &now.tools),
+        (LockPart::Parameter, &locked.params, &now.params),
+        (LockPart::Machine, &locked.machine, &now.machine),
+        (LockPart::Tool, &locked.tools, &now.tools),
     ];
     for (part, locked, now) in texts {
         for (field, before, after) in pairs(locked, now) {
-            let is_left_out = extent.is_part && part != Part::Parameter && after.is_none();
+            let is_left_out = extent.is_part && part != LockPart::Parameter && after.is_none();
             if before == after || is_left_out {
                 continue;
             }
             // What the other machine did not ask about is no sign that it was different there.
-            let weight = if before.is_none() && part != Part::Parameter { Weight::Told } else { Weight::Stops };
+            let weight = if before.is_none() && part != LockPart::Parameter { DifferenceWeight::Told } else { DifferenceWeight::Stops };
             let (locked, now) = (before.cloned(), after.cloned());
-            found.push(Difference { part, task: None, field: field.clone(), locked, now, weight });
+            found.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
         }
     }
     for (task, before, after) in pairs(&locked.stages, &now.stages) {
@@ -136,7 +136,7 @@ pub fn compare(locked: &Section, now: &Section, extent: Extent) -> Vec<Differenc
 }
 
 /// What became of one task, held against what the lock says; `now` without the digest of the output is compared without it.
-pub fn outcome(task: &str, locked: &Entry, now: &BTreeMap<String, Value>) -> Vec<Difference> {
+pub fn outcome(task: &str, locked: &LockEntry, now: &BTreeMap<String, Value>) -> Vec<LockDifference> {
     let [before, mut after] = [&locked.became, now].map(|became| flat("", became.iter()));
     let mut before = before;
     for map in [&mut before, &mut after] {
@@ -149,20 +149,20 @@ pub fn outcome(task: &str, locked: &Entry, now: &BTreeMap<String, Value>) -> Vec
     let weight = |field: &str| {
         let is_bytes = field == "output" || (locked.kind == ActionKind::Image && is_built);
         // The same image has another name in each registry that it went to.
-        if is_bytes || field.starts_with("digests") { Weight::Told } else { Weight::Stops }
+        if is_bytes || field.starts_with("digests") { DifferenceWeight::Told } else { DifferenceWeight::Stops }
     };
-    different(Part::Became, task, &before, &after, weight)
+    different(LockPart::Became, task, &before, &after, weight)
 }
 
-fn stage(task: &str, locked: &Entry, now: &Entry, extent: Extent, found: &mut Vec<Difference>) {
+fn stage(task: &str, locked: &LockEntry, now: &LockEntry, extent: LockExtent, found: &mut Vec<LockDifference>) {
     let first = found.len();
-    let flat_of = |entry: &Entry| {
+    let flat_of = |entry: &LockEntry| {
         let mut all = flat("", entry.asked.iter().filter(|(name, _)| *name != "action"));
         all.extend(entry.asked.get("action").map(|action| flat_value("", action)).unwrap_or_default());
         all.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
         all
     };
-    found.extend(different(Part::Asked, task, &flat_of(locked), &flat_of(now), |_| Weight::Stops));
+    found.extend(different(LockPart::Asked, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
     if !extent.has_run {
         return;
     }
@@ -170,30 +170,30 @@ fn stage(task: &str, locked: &Entry, now: &Entry, extent: Extent, found: &mut Ve
     let keys = [locked, now].map(|entry| entry.became.get("key").and_then(Value::as_str).map(str::to_owned));
     let [before, after] = keys;
     if found.len() == first && before != after {
-        let (part, task, field) = (Part::Became, Some(task.to_owned()), "key".to_owned());
-        found.push(Difference { part, task, field, locked: before, now: after, weight: Weight::Follows });
+        let (part, task, field) = (LockPart::Became, Some(task.to_owned()), "key".to_owned());
+        found.push(LockDifference { part, task, field, locked: before, now: after, weight: DifferenceWeight::Follows });
     }
 }
 
-fn whole(task: &str, locked: Option<&Entry>, now: Option<&Entry>) -> Difference {
-    let told = |entry: Option<&Entry>| {
+fn whole(task: &str, locked: Option<&LockEntry>, now: Option<&LockEntry>) -> LockDifference {
+    let told = |entry: Option<&LockEntry>| {
         entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
     };
     let (locked, now) = (told(locked), told(now));
     let field = "stage".to_owned();
-    Difference { part: Part::Asked, task: Some(task.to_owned()), field, locked, now, weight: Weight::Stops }
+    LockDifference { part: LockPart::Asked, task: Some(task.to_owned()), field, locked, now, weight: DifferenceWeight::Stops }
 }
 
 fn different(
-    part: Part,
+    part: LockPart,
     task: &str,
     locked: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
-    weight: impl Fn(&str) -> Weight,
-) -> Vec<Difference> {
+    weight: impl Fn(&str) -> DifferenceWeight,
+) -> Vec<LockDifference> {
     let changed = pairs(locked, now).into_iter().filter(|(_, before, after)| before != after);
     changed
-        .map(|(field, before, after)| Difference {
+        .map(|(field, before, after)| LockDifference {
             part,
             task: Some(task.to_owned()),
             field: field.clone(),
@@ -247,19 +247,19 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entry(kind: ActionKind, asked: &Value, became: &Value) -> Entry {
+    fn entry(kind: ActionKind, asked: &Value, became: &Value) -> LockEntry {
         let fields = |value: &Value| {
             value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        Entry { kind, asked: fields(asked), became: fields(became) }
+        LockEntry { kind, asked: fields(asked), became: fields(became) }
     }
 
-    fn section(stages: &[(&str, Entry)]) -> Section {
+    fn section(stages: &[(&str, LockEntry)]) -> LockSection {
         let stages = stages.iter().map(|(name, entry)| ((*name).to_owned(), entry.clone())).collect();
-        Section { regatta: "1".to_owned(), stages, ..Section::default() }
+        LockSection { regatta: "1".to_owned(), stages, ..LockSection::default() }
     }
 
-    fn told(found: &[Difference]) -> Vec<String> {
+    fn told(found: &[LockDifference]) -> Vec<String> {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".to_owned());
         found
             .iter()
@@ -283,7 +283,7 @@ mod tests {
         locked.tools.insert("nvcc".to_owned(), "12.8".to_owned());
         now.tools.insert("git".to_owned(), "2.39".to_owned());
         "2".clone_into(&mut now.regatta);
-        let all = told(&compare(&locked, &now, Extent::default()));
+        let all = told(&compare(&locked, &now, LockExtent::default()));
         assert_eq!(
             all,
             [
@@ -297,7 +297,7 @@ mod tests {
                 "old stage a stage (engine) → - Stops",
             ]
         );
-        let part = told(&compare(&locked, &now, Extent { is_part: true, has_run: false }));
+        let part = told(&compare(&locked, &now, LockExtent { is_part: true, has_run: false }));
         assert!(!part.iter().any(|line| line.starts_with("old") || line.starts_with("Tool nvcc")), "{part:?}");
     }
 
@@ -307,7 +307,7 @@ mod tests {
             let became = json!({"commit": commit, "output": output, "key": key});
             section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &became))])
         };
-        let run = Extent { is_part: false, has_run: true };
+        let run = LockExtent { is_part: false, has_run: true };
         let all = compare(&git("a", "1", "k"), &git("b", "2", "l"), run);
         assert_eq!(told(&all), ["clone commit a → b Stops", "clone output 1 → 2 Told"]);
         let [commit, output] = &all[..] else { panic!("two") };
@@ -316,7 +316,7 @@ mod tests {
         // Another key alone is a consequence of something upstream.
         let all = compare(&git("a", "1", "k"), &git("a", "1", "l"), run);
         assert_eq!(told(&all), ["clone key k → l Follows"]);
-        assert_eq!(compare(&git("a", "1", "k"), &git("b", "2", "l"), Extent::default()), []);
+        assert_eq!(compare(&git("a", "1", "k"), &git("b", "2", "l"), LockExtent::default()), []);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
             let became = json!({"id": id, "digests": [format!("r@{id}")]});
             section(&[("image", entry(ActionKind::Image, &json!({"action": {"image": action}}), &became))])
         };
-        let run = Extent { is_part: false, has_run: true };
+        let run = LockExtent { is_part: false, has_run: true };
         let of = |action: &Value| told(&compare(&image(action, "1"), &image(action, "2"), run));
         assert_eq!(
             of(&json!({"build": {"context": "."}})),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Private;
 use crate::event::Digest;
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::Key;
+use crate::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
 const REPEAT: &str = "REGATTA_REPEAT";
@@ -23,13 +23,13 @@ pub struct LockFile {
     pub lock: u32,
     /// By the manifest's name and the parameters that were given: `llama2-70b system=h200-x8`.
     #[serde(default)]
-    pub runs: BTreeMap<String, Section>,
+    pub runs: BTreeMap<String, LockSection>,
 }
 
 /// The last good run of one manifest with these parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Section {
+pub struct LockSection {
     /// Version of the program that wrote it.
     pub regatta: String,
     /// All parameters, also those that were not given.
@@ -43,13 +43,13 @@ pub struct Section {
     pub tools: BTreeMap<String, String>,
     /// By task.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stages: BTreeMap<String, Entry>,
+    pub stages: BTreeMap<String, LockEntry>,
 }
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct LockEntry {
     pub kind: ActionKind,
     /// `action`, `env`, `facts`, `inputs`, `needs`, `outputs`, `secrets`: everything that decides its output, but what its needs made.
     pub asked: BTreeMap<String, Value>,
@@ -58,9 +58,9 @@ pub struct Entry {
     pub became: BTreeMap<String, Value>,
 }
 
-impl Entry {
+impl LockEntry {
     /// What is asked of a task.
-    pub fn new(plan: &Plan, task: &Task, key: &Key, private: &Private) -> Self {
+    pub fn new(plan: &Plan, task: &Task, key: &TaskKey, private: &Private) -> Self {
         let mut asked: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
@@ -90,7 +90,7 @@ impl Entry {
 
     /// With what came of it. `output`: only where making it again can give the same bytes.
     #[must_use]
-    pub fn with(mut self, told: BTreeMap<String, Value>, key: &Key, output: Option<&Digest>) -> Self {
+    pub fn with(mut self, told: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {
         let lowered = key.facts.iter().filter(|(name, _)| name.starts_with(LOWERED));
         self.became = told;
         self.became.extend(lowered.map(|(name, value)| (name.clone(), Value::from(value.as_str()))));

@@ -17,8 +17,8 @@ mod pins;
 mod private;
 mod text;
 
-pub use differ::{Difference, Extent, Part, Strictness, Weight, compare, outcome};
-pub use entry::{Entry, LockFile, Section, measured};
+pub use differ::{LockDifference, LockExtent, LockPart, Strictness, DifferenceWeight, compare, outcome};
+pub use entry::{LockEntry, LockFile, LockSection, measured};
 pub use pins::pin;
 pub use private::Private;
 pub use text::{Unreadable, read, write};

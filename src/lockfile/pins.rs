@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::Entry;
+use super::LockEntry;
 use crate::plan::{ActionKind, Task};
 
 /// Writes into a task's action what its name meant when it was locked. What was done, in words; `None`: nothing, because it
 /// names one thing for good already, or the lock does not say.
-pub fn pin(task: &mut Task, entry: &Entry) -> Option<String> {
+pub fn pin(task: &mut Task, entry: &LockEntry) -> Option<String> {
     let mut action: Value = serde_json::from_str(&task.action).ok()?;
     let (field, word) = match task.kind {
         ActionKind::Git => ("/git/rev", "rev"),
@@ -30,7 +30,7 @@ pub fn pin(task: &mut Task, entry: &Entry) -> Option<String> {
 }
 
 /// `registry/name@sha256:…` of the same registry and name.
-fn digest_of(name: &str, entry: &Entry) -> Option<String> {
+fn digest_of(name: &str, entry: &LockEntry) -> Option<String> {
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let repository = name[last..].split_once(':').map_or(name, |(before, _)| &name[..last + before.len()]);
     let digests = entry.became.get("digests")?.as_array()?;
@@ -57,7 +57,7 @@ mod tests {
             ..crate::plan::Task::bare(crate::event::TaskId::new("t"), "t".to_owned(), kind)
         };
         let became = became.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let entry = Entry { kind, asked: BTreeMap::new(), became };
+        let entry = LockEntry { kind, asked: BTreeMap::new(), became };
         let said = pin(&mut task, &entry);
         (said, serde_json::from_str(&task.action).unwrap())
     }

@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{Entry, Section};
+    use super::super::{LockEntry, LockSection};
     use super::*;
     use crate::plan::ActionKind;
 
@@ -96,10 +96,10 @@ mod tests {
         let words = || prop::collection::btree_map("[a-zA-Z_. -]{1,12}", ".{0,20}", 0..3);
         let fields = || prop::collection::btree_map("[a-z ]{1,10}", values(), 0..4);
         let kind = prop_oneof![Just(ActionKind::Git), Just(ActionKind::TrtllmBench), Just(ActionKind::Engine)];
-        let entry = (kind, fields(), fields()).prop_map(|(kind, asked, became)| Entry { kind, asked, became });
+        let entry = (kind, fields(), fields()).prop_map(|(kind, asked, became)| LockEntry { kind, asked, became });
         let stages = prop::collection::btree_map("[a-z_/0-9.]{1,16}", entry, 0..4);
         let section = ("[0-9.]{1,8}", words(), words(), words(), stages)
-            .prop_map(|(regatta, params, machine, tools, stages)| Section { regatta, params, machine, tools, stages });
+            .prop_map(|(regatta, params, machine, tools, stages)| LockSection { regatta, params, machine, tools, stages });
         prop::collection::btree_map("[a-z0-9]{1,9}( [a-z]{1,6}=[!-~]{0,9}){0,2}", section, 0..3)
             .prop_map(|runs| LockFile { runs, ..LockFile::default() })
     }
@@ -116,17 +116,17 @@ mod tests {
 
     #[test]
     fn a_person_can_read_it() {
-        let entry = Entry {
+        let entry = LockEntry {
             kind: ActionKind::Git,
             asked: BTreeMap::from([("action".to_owned(), json!({"git": {"url": "https://h/x", "rev": "main"}}))]),
             became: BTreeMap::from([("commit".to_owned(), json!("0123"))]),
         };
-        let section = Section {
+        let section = LockSection {
             regatta: "0.1.0".to_owned(),
             params: BTreeMap::from([("system".to_owned(), "sim-h200-x1".to_owned())]),
             tools: BTreeMap::from([("git".to_owned(), "git version 2.39.5".to_owned())]),
             stages: BTreeMap::from([("clone".to_owned(), entry)]),
-            ..Section::default()
+            ..LockSection::default()
         };
         let runs = BTreeMap::from([("m system=sim-h200-x1".to_owned(), section)]);
         let text = write(&LockFile { runs, ..LockFile::default() }).unwrap();

@@ -1,7 +1,7 @@
 //! Walks a node against a [`Shape`] and reports every mistake, each once, at its place.
 
 use super::node::{Map, Node, Tree, is_template};
-use super::shape::{Object, Range, Shape};
+use super::shape::{Object, Range, ValueShape};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
 
 /// Whether a text with `{{ }}` may stand for any type.
@@ -17,7 +17,7 @@ pub enum Templates {
 }
 
 /// Checks a value and everything in it. `path` is how people name it, `key` is where its key stands.
-pub fn check(node: &Node, shape: &Shape, path: &str, key: &Span, templates: Templates, found: &mut Diagnostics) {
+pub fn check(node: &Node, shape: &ValueShape, path: &str, key: &Span, templates: Templates, found: &mut Diagnostics) {
     Walk { templates, found }.value(node, shape, path, key);
 }
 
@@ -27,20 +27,20 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn value(&mut self, node: &Node, shape: &Shape, path: &str, key: &Span) {
+    fn value(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
         if self.templates == Templates::Here && node.text().is_some_and(is_template) {
             return;
         }
         match (shape, &node.tree) {
-            (Shape::Any, _)
-            | (Shape::Null, Tree::Null)
-            | (Shape::Text, Tree::Text(_))
-            | (Shape::Bool, Tree::Bool(_)) => {}
-            (Shape::Int(range), Tree::Number(number)) if number.is_i64() || number.is_u64() => {
+            (ValueShape::Any, _)
+            | (ValueShape::Null, Tree::Null)
+            | (ValueShape::Text, Tree::Text(_))
+            | (ValueShape::Bool, Tree::Bool(_)) => {}
+            (ValueShape::Int(range), Tree::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.range(number.as_f64(), *range, node, path);
             }
-            (Shape::Number(range), Tree::Number(number)) => self.range(number.as_f64(), *range, node, path),
-            (Shape::Words(words), Tree::Text(text)) => {
+            (ValueShape::Number(range), Tree::Number(number)) => self.range(number.as_f64(), *range, node, path),
+            (ValueShape::Words(words), Tree::Text(text)) => {
                 if !words.iter().any(|word| **word == **text) {
                     let known = words.iter().map(String::as_str);
                     let message = format!("`{path}` must be {}, not `{text}`", shape.describe());
@@ -48,20 +48,20 @@ impl Walk<'_> {
                     self.found.push(Diagnostic::error(message).at(node.span.first_line(), "").maybe_hint(hint));
                 }
             }
-            (Shape::List(item), Tree::List(items)) => {
+            (ValueShape::List(item), Tree::List(items)) => {
                 for (index, node) in items.iter().enumerate() {
                     self.value(node, item, &format!("{path}[{index}]"), &node.span);
                 }
             }
-            (Shape::Map(item), Tree::Map(map)) => {
+            (ValueShape::Map(item), Tree::Map(map)) => {
                 for (name, entry) in map {
                     self.value(&entry.node, item, &format!("{path}.{name}"), &entry.key);
                 }
             }
-            (Shape::Object(object), Tree::Map(map)) => self.object(map, object, path, key),
+            (ValueShape::Object(object), Tree::Map(map)) => self.object(map, object, path, key),
             // `stages:` with nothing behind it is an empty map.
-            (Shape::Map(_), Tree::Null) if !path.contains('.') => {}
-            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| same_kind(shape, &node.tree)) {
+            (ValueShape::Map(_), Tree::Null) if !path.contains('.') => {}
+            (ValueShape::Either(shapes), _) => match shapes.iter().find(|shape| same_kind(shape, &node.tree)) {
                 Some(shape) => self.value(node, shape, path, key),
                 None => self.wrong(node, shape, path, key),
             },
@@ -156,17 +156,17 @@ impl Walk<'_> {
         self.found.push(Diagnostic::error(message).at(key.clone(), format!("not a key of {whose}")).maybe_hint(hint));
     }
 
-    fn wrong(&mut self, node: &Node, shape: &Shape, path: &str, key: &Span) {
+    fn wrong(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
         let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
         let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
         let mut hint = None;
-        let wants = |wanted: fn(&Shape) -> bool| match shape {
-            Shape::Either(shapes) => shapes.iter().any(|shape| wanted(shape)),
+        let wants = |wanted: fn(&ValueShape) -> bool| match shape {
+            ValueShape::Either(shapes) => shapes.iter().any(|shape| wanted(shape)),
             other => wanted(other),
         };
-        let numeric = |shape: &Shape| matches!(shape, Shape::Int(_) | Shape::Number(_));
+        let numeric = |shape: &ValueShape| matches!(shape, ValueShape::Int(_) | ValueShape::Number(_));
         match &node.tree {
-            Tree::Number(_) | Tree::Bool(_) if wants(|shape| matches!(shape, Shape::Text)) => {
+            Tree::Number(_) | Tree::Bool(_) if wants(|shape| matches!(shape, ValueShape::Text)) => {
                 let number = node.span.text();
                 hint = Some(match path.rsplit('.').next().unwrap_or_default().trim_end_matches('`') {
                     "timeout" | "delay" | "duration" | "stall_timeout" | "ttft_p99" | "tpot_p99" => {
@@ -179,17 +179,17 @@ impl Walk<'_> {
             Tree::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {
                 hint = Some(format!("remove the quotes: {text}"));
             }
-            Tree::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => {
+            Tree::Text(text) if wants(|shape| matches!(shape, ValueShape::Bool)) => {
                 if matches!(&*text.to_lowercase(), "yes" | "no" | "on" | "off") {
                     hint = Some("YAML 1.2 has only `true` and `false`".to_owned());
                 }
             }
-            Tree::Text(text) if wants(|shape| matches!(shape, Shape::List(_))) && text.len() < 40 => {
+            Tree::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) && text.len() < 40 => {
                 hint = Some(format!("a list of one: [{}]", node.span.text()));
             }
             _ => {}
         }
-        if let (Shape::Object(object), Tree::Text(_) | Tree::Null) = (shape, &node.tree) {
+        if let (ValueShape::Object(object), Tree::Text(_) | Tree::Null) = (shape, &node.tree) {
             hint = missing_space(node, object)
                 .or_else(|| Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str)))));
         }
@@ -223,17 +223,17 @@ fn missing_space(node: &Node, object: &Object) -> Option<String> {
     is_key.then(|| format!("put a space after the colon: `{key}: {value}`"))
 }
 
-fn same_kind(shape: &Shape, tree: &Tree) -> bool {
+fn same_kind(shape: &ValueShape, tree: &Tree) -> bool {
     match (shape, tree) {
-        (Shape::Any, _)
-        | (Shape::Null, Tree::Null)
-        | (Shape::Text | Shape::Words(_), Tree::Text(_))
-        | (Shape::Bool, Tree::Bool(_))
-        | (Shape::Number(_), Tree::Number(_))
-        | (Shape::List(_), Tree::List(_))
-        | (Shape::Map(_) | Shape::Object(_), Tree::Map(_)) => true,
-        (Shape::Int(_), Tree::Number(number)) => number.is_i64() || number.is_u64(),
-        (Shape::Either(shapes), tree) => shapes.iter().any(|shape| same_kind(shape, tree)),
+        (ValueShape::Any, _)
+        | (ValueShape::Null, Tree::Null)
+        | (ValueShape::Text | ValueShape::Words(_), Tree::Text(_))
+        | (ValueShape::Bool, Tree::Bool(_))
+        | (ValueShape::Number(_), Tree::Number(_))
+        | (ValueShape::List(_), Tree::List(_))
+        | (ValueShape::Map(_) | ValueShape::Object(_), Tree::Map(_)) => true,
+        (ValueShape::Int(_), Tree::Number(number)) => number.is_i64() || number.is_u64(),
+        (ValueShape::Either(shapes), tree) => shapes.iter().any(|shape| same_kind(shape, tree)),
         _ => false,
     }
 }
@@ -251,18 +251,18 @@ pub fn kind_of(tree: &Tree) -> String {
 }
 
 /// After rendering: a number or switch where a text belongs becomes a text, `4.0` where a whole number belongs `4`.
-pub fn coerce(node: &mut Node, shape: &Shape) {
+pub fn coerce(node: &mut Node, shape: &ValueShape) {
     match (shape, &mut node.tree) {
-        (Shape::Either(shapes), tree) => {
+        (ValueShape::Either(shapes), tree) => {
             if let Some(shape) = shapes.iter().find(|shape| same_kind(shape, tree)) {
                 coerce(node, shape);
-            } else if shapes.iter().any(|shape| matches!(**shape, Shape::Text)) {
-                coerce(node, &Shape::Text);
-            } else if let Some(shape) = shapes.iter().find(|shape| matches!(***shape, Shape::Int(_))) {
+            } else if shapes.iter().any(|shape| matches!(**shape, ValueShape::Text)) {
+                coerce(node, &ValueShape::Text);
+            } else if let Some(shape) = shapes.iter().find(|shape| matches!(***shape, ValueShape::Int(_))) {
                 coerce(node, shape);
             }
         }
-        (Shape::Text, tree) => {
+        (ValueShape::Text, tree) => {
             let text = match tree {
                 Tree::Number(number) => number.to_string(),
                 Tree::Bool(value) => value.to_string(),
@@ -270,7 +270,7 @@ pub fn coerce(node: &mut Node, shape: &Shape) {
             };
             *tree = Tree::Text(text.into());
         }
-        (Shape::Int(_), tree) => {
+        (ValueShape::Int(_), tree) => {
             if let Tree::Number(number) = tree
                 && let Some(float) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15)
                 && number.is_f64()
@@ -278,9 +278,9 @@ pub fn coerce(node: &mut Node, shape: &Shape) {
                 *tree = Tree::Number((float as i64).into());
             }
         }
-        (Shape::List(item), Tree::List(items)) => items.iter_mut().for_each(|node| coerce(node, item)),
-        (Shape::Map(item), Tree::Map(map)) => map.values_mut().for_each(|entry| coerce(&mut entry.node, item)),
-        (Shape::Object(object), Tree::Map(map)) => {
+        (ValueShape::List(item), Tree::List(items)) => items.iter_mut().for_each(|node| coerce(node, item)),
+        (ValueShape::Map(item), Tree::Map(map)) => map.values_mut().for_each(|entry| coerce(&mut entry.node, item)),
+        (ValueShape::Object(object), Tree::Map(map)) => {
             for (name, entry) in map {
                 if let Some(shape) = object.fields.get(name) {
                     coerce(&mut entry.node, shape);

@@ -12,7 +12,7 @@ use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::duration::duration;
-use super::node::{Entry, Node, Tree, is_template};
+use super::node::{MapEntry, Node, Tree, is_template};
 use super::value::{MAX_TEXT, NoValue, node_of};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 
@@ -166,7 +166,7 @@ impl Expressions {
                 map.iter()
                     .map(|(name, entry)| {
                         let node = self.render(&entry.node, scope, found);
-                        (name.clone(), Entry { key: entry.key.clone(), node })
+                        (name.clone(), MapEntry { key: entry.key.clone(), node })
                     })
                     .collect(),
             ),

@@ -56,7 +56,7 @@ fn shipped_file(rel: &str) -> Option<&'static [u8]> {
 
 /// A project folder and the shipped files behind it.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct ManifestLibrary {
     root: PathBuf,
 }
 
@@ -68,12 +68,12 @@ pub struct FileId {
 }
 
 /// What reading a file gave: the name for people and the bytes.
-pub struct Read {
+pub struct ReadSource {
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
-impl Library {
+impl ManifestLibrary {
     /// `project` is the folder that holds `manifests/`; it need not exist.
     pub fn new(project: &Path) -> Self {
         let absolute = std::path::absolute(project).unwrap_or_else(|_| project.to_owned());
@@ -179,11 +179,11 @@ impl FileId {
     }
 
     /// The file's content. The error is a fragment that says what is wrong with it.
-    pub fn read(&self) -> Result<Read, String> {
+    pub fn read(&self) -> Result<ReadSource, String> {
         let path = self.root.join(&self.rel);
         if !path.is_file() {
             return match shipped_file(&self.rel) {
-                Some(bytes) => Ok(Read { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
+                Some(bytes) => Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
                 None => Err("there is no such file".to_owned()),
             };
         }
@@ -197,7 +197,7 @@ impl FileId {
         if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it is larger than {} MiB", MAX_BYTES >> 20));
         }
-        Ok(Read { name: self.rel.clone(), bytes })
+        Ok(ReadSource { name: self.rel.clone(), bytes })
     }
 
     /// The names of the YAML files in this folder (without suffix), on disk and shipped; `except` is left out.

@@ -8,12 +8,12 @@ use super::check::{Templates, check};
 use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge_documents;
-use super::node::{Entry, Map, Node, Tree};
+use super::node::{MapEntry, Map, Node, Tree};
 use super::param::{Chooser, Chosen};
-use super::shape::{self, Shape};
+use super::shape::{self, ValueShape};
 use super::value::value_of;
-use super::{Given, Library, Manifest, overrides, param, read, uses, vars};
-use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
+use super::{GivenValues, ManifestLibrary, Manifest, overrides, param, read, uses, vars};
+use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use crate::event::Digest;
 
 /// How many files one manifest may be made of.
@@ -23,7 +23,7 @@ const MAX_FILES: usize = 512;
 ///
 /// # Errors
 /// Everything that is wrong with it, at once, each with its place.
-pub fn load(library: &Library, what: &str, given: &Given) -> Result<Manifest, Diagnostics> {
+pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
     let Some(file) = library.find(what) else {
         let names = library.names();
         let hint = did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()));
@@ -53,7 +53,7 @@ struct Loader {
 type Chain = Vec<(FileId, Span)>;
 
 impl Loader {
-    fn manifest(&mut self, file: &FileId, given: &Given) -> Option<Manifest> {
+    fn manifest(&mut self, file: &FileId, given: &GivenValues) -> Option<Manifest> {
         let mut root = self.file(file, None, &mut Chain::new())?;
         if self.broken {
             return None;
@@ -146,7 +146,7 @@ impl Loader {
                 return None;
             }
         };
-        let source = Source::new(&read.name, text.strip_prefix('\u{feff}').unwrap_or(&text));
+        let source = SourceText::new(&read.name, text.strip_prefix('\u{feff}').unwrap_or(&text));
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);
         self.broken |= node.is_none();
@@ -154,7 +154,7 @@ impl Loader {
         node
     }
 
-    fn parsed(&mut self, source: &Source, file: &FileId, chain: &mut Chain) -> Option<Node> {
+    fn parsed(&mut self, source: &SourceText, file: &FileId, chain: &mut Chain) -> Option<Node> {
         let node = match read::read(source) {
             Ok(node) => node,
             Err(found) => {
@@ -187,7 +187,7 @@ impl Loader {
         })
     }
 
-    fn includes(&mut self, list: Option<&Entry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {
+    fn includes(&mut self, list: Option<&MapEntry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {
         let Some(list) = list else { return Vec::new() };
         let Tree::List(items) = &list.node.tree else {
             let found = Diagnostic::error("`include` must be a list of files").at(list.node.span.first_line(), "");
@@ -232,7 +232,7 @@ impl Loader {
         &mut self,
         root: &mut Node,
         file: &FileId,
-        given: &Given,
+        given: &GivenValues,
         params: &mut IndexMap<String, Chosen>,
         env: &mut BTreeMap<String, Option<String>>,
     ) -> bool {
@@ -240,7 +240,7 @@ impl Loader {
         loop {
             let mut wrong = Diagnostics::new();
             if let Some(entry) = root.get("params")
-                && let Shape::Object(document) = shape::document()
+                && let ValueShape::Object(document) = shape::document()
                 && let Some(shape) = document.fields.get("params")
             {
                 check(&entry.node, shape, "params", &entry.key, Templates::Done, &mut wrong);
@@ -301,7 +301,7 @@ impl Loader {
     }
 
     /// The folder of a `catalog` parameter, relative to the file that says so.
-    fn folder(&self, entry: &Entry) -> Option<FileId> {
+    fn folder(&self, entry: &MapEntry) -> Option<FileId> {
         let catalog = &entry.node.get("catalog")?.node;
         let file = self.by_name.get(catalog.span.source().name())?;
         file.beside(catalog.text()?)

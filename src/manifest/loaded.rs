@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::library::Library;
+use super::library::ManifestLibrary;
 use super::node::{Map, Node, Tree, shown};
 use super::param::Chosen;
 use super::{load, read};
-use crate::diag::{Diagnostic, Diagnostics, Source, Span};
+use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 use crate::event::Digest;
 
 /// What a person gave from outside: `key=value` in order (the last one wins; a key with dots is a place, see `overrides`)
 /// and the environment.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct GivenValues {
     pub params: Vec<(String, String)>,
     pub env: BTreeMap<String, String>,
 }
 
 /// Where a value came from.
 #[derive(Clone, Debug)]
-pub enum Origin {
+pub enum ValueOrigin {
     CommandLine,
     Environment(String),
     Default(Span),
     File(Span),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CommandLine => f.write_str("command line"),
@@ -63,7 +63,7 @@ pub struct Manifest {
 
 /// One leaf for `regatta show`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownValue {
     /// `stages.build.shell`
     pub path: String,
     pub value: String,
@@ -73,9 +73,9 @@ pub struct Shown {
 
 impl Manifest {
     /// Every value, with where it came from. Params and vars are shown as they were computed, stages as written.
-    pub fn values(&self) -> Vec<Shown> {
+    pub fn values(&self) -> Vec<ShownValue> {
         let mut all = Vec::new();
-        let mut say = |path: String, value: String, origin: String| all.push(Shown { path, value, origin });
+        let mut say = |path: String, value: String, origin: String| all.push(ShownValue { path, value, origin });
         for (name, chosen) in &self.params {
             say(format!("params.{name}"), shown(&chosen.value), chosen.origin.to_string());
         }
@@ -117,7 +117,7 @@ fn leaves(node: &Node, path: &str, say: &mut impl FnMut(String, String, String))
 
 /// One line of `regatta list`.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ListedManifest {
     pub name: String,
     pub about: Option<String>,
     /// `manifests/x.yaml`, or `shipped`.
@@ -127,7 +127,7 @@ pub struct Listed {
 }
 
 /// All manifests that can be run by name: the project's first, then the shipped ones that they do not hide.
-pub fn catalogue(library: &Library) -> Vec<Listed> {
+pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
     let names = library.names().into_iter();
     names
         .map(|(name, file, shipped)| {
@@ -136,17 +136,17 @@ pub fn catalogue(library: &Library) -> Vec<Listed> {
                 file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
             let (about, broken) = match text {
                 Err(why) => (None, Some(why)),
-                Ok(text) => match read::read(&Source::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
+                Ok(text) => match read::read(&SourceText::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
                     Err(found) => (None, first(&found)),
                     Ok(node) => {
                         let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
                         // Without what a person must give, a good manifest may lack a parameter: that is not broken.
-                        let broken = load(library, &name, &Given::default()).err().filter(|found| !only_asks(found));
+                        let broken = load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
                         (about, broken.as_ref().and_then(first))
                     }
                 },
             };
-            Listed { name, about, location, broken }
+            ListedManifest { name, about, location, broken }
         })
         .collect()
 }

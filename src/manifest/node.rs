@@ -26,11 +26,11 @@ pub enum Tree {
     Map(Map),
 }
 
-pub type Map = IndexMap<String, Entry>;
+pub type Map = IndexMap<String, MapEntry>;
 
 /// One pair of a map.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct MapEntry {
     /// Where the key stands.
     pub key: Span,
     pub node: Node,
@@ -43,7 +43,7 @@ impl PartialEq for Node {
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for MapEntry {
     fn eq(&self, other: &Self) -> bool {
         self.node == other.node
     }
@@ -65,7 +65,7 @@ impl Node {
             Value::Object(pairs) => Tree::Map(
                 pairs
                     .iter()
-                    .map(|(key, value)| (key.clone(), Entry { key: span.clone(), node: Self::of_json(span, value) }))
+                    .map(|(key, value)| (key.clone(), MapEntry { key: span.clone(), node: Self::of_json(span, value) }))
                     .collect(),
             ),
         };
@@ -80,7 +80,7 @@ impl Node {
         if let Tree::Text(text) = &self.tree { Some(text) } else { None }
     }
 
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&MapEntry> {
         self.map()?.get(key)
     }
 

@@ -7,10 +7,10 @@
 
 use super::merge::merge;
 use super::model::Action;
-use super::node::{Entry, Map, Node, Tree, shown};
+use super::node::{MapEntry, Map, Node, Tree, shown};
 use super::read;
-use super::shape::{self, Shape};
-use crate::diag::{Diagnostic, Diagnostics, Source, Span, did_you_mean};
+use super::shape::{self, ValueShape};
+use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 
 /// What the places of such values are called.
 const COMMAND_LINE: &str = "command line";
@@ -18,7 +18,7 @@ const COMMAND_LINE: &str = "command line";
 /// One value that was replaced.
 pub struct Override {
     /// As it was typed.
-    pub word: Source,
+    pub word: SourceText,
     /// From the top: `vars`, `tuning`, `kv_fraction`.
     pub path: Vec<String>,
     /// The names beside it, for a person who slipped.
@@ -36,7 +36,7 @@ pub fn is_place(key: &str) -> bool {
 pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostics) -> Vec<Override> {
     let mut done = Vec::new();
     for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
-        let word = Source::said(COMMAND_LINE, format!("{key}={text}"));
+        let word = SourceText::said(COMMAND_LINE, format!("{key}={text}"));
         match one(root, key, &word) {
             Ok(change) => done.push(change),
             Err(wrong) => found.push(wrong),
@@ -45,7 +45,7 @@ pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostic
     done
 }
 
-fn one(root: &mut Node, key: &str, word: &Source) -> Result<Override, Diagnostic> {
+fn one(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagnostic> {
     let steps: Vec<&str> = key.split('.').collect();
     let place = word.span(0..key.len());
     let value = value(word, key.len() + 1)?;
@@ -62,14 +62,14 @@ fn one(root: &mut Node, key: &str, word: &Source) -> Result<Override, Diagnostic
 }
 
 /// The value behind the `=`, with its places in the word.
-fn value(word: &Source, from: usize) -> Result<Node, Diagnostic> {
+fn value(word: &SourceText, from: usize) -> Result<Node, Diagnostic> {
     let whole = word.span(from..word.text().len());
     let text = whole.text();
     if text.contains(read::RESERVED) {
         return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved").at(whole, "here"));
     }
     // As long as the word itself, so that places in the one are places in the other.
-    let padded = Source::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
+    let padded = SourceText::said(COMMAND_LINE, format!("{}{text}", " ".repeat(from)));
     Ok(match read::read(&padded) {
         Ok(node) => moved(node, word),
         // What is no YAML is a text.
@@ -77,13 +77,13 @@ fn value(word: &Source, from: usize) -> Result<Node, Diagnostic> {
     })
 }
 
-fn moved(node: Node, word: &Source) -> Node {
+fn moved(node: Node, word: &SourceText) -> Node {
     let there = |span: &Span| word.span(span.range());
     let tree = match node.tree {
         Tree::List(items) => Tree::List(items.into_iter().map(|item| moved(item, word)).collect()),
         Tree::Map(map) => Tree::Map(
             map.into_iter()
-                .map(|(name, entry)| (name, Entry { key: there(&entry.key), node: moved(entry.node, word) }))
+                .map(|(name, entry)| (name, MapEntry { key: there(&entry.key), node: moved(entry.node, word) }))
                 .collect(),
         ),
         other => other,
@@ -138,7 +138,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
     }
     if let Some(stage) = stages.and_then(|stages| stages.get(first)) {
         let below = steps.get(1).copied().unwrap_or_default();
-        let is_key = matches!(shape::stage(), Shape::Object(keys) if keys.fields.contains_key(below));
+        let is_key = matches!(shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
         let through = action(&stage.node).filter(|_| !is_key);
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
         // `serve: { triton: … }`: which server it is, nobody wants to write again.
@@ -221,7 +221,7 @@ fn set(node: &mut Node, way: &[String], key: &Span, value: Node) -> Result<(), N
         *node = Node::new(key.clone(), Tree::Map(Map::new()));
     }
     let Tree::Map(map) = &mut node.tree else { return Err(node.clone()) };
-    let empty = || Entry { key: key.clone(), node: Node::new(key.clone(), Tree::Null) };
+    let empty = || MapEntry { key: key.clone(), node: Node::new(key.clone(), Tree::Null) };
     let entry = map.entry(step.clone()).or_insert_with(empty);
     if rest.is_empty() {
         entry.key = key.clone();
@@ -243,7 +243,7 @@ mod tests {
         \x20 triton: { serve: { triton: { options: {} } } }\n";
 
     fn given(words: &[&str]) -> (Node, Vec<Override>, Vec<Diagnostic>) {
-        let mut root = read::read(&Source::new("m.yaml", TEXT)).unwrap();
+        let mut root = read::read(&SourceText::new("m.yaml", TEXT)).unwrap();
         let given: Vec<(String, String)> =
             words.iter().filter_map(|word| word.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let mut found = Diagnostics::new();

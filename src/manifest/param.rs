@@ -6,17 +6,17 @@ use indexmap::IndexMap;
 use regex::Regex;
 use serde_json::Value;
 
-use super::model::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
-use super::node::{Entry, Node, Tree, shown};
+use super::model::{NumberBounds, ListRule, PARAM_KINDS, Param, PathNeed};
+use super::node::{MapEntry, Node, Tree, shown};
 use super::scalar;
-use super::{Given, Origin};
+use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     pub value: Value,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// The place that declares the parameter.
     pub declared: Span,
 }
@@ -24,8 +24,8 @@ pub struct Chosen {
 /// What the values of one parameter are chosen from.
 pub struct Chooser<'a> {
     pub name: &'a str,
-    pub entry: &'a Entry,
-    pub given: &'a Given,
+    pub entry: &'a MapEntry,
+    pub given: &'a GivenValues,
     /// The names in its folder, for a `catalog`.
     pub catalog: Vec<String>,
 }
@@ -44,12 +44,12 @@ impl Chooser<'_> {
         Some(Chosen { value, origin, declared: self.entry.key.clone() })
     }
 
-    fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, Origin)> {
+    fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, ValueOrigin)> {
         let name = self.name;
         if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
             let complain = |why: Wrong| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
             return match self.parse(kind, rule, text, &[',']) {
-                Ok(value) => Some((value, Origin::CommandLine)),
+                Ok(value) => Some((value, ValueOrigin::CommandLine)),
                 Err(why) => {
                     found.push(complain(why).see(self.entry.key.clone(), "declared here"));
                     None
@@ -62,7 +62,7 @@ impl Chooser<'_> {
         {
             // Shells have no lists: words with spaces between them are theirs.
             return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
-                Ok(value) => Some((value, Origin::Environment(variable.clone()))),
+                Ok(value) => Some((value, ValueOrigin::Environment(variable.clone()))),
                 Err(why) => {
                     let message = format!("the environment variable {variable}={text}: {}", why.what);
                     let place = self.entry.node.place(&["env"]);
@@ -73,7 +73,7 @@ impl Chooser<'_> {
         }
         if let Some(default) = self.entry.node.get("default") {
             return match self.check(kind, rule, &default.node) {
-                Ok(value) => Some((value, Origin::Default(default.node.span.clone()))),
+                Ok(value) => Some((value, ValueOrigin::Default(default.node.span.clone()))),
                 Err(why) => {
                     let message = format!("the default of `{name}`: {}", why.what);
                     let place = why.place.as_ref().unwrap_or(&default.node.span);
@@ -82,7 +82,7 @@ impl Chooser<'_> {
                 }
             };
         }
-        let origin = Origin::Default(self.entry.key.clone());
+        let origin = ValueOrigin::Default(self.entry.key.clone());
         match kind {
             "list" => Some((Value::Array(Vec::new()), origin)),
             "switch" => Some((Value::Bool(false), origin)),
@@ -274,7 +274,7 @@ fn path(text: &str, need: Option<PathNeed>) -> Result<Value, Wrong> {
     Ok(Value::String(absolute.to_string_lossy().into_owned()))
 }
 
-fn bounded(number: f64, bounds: Option<&Bounds>, what: &str) -> Result<(), Wrong> {
+fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), Wrong> {
     let Some(bounds) = bounds else { return Ok(()) };
     match (bounds.min, bounds.max) {
         (Some(min), _) if number < min => Err(Wrong::new(format!("{what} must be at least {min}"))),
@@ -284,7 +284,7 @@ fn bounded(number: f64, bounds: Option<&Bounds>, what: &str) -> Result<(), Wrong
 }
 
 /// Parameters that were given and do not exist.
-pub fn unknown(given: &Given, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
+pub fn unknown(given: &GivenValues, known: &IndexMap<String, Chosen>, declared: &[String], found: &mut Diagnostics) {
     for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
         if !known.contains_key(name) && !declared.contains(name) {
             let hint = did_you_mean(name, declared.iter().map(String::as_str));

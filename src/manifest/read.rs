@@ -10,9 +10,9 @@ use std::sync::Arc;
 use indexmap::map::Entry as Slot;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use super::node::{Entry, Map, Node, Tree};
+use super::node::{MapEntry, Map, Node, Tree};
 use super::scalar;
-use crate::diag::{Diagnostic, Diagnostics, Source, Span};
+use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
 /// Deeper nesting than this is a mistake or an attack.
 pub const MAX_DEPTH: usize = 64;
@@ -22,7 +22,7 @@ pub const RESERVED: [char; 2] = ['⟦', '⟧'];
 const ALIAS_BUDGET: usize = 10_000;
 
 /// Reads one document. The diagnostics hold everything wrong with it up to the first syntax error.
-pub fn read(source: &Source) -> Result<Node, Diagnostics> {
+pub fn read(source: &SourceText) -> Result<Node, Diagnostics> {
     let text = source.text();
     if let Some((at, bad)) = text.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         let message = format!("the control character U+{:04X} is not allowed in YAML", u32::from(bad));
@@ -71,7 +71,7 @@ pub fn read(source: &Source) -> Result<Node, Diagnostics> {
 }
 
 struct Reader<'a> {
-    source: &'a Source,
+    source: &'a SourceText,
     bytes: CharToByte,
     stack: Vec<Frame>,
     anchors: HashMap<usize, (Node, usize)>,
@@ -190,7 +190,7 @@ impl Reader<'_> {
                 if let Some((name, key)) = frame.key.take()
                     && let Slot::Vacant(slot) = map.entry(name)
                 {
-                    slot.insert(Entry { key, node });
+                    slot.insert(MapEntry { key, node });
                 }
             }
             _ => {}
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     fn json(text: &str) -> serde_json::Value {
-        read(&Source::new("x", text)).unwrap_or_else(|found| panic!("{found}")).json()
+        read(&SourceText::new("x", text)).unwrap_or_else(|found| panic!("{found}")).json()
     }
 
     #[test]
@@ -316,7 +316,7 @@ true: switch
 
     #[test]
     fn places_are_bytes_also_behind_umlauts() {
-        let source = Source::new("x", "ä: ö\nstages: {ü: 日本}\n");
+        let source = SourceText::new("x", "ä: ö\nstages: {ü: 日本}\n");
         let root = read(&source).expect("YAML");
         let stages = root.get("stages").expect("there");
         let entry = stages.node.get("ü").expect("there");

@@ -4,11 +4,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, Document, Image, PARAM_KINDS};
+use super::model::{Action, ManifestDocument, Image, PARAM_KINDS};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
-    let mut schema = schemars::schema_for!(Document).to_value();
+    let mut schema = schemars::schema_for!(ManifestDocument).to_value();
     let template = json!({
         "type": "string",
         "pattern": r"\{\{|\{%",

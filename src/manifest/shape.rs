@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::model::{Action, Document, Image, PARAM_KINDS};
+use super::model::{Action, ManifestDocument, Image, PARAM_KINDS};
 
 /// What a value may be.
 #[derive(Debug)]
-pub enum Shape {
+pub enum ValueShape {
     Any,
     Null,
     Text,
@@ -39,37 +39,37 @@ pub struct Range {
 pub struct Object {
     /// The type's name, for messages: `stage`, `bench`.
     pub name: String,
-    pub fields: IndexMap<String, Arc<Shape>>,
+    pub fields: IndexMap<String, Arc<ValueShape>>,
     pub required: Vec<String>,
     /// Of these keys exactly one must be there.
     pub one_of: Vec<String>,
 }
 
 /// The shape of a whole document.
-pub fn document() -> &'static Shape {
-    static SHAPE: OnceLock<Arc<Shape>> = OnceLock::new();
+pub fn document() -> &'static ValueShape {
+    static SHAPE: OnceLock<Arc<ValueShape>> = OnceLock::new();
     SHAPE.get_or_init(|| {
-        let schema = schemars::schema_for!(Document).to_value();
+        let schema = schemars::schema_for!(ManifestDocument).to_value();
         Compiler { root: &schema, named: HashMap::new() }.compile(&schema, "manifest")
     })
 }
 
 /// The shape of one stage.
-pub fn stage() -> &'static Shape {
-    let Shape::Object(document) = document() else { return &Shape::Any };
+pub fn stage() -> &'static ValueShape {
+    let ValueShape::Object(document) = document() else { return &ValueShape::Any };
     match document.fields.get("stages").map(AsRef::as_ref) {
-        Some(Shape::Map(stage)) => stage,
-        _ => &Shape::Any,
+        Some(ValueShape::Map(stage)) => stage,
+        _ => &ValueShape::Any,
     }
 }
 
 struct Compiler<'a> {
     root: &'a Value,
-    named: HashMap<String, Arc<Shape>>,
+    named: HashMap<String, Arc<ValueShape>>,
 }
 
 impl Compiler<'_> {
-    fn compile(&mut self, schema: &Value, name: &str) -> Arc<Shape> {
+    fn compile(&mut self, schema: &Value, name: &str) -> Arc<ValueShape> {
         if let Some(reference) = schema["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap_or(reference);
             if let Some(known) = self.named.get(name) {
@@ -83,18 +83,18 @@ impl Compiler<'_> {
         Arc::new(self.shape(schema, name))
     }
 
-    fn shape(&mut self, schema: &Value, name: &str) -> Shape {
+    fn shape(&mut self, schema: &Value, name: &str) -> ValueShape {
         if let Some(branches) = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array()) {
             return self.branches(branches, name);
         }
         if let Some(words) = schema["enum"].as_array() {
-            return Shape::Words(words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+            return ValueShape::Words(words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
         }
         if let Some(word) = schema["const"].as_str() {
-            return Shape::Words(vec![word.to_owned()]);
+            return ValueShape::Words(vec![word.to_owned()]);
         }
         match &schema["type"] {
-            Value::Array(types) => Shape::Either(
+            Value::Array(types) => ValueShape::Either(
                 types
                     .iter()
                     .map(|one| {
@@ -105,15 +105,15 @@ impl Compiler<'_> {
                     .collect(),
             ),
             Value::String(one) => self.typed(one, schema, name),
-            _ => Shape::Any,
+            _ => ValueShape::Any,
         }
     }
 
-    fn typed(&mut self, one: &str, schema: &Value, name: &str) -> Shape {
+    fn typed(&mut self, one: &str, schema: &Value, name: &str) -> ValueShape {
         match one {
-            "null" => Shape::Null,
-            "string" => Shape::Text,
-            "boolean" => Shape::Bool,
+            "null" => ValueShape::Null,
+            "string" => ValueShape::Text,
+            "boolean" => ValueShape::Bool,
             "integer" => {
                 let (low, high) = match schema["format"].as_str() {
                     Some("uint16") => (Some(0.0), Some(f64::from(u16::MAX))),
@@ -122,19 +122,19 @@ impl Compiler<'_> {
                     Some("int32") => (Some(f64::from(i32::MIN)), Some(f64::from(i32::MAX))),
                     _ => (Some(0.0), None),
                 };
-                Shape::Int(Range { min: schema["minimum"].as_f64().or(low), max: schema["maximum"].as_f64().or(high) })
+                ValueShape::Int(Range { min: schema["minimum"].as_f64().or(low), max: schema["maximum"].as_f64().or(high) })
             }
-            "number" => Shape::Number(Range { min: schema["minimum"].as_f64(), max: schema["maximum"].as_f64() }),
-            "array" => Shape::List(self.compile(&schema["items"], name)),
+            "number" => ValueShape::Number(Range { min: schema["minimum"].as_f64(), max: schema["maximum"].as_f64() }),
+            "array" => ValueShape::List(self.compile(&schema["items"], name)),
             "object" => match schema["properties"].as_object() {
                 Some(fields) => self.object(fields, schema, name),
-                None => Shape::Map(self.compile(&schema["additionalProperties"], name)),
+                None => ValueShape::Map(self.compile(&schema["additionalProperties"], name)),
             },
-            _ => Shape::Any,
+            _ => ValueShape::Any,
         }
     }
 
-    fn object(&mut self, fields: &serde_json::Map<String, Value>, schema: &Value, name: &str) -> Shape {
+    fn object(&mut self, fields: &serde_json::Map<String, Value>, schema: &Value, name: &str) -> ValueShape {
         let one_of = match name {
             "Stage" => Action::KEYS.map(str::to_owned).to_vec(),
             "Param" => PARAM_KINDS.map(str::to_owned).to_vec(),
@@ -144,15 +144,15 @@ impl Compiler<'_> {
         let fields = fields.iter().map(|(key, field)| (key.clone(), self.compile(field, key))).collect();
         let required = schema["required"].as_array().into_iter().flatten();
         let required = required.filter_map(Value::as_str).map(str::to_owned).collect();
-        Shape::Object(Object { name: plain_name(name), fields, required, one_of })
+        ValueShape::Object(Object { name: plain_name(name), fields, required, one_of })
     }
 
-    fn branches(&mut self, branches: &[Value], name: &str) -> Shape {
-        let shapes: Vec<Arc<Shape>> = branches.iter().map(|branch| self.compile(branch, name)).collect();
-        let is_words = |shape: &Arc<Shape>| matches!(**shape, Shape::Words(_));
-        let words_of = |shape: &Arc<Shape>| if let Shape::Words(words) = &**shape { words.clone() } else { Vec::new() };
+    fn branches(&mut self, branches: &[Value], name: &str) -> ValueShape {
+        let shapes: Vec<Arc<ValueShape>> = branches.iter().map(|branch| self.compile(branch, name)).collect();
+        let is_words = |shape: &Arc<ValueShape>| matches!(**shape, ValueShape::Words(_));
+        let words_of = |shape: &Arc<ValueShape>| if let ValueShape::Words(words) = &**shape { words.clone() } else { Vec::new() };
         if shapes.iter().all(is_words) {
-            return Shape::Words(shapes.iter().flat_map(words_of).collect());
+            return ValueShape::Words(shapes.iter().flat_map(words_of).collect());
         }
         // An externally tagged enum: objects of exactly one required key each.
         let tagged = |schema: &Value| {
@@ -163,21 +163,21 @@ impl Compiler<'_> {
         if !objects.is_empty() && words.iter().all(|(shape, _)| is_words(shape)) {
             let mut fields = IndexMap::new();
             for (shape, _) in objects {
-                if let Shape::Object(object) = &**shape {
+                if let ValueShape::Object(object) = &**shape {
                     fields.extend(object.fields.iter().map(|(key, field)| (key.clone(), Arc::clone(field))));
                 }
             }
             let one_of = fields.keys().cloned().collect();
-            let object = Shape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
+            let object = ValueShape::Object(Object { name: plain_name(name), fields, required: Vec::new(), one_of });
             // Some of the enum's cases may be plain words; they are one choice.
             let words: Vec<String> = words.into_iter().flat_map(|(shape, _)| words_of(shape)).collect();
             return if words.is_empty() {
                 object
             } else {
-                Shape::Either(vec![Arc::new(Shape::Words(words)), Arc::new(object)])
+                ValueShape::Either(vec![Arc::new(ValueShape::Words(words)), Arc::new(object)])
             };
         }
-        Shape::Either(shapes)
+        ValueShape::Either(shapes)
     }
 }
 
@@ -193,7 +193,7 @@ fn plain_name(name: &str) -> String {
     plain
 }
 
-impl Shape {
+impl ValueShape {
     /// What it is, for "must be …".
     pub fn describe(&self) -> String {
         match self {

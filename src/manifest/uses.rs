@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
-use super::Given;
+use super::GivenValues;
 use super::expression::Expressions;
 use super::node::{Map, Node, Tree, is_template};
 use super::overrides::{Override, is_place};
@@ -23,7 +23,7 @@ pub struct Uses {
 
 /// What each word of the command line is read by. Words that nobody reads are reported.
 pub fn readers(
-    given: &Given,
+    given: &GivenValues,
     overrides: &[Override],
     root: &Node,
     params: &IndexMap<String, Chosen>,

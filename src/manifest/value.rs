@@ -7,7 +7,7 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use serde_json::Number;
 
-use super::node::{Entry, Map, Node, Tree};
+use super::node::{MapEntry, Map, Node, Tree};
 use super::read::MAX_DEPTH;
 use crate::diag::{Diagnostic, Span};
 
@@ -91,7 +91,7 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
             for key in value.try_iter().map_err(|error| plain(&error.to_string()))? {
                 let item = value.get_item(&key).map_err(|error| plain(&error.to_string()))?;
                 let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?);
-                map.insert(key.to_string(), Entry { key: span.clone(), node });
+                map.insert(key.to_string(), MapEntry { key: span.clone(), node });
             }
             Ok(Tree::Map(map))
         }

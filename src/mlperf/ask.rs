@@ -3,18 +3,18 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::{Benchmark, Division, Mode, Round, Scenario};
+use super::{Benchmark, Division, TestMode, Round, MlperfScenario};
 use crate::diag::{did_you_mean, list_of};
 
 /// One test as somebody wants it. Nothing in it has been checked.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct TestRequest<'a> {
     /// `v6.1`.
     pub round: &'a str,
     /// `llama2-70b-99.9`.
     pub benchmark: &'a str,
-    pub scenario: Scenario,
-    pub mode: Mode,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
     pub division: Division,
     /// All rules but the durations.
     pub rehearsal: bool,
@@ -27,7 +27,7 @@ pub struct Ask<'a> {
 
 /// Something that the rules or LoadGen forbid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct RuleError {
     /// Where: keys below `bench.loadgen`, or `["scenario"]`, which stands beside it.
     pub at: Vec<String>,
     /// What is wrong, beginning with a verb: `must be at least 600000`.
@@ -39,7 +39,7 @@ pub struct Wrong {
     pub is_of_key: bool,
 }
 
-impl Wrong {
+impl RuleError {
     pub(super) fn new(at: &[&str], what: impl Into<String>, rule: impl Into<String>) -> Self {
         let at = at.iter().map(|&key| key.to_owned()).collect();
         Self { at, what: what.into(), rule: rule.into(), hint: None, is_of_key: false }
@@ -63,38 +63,38 @@ impl Wrong {
 
 /// Its names found in the tables.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ResolvedTest {
     pub round: Round,
     pub benchmark: Benchmark,
 }
 
-impl Ask<'_> {
+impl TestRequest<'_> {
     /// The round and the benchmark that are named, or what is wrong with the names.
-    pub fn find(&self) -> Result<Found, Vec<Wrong>> {
+    pub fn find(&self) -> Result<ResolvedTest, Vec<RuleError>> {
         let Some(round) = Round::named(self.round) else {
             let hint = did_you_mean(self.round, Round::NAMES);
-            let wrong = Wrong::new(&["round"], format!("cannot be `{}`", self.round), "there is no table of it");
+            let wrong = RuleError::new(&["round"], format!("cannot be `{}`", self.round), "there is no table of it");
             return Err(vec![wrong.maybe_hint(hint)]);
         };
         match round.benchmarks.get(self.benchmark).cloned() {
-            Some(benchmark) => Ok(Found { round, benchmark }),
+            Some(benchmark) => Ok(ResolvedTest { round, benchmark }),
             None => Err(vec![not_in(&round, self.benchmark)]),
         }
     }
 
     /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test says its own.
     pub fn is_measured(&self) -> bool {
-        !self.rehearsal && matches!(self.mode, Mode::Performance)
+        !self.rehearsal && matches!(self.mode, TestMode::Performance)
     }
 }
 
 /// A benchmark that the round does not have: perhaps another round has, or LoadGen calls a model so.
-fn not_in(round: &Round, name: &str) -> Wrong {
+fn not_in(round: &Round, name: &str) -> RuleError {
     if let Some(why) = round.left_out(name) {
         let what = format!("cannot be `{name}`");
         let rule = format!("of {}, but left out here: {why}", round.name);
         let known = list_of(round.benchmarks.keys().map(String::as_str));
-        return Wrong::new(&["benchmark"], what, rule).hint(format!("there are {known}"));
+        return RuleError::new(&["benchmark"], what, rule).hint(format!("there are {known}"));
     }
     let elsewhere: Vec<&str> = Round::NAMES
         .into_iter()
@@ -118,5 +118,5 @@ fn not_in(round: &Round, name: &str) -> Wrong {
         Some(format!("it is in {is_of}; {} has {}", round.name, list_of(names())))
     };
     let what = format!("cannot be `{name}`");
-    Wrong::new(&["benchmark"], what, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
+    RuleError::new(&["benchmark"], what, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
 }

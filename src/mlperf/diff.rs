@@ -7,16 +7,16 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::gate::{self, Judged};
+use super::gate::{self, JudgedRun};
 use super::layout::scenario_titled;
 use super::log::Detail;
-use super::{Layout, Lock, Round, Scenario, TEST_FILE, TestTold};
+use super::{SubmissionLayout, PackageProvenance, Round, MlperfScenario, TEST_FILE, TestRecord};
 
 /// One side of one result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Run {
+pub struct DiffedRun {
     #[serde(flatten)]
-    pub judged: Judged,
+    pub judged: JudgedRun,
     /// Everything that can be compared: settings in force, user.conf, accuracy, versions.
     #[serde(skip)]
     pub settings: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ pub struct Run {
 
 /// One value that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct ValueChange {
     pub what: String,
     /// None: it has none.
     pub a: Option<String>,
@@ -33,21 +33,21 @@ pub struct Change {
 
 /// One result of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct ResultDifference {
     /// `llama2-70b-99.9 Server`, with the system in front where there are several; `system X` for a system's own.
     pub name: String,
-    pub a: Option<Run>,
-    pub b: Option<Run>,
+    pub a: Option<DiffedRun>,
+    pub b: Option<DiffedRun>,
     /// b / a.
     pub ratio: Option<f64>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<ValueChange>,
 }
 
 /// What `a` and `b` hold, result by result, then system by system. Each is a submission folder or the output of a run.
 ///
 /// # Errors
 /// One that holds neither results nor LoadGen's logs, by its name.
-pub fn compare(a: &Path, b: &Path) -> Result<Vec<Difference>, String> {
+pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, String> {
     let (a, b) = (side(a)?, side(b)?);
     let mut found = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
@@ -57,7 +57,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Vec<Difference>, String> {
             (Some(left), Some(right)) => changes(&left.settings, &right.settings),
             _ => Vec::new(),
         };
-        found.push(Difference {
+        found.push(ResultDifference {
             name: name.clone(),
             a: left.cloned(),
             b: right.cloned(),
@@ -68,17 +68,17 @@ pub fn compare(a: &Path, b: &Path) -> Result<Vec<Difference>, String> {
     Ok(found)
 }
 
-fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Change> {
+fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<ValueChange> {
     let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
-    let mut changes: Vec<Change> = names
+    let mut changes: Vec<ValueChange> = names
         .filter(|name| a.get(*name) != b.get(*name))
-        .map(|name| Change { what: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() })
+        .map(|name| ValueChange { what: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() })
         .collect();
     changes.sort_by(|one, other| one.what.cmp(&other.what));
     changes
 }
 
-fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
+fn side(root: &Path) -> Result<BTreeMap<String, DiffedRun>, String> {
     if root.join("mlperf_log_detail.txt").is_file() {
         return Ok(BTreeMap::from([alone(root)?]));
     }
@@ -97,7 +97,7 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
     let mut all = BTreeMap::new();
     for seen in &examined.results {
         let submitter = root.join(&seen.division).join(&seen.submitter);
-        let layout = Layout::of(&round.name);
+        let layout = SubmissionLayout::of(&round.name);
         let mut settings = BTreeMap::new();
         let result = submitter.join(layout.result(&seen.system, &seen.benchmark, &seen.scenario));
         if let Ok(detail) = Detail::of(&result.join("performance/run_1")) {
@@ -109,7 +109,7 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
         of_lock(&submitter, seen, &mut settings);
         let system = if several { format!("{} ", seen.system) } else { String::new() };
         let name = format!("{system}{} {}", seen.benchmark, seen.scenario);
-        all.insert(name, Run { judged: seen.judged.clone(), settings });
+        all.insert(name, DiffedRun { judged: seen.judged.clone(), settings });
         let name = if several { format!("system {}", seen.system) } else { "system".to_owned() };
         all.entry(name)
             .or_insert_with(|| described(&submitter.join("systems").join(format!("{}.json", seen.system)), &round));
@@ -118,15 +118,15 @@ fn side(root: &Path) -> Result<BTreeMap<String, Run>, String> {
 }
 
 /// The output of one run.
-fn alone(folder: &Path) -> Result<(String, Run), String> {
+fn alone(folder: &Path) -> Result<(String, DiffedRun), String> {
     let detail = Detail::of(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let told: Option<TestTold> =
+    let told: Option<TestRecord> =
         fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let scenario = told
         .as_ref()
         .map(|test| test.scenario)
         .or_else(|| scenario_titled(detail.text("effective_scenario")?))
-        .unwrap_or(Scenario::Offline);
+        .unwrap_or(MlperfScenario::Offline);
     let name = match &told {
         Some(test) => format!("{} {}", test.benchmark, scenario.title()),
         None => scenario.title().to_owned(),
@@ -135,7 +135,7 @@ fn alone(folder: &Path) -> Result<(String, Run), String> {
     of_log(&detail, &mut settings);
     of_conf(&fs::read_to_string(folder.join("user.conf")).unwrap_or_default(), &mut settings);
     let judged = gate::judge(folder, scenario).unwrap_or_default();
-    Ok((name, Run { judged, settings }))
+    Ok((name, DiffedRun { judged, settings }))
 }
 
 fn of_log(detail: &Detail, settings: &mut BTreeMap<String, String>) {
@@ -157,8 +157,8 @@ fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
 }
 
 /// Commits and what was under test, where the package is ours.
-fn of_lock(submitter: &Path, seen: &gate::Seen, settings: &mut BTreeMap<String, String>) {
-    let Some(Ok(lock)) = Lock::of(submitter) else { return };
+fn of_lock(submitter: &Path, seen: &gate::ExaminedResult, settings: &mut BTreeMap<String, String>) {
+    let Some(Ok(lock)) = PackageProvenance::of(submitter) else { return };
     settings.insert("regatta".to_owned(), lock.regatta.clone());
     for stage in &lock.stages {
         if let Some(commit) = &stage.commit {
@@ -166,7 +166,7 @@ fn of_lock(submitter: &Path, seen: &gate::Seen, settings: &mut BTreeMap<String, 
         }
     }
     let Some(scenario) = scenario_titled(&seen.scenario) else { return };
-    if let Some(run) = lock.run(&seen.benchmark, scenario, super::Mode::Performance) {
+    if let Some(run) = lock.run(&seen.benchmark, scenario, super::TestMode::Performance) {
         for (kind, digests) in &run.under_test {
             let digests: Vec<&str> = digests.iter().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
             settings.insert(format!("{kind} (digest)"), digests.join(", "));
@@ -174,13 +174,13 @@ fn of_lock(submitter: &Path, seen: &gate::Seen, settings: &mut BTreeMap<String, 
     }
 }
 
-fn described(path: &Path, round: &Round) -> Run {
+fn described(path: &Path, round: &Round) -> DiffedRun {
     let fields: serde_json::Map<String, Value> =
         fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
     let mut settings: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
     settings.insert("round".to_owned(), round.name.clone());
-    Run { judged: Judged::default(), settings }
+    DiffedRun { judged: JudgedRun::default(), settings }
 }
 
 fn plain(value: &Value) -> String {

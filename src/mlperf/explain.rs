@@ -11,14 +11,14 @@ pub struct Explanation {
     /// `VALID`, `INVALID`; None: LoadGen gave none.
     pub result: Option<String>,
     /// Empty: nothing is wrong.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<RuleViolation>,
     /// The rate to try next, where the rate is what is wrong. A first guess: `bench.search` finds it.
     pub next_qps: Option<f64>,
 }
 
 /// One rule that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub struct RuleViolation {
     /// `errors`, `ttft`, `tpot`, `latency`, `min_duration`, `min_queries`, `early_stopping`, `unfinished`.
     pub rule: &'static str,
     /// What was missed, and by how much.
@@ -47,7 +47,7 @@ pub fn explain(detail: &Detail) -> Explanation {
 
 struct Run<'a> {
     detail: &'a Detail,
-    reasons: Vec<Reason>,
+    reasons: Vec<RuleViolation>,
     next_qps: Option<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Run<'_> {
     }
 
     fn say(&mut self, rule: &'static str, what: String, advice: String) {
-        self.reasons.push(Reason { rule, what, advice });
+        self.reasons.push(RuleViolation { rule, what, advice });
     }
 
     /// LoadGen may call a run VALID in which it logged errors. The rules do not.

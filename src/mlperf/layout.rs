@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Mode, Scenario};
+use super::{TestMode, MlperfScenario};
 
 /// How a submission's folders are arranged below `<division>/<submitter>/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum SubmissionLayout {
     /// Until v5.1: `code/`, and `measurements/` and `compliance/` beside `results/`.
     Split,
     /// Since v6.0: `src/`, and everything about a result in its own folder.
     Single,
 }
 
-impl Layout {
+impl SubmissionLayout {
     /// Of a round by its name, `v5.1`. An unknown round has the newest.
     pub fn of(round: &str) -> Self {
         if matches!(round, "v5.0" | "v5.1") { Self::Split } else { Self::Single }
@@ -49,7 +49,7 @@ impl Layout {
     }
 
     /// The folder of one audit test.
-    pub fn audit(self, system: &str, benchmark: &str, scenario: &str, test: Mode) -> PathBuf {
+    pub fn audit(self, system: &str, benchmark: &str, scenario: &str, test: TestMode) -> PathBuf {
         let above = match self {
             Self::Split => Path::new("compliance").join(system).join(benchmark).join(scenario),
             Self::Single => self.result(system, benchmark, scenario),
@@ -59,24 +59,24 @@ impl Layout {
 }
 
 /// `TEST06`.
-pub fn test_folder(test: Mode) -> &'static str {
+pub fn test_folder(test: TestMode) -> &'static str {
     match test {
-        Mode::Performance => "performance",
-        Mode::Accuracy => "accuracy",
-        Mode::Test06 => "TEST06",
-        Mode::Test07 => "TEST07",
-        Mode::Test09 => "TEST09",
+        TestMode::Performance => "performance",
+        TestMode::Accuracy => "accuracy",
+        TestMode::Test06 => "TEST06",
+        TestMode::Test07 => "TEST07",
+        TestMode::Test09 => "TEST09",
     }
 }
 
 /// The file in which a test's verification says how it went.
-pub fn verdict_file(test: Mode) -> &'static str {
-    if test == Mode::Test09 { "verify_output_len.txt" } else { "verify_accuracy.txt" }
+pub fn verdict_file(test: TestMode) -> &'static str {
+    if test == TestMode::Test09 { "verify_output_len.txt" } else { "verify_accuracy.txt" }
 }
 
 /// By the name of a result's folder.
-pub fn scenario_titled(title: &str) -> Option<Scenario> {
-    [Scenario::Offline, Scenario::Server, Scenario::Interactive, Scenario::SingleStream]
+pub fn scenario_titled(title: &str) -> Option<MlperfScenario> {
+    [MlperfScenario::Offline, MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream]
         .into_iter()
         .find(|scenario| scenario.title() == title)
 }

@@ -7,14 +7,14 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Mode, TestTold};
+use super::{TestMode, TestRecord};
 
 /// Its name, below `<division>/<submitter>/documentation/`.
 pub const LOCK_FILE: &str = "regatta.lock";
 
 /// The provenance of a package.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lock {
+pub struct PackageProvenance {
     /// The version of Regatta that packed it.
     pub regatta: String,
     pub round: String,
@@ -25,14 +25,14 @@ pub struct Lock {
     pub rehearsal: bool,
     pub results: Vec<LockedResult>,
     /// Everything that the results were made from.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<ProvenanceStage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockedResult {
     pub benchmark: String,
-    pub scenario: super::Scenario,
-    pub runs: IndexMap<Mode, LockedRun>,
+    pub scenario: super::MlperfScenario,
+    pub runs: IndexMap<TestMode, LockedRun>,
 }
 
 /// One LoadGen test of a result.
@@ -41,7 +41,7 @@ pub struct LockedRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub test: Option<TestTold>,
+    pub test: Option<TestRecord>,
     /// Name → SHA-256, as LoadGen wrote them: of a log that was truncated for the package, of the whole log.
     pub files: BTreeMap<String, String>,
     /// What was measured: kind of stage (`engine`, `repository`, `serve`) → what it was made of. Two runs of one system have
@@ -52,7 +52,7 @@ pub struct LockedRun {
 
 /// One finished task, as its record knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
+pub struct ProvenanceStage {
     pub task: String,
     /// `git`, `engine`, `serve`, …
     pub kind: String,
@@ -77,7 +77,7 @@ pub struct Stage {
     pub upstream: BTreeMap<String, String>,
 }
 
-impl Lock {
+impl PackageProvenance {
     /// Of a submitter's folder. None: it has none. An error names what is wrong with it.
     pub fn of(submitter: &Path) -> Option<Result<Self, String>> {
         let path = submitter.join("documentation").join(LOCK_FILE);
@@ -90,11 +90,11 @@ impl Lock {
     }
 
     /// What is known of one run.
-    pub fn run(&self, benchmark: &str, scenario: super::Scenario, mode: Mode) -> Option<&LockedRun> {
+    pub fn run(&self, benchmark: &str, scenario: super::MlperfScenario, mode: TestMode) -> Option<&LockedRun> {
         self.result(benchmark, scenario)?.runs.get(&mode)
     }
 
-    pub fn result(&self, benchmark: &str, scenario: super::Scenario) -> Option<&LockedResult> {
+    pub fn result(&self, benchmark: &str, scenario: super::MlperfScenario) -> Option<&LockedResult> {
         self.results.iter().find(|result| result.benchmark == benchmark && result.scenario == scenario)
     }
 }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 pub struct Official {
     /// It said `SUMMARY: submission looks OK`.
     pub passed: bool,
-    pub messages: Vec<Told>,
+    pub messages: Vec<OfficialFinding>,
     /// Its last lines, as they came.
     pub last: Vec<String>,
 }
 
 /// One error or warning of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct OfficialFinding {
     /// `ERROR` or `WARNING`.
     pub level: String,
     pub text: String,
@@ -25,14 +25,14 @@ const TAIL: usize = 12;
 impl Official {
     /// From everything that it printed. Lines are `[2026-01-01 00:00:00,000 file.py:12 ERROR] text` or `ERROR:main:text`.
     pub fn of(output: &str) -> Self {
-        let mut messages: Vec<Told> = Vec::new();
+        let mut messages: Vec<OfficialFinding> = Vec::new();
         for line in output.lines() {
             let parts = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
                 Some((head, text)) => head.rsplit(' ').next().map(|level| (level, text)),
                 None => line.split_once(':').and_then(|(level, rest)| Some((level, rest.split_once(':')?.1))),
             };
             if let Some((level @ ("ERROR" | "WARNING"), text)) = parts {
-                let told = Told { level: level.to_owned(), text: text.trim().to_owned() };
+                let told = OfficialFinding { level: level.to_owned(), text: text.trim().to_owned() };
                 if !messages.contains(&told) && !told.text.starts_with("There are multiple messages with key") {
                     messages.push(told);
                 }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, Scenario};
+use super::{TestMode, MlperfScenario};
 
 /// One round of MLPerf Inference. Latencies in milliseconds, lengths in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,12 +54,12 @@ pub struct Benchmark {
     pub accuracy_samples: Option<u64>,
     pub offline_min_samples: u64,
     /// Every one of these must be in a closed submission.
-    pub required: Vec<Scenario>,
+    pub required: Vec<MlperfScenario>,
     /// At least one of these must be, too (where there are any).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub one_of: Vec<Scenario>,
+    pub one_of: Vec<MlperfScenario>,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub latency: IndexMap<Scenario, Latency>,
+    pub latency: IndexMap<MlperfScenario, LatencyLimits>,
     /// Metric (`ROUGE1`, `exact_match`, `TOKENS_PER_SAMPLE`, `GEN_LEN` …) → bounds of a closed submission.
     pub accuracy: IndexMap<String, Accuracy>,
     pub max_output_tokens: u32,
@@ -72,10 +72,10 @@ pub struct Benchmark {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
     /// Audit tests that a closed submission must pass: `test06`, `test07`, `test09`.
-    pub tests: Vec<Mode>,
+    pub tests: Vec<TestMode>,
     /// What those tests demand that is the benchmark's own.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub audits: IndexMap<Mode, Audit>,
+    pub audits: IndexMap<TestMode, Audit>,
 }
 
 /// One audit test of one benchmark.
@@ -98,22 +98,22 @@ pub struct Audit {
 
 impl Benchmark {
     /// All scenarios that a closed submission may hold.
-    pub fn scenarios(&self) -> impl Iterator<Item = Scenario> + '_ {
+    pub fn scenarios(&self) -> impl Iterator<Item = MlperfScenario> + '_ {
         self.required.iter().chain(&self.one_of).copied()
     }
 
     /// LoadGen's name of the model in a scenario. Interactive is its Server under another name.
-    pub fn loadgen_model(&self, scenario: Scenario) -> String {
+    pub fn loadgen_model(&self, scenario: MlperfScenario) -> String {
         match scenario {
-            Scenario::Interactive => format!("{}-interactive", self.loadgen_model),
+            MlperfScenario::Interactive => format!("{}-interactive", self.loadgen_model),
             _ => self.loadgen_model.clone(),
         }
     }
 
     /// The longest answer that is asked for.
-    pub fn max_output_tokens(&self, mode: Mode) -> u32 {
+    pub fn max_output_tokens(&self, mode: TestMode) -> u32 {
         match mode {
-            Mode::Accuracy => self.accuracy_max_output_tokens.unwrap_or(self.max_output_tokens),
+            TestMode::Accuracy => self.accuracy_max_output_tokens.unwrap_or(self.max_output_tokens),
             _ => self.max_output_tokens,
         }
     }
@@ -122,7 +122,7 @@ impl Benchmark {
 /// 99th percentiles that a run must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Latency {
+pub struct LatencyLimits {
     pub ttft_ms: f64,
     pub tpot_ms: f64,
 }

@@ -10,14 +10,14 @@ pub const TEST_FILE: &str = "test.json";
 /// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scenario {
+pub enum MlperfScenario {
     Offline,
     Server,
     Interactive,
     SingleStream,
 }
 
-impl Scenario {
+impl MlperfScenario {
     /// As the result directory and the rules write it.
     pub const fn title(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Scenario {
 /// What a test is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum TestMode {
     Performance,
     Accuracy,
     Test06,
@@ -48,7 +48,7 @@ pub enum Mode {
     Test09,
 }
 
-impl Mode {
+impl TestMode {
     /// As a manifest writes it.
     pub const fn word(self) -> &'static str {
         match self {
@@ -80,11 +80,11 @@ impl Division {
 
 /// One LoadGen test, as it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TestTold {
+pub struct TestRecord {
     pub round: String,
     pub benchmark: String,
-    pub scenario: Scenario,
-    pub mode: Mode,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
     pub division: Division,
     /// With shortened durations: cannot be submitted.
     pub rehearsal: bool,
@@ -92,7 +92,7 @@ pub struct TestTold {
     pub loadgen_version: String,
     /// Those that were in force.
     pub seeds: Seeds,
-    pub dataset: DatasetTold,
+    pub dataset: DatasetRecord,
     pub target_qps: Option<f64>,
     pub sut_name: String,
     /// What LoadGen said in its summary: `VALID`, `INVALID`. None in accuracy mode, where it says nothing.
@@ -103,7 +103,7 @@ pub struct TestTold {
 
 /// The data set as a stage prepared it: `dataset.json` in its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DatasetTold {
+pub struct DatasetRecord {
     pub benchmark: String,
     /// Made up: nothing that is measured with it can be submitted.
     pub synthetic: bool,

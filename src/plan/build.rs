@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde::Deserialize as _;
 
-use super::Reference;
+use super::PlanReference;
 use super::instance::{Instance, Instances, StageOf};
 use super::semantics;
-use super::stages::{Directory, Seen, Stages, Touched, agree, inputs};
+use super::stages::{Directory, TouchedReferences, StageScope, Touched, agree, inputs};
 use super::task::{ActionKind, Lifetime, Lowering, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
-    Entry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
+    MapEntry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
 };
 
 /// A task whose needs are still indices of instances.
@@ -45,7 +45,7 @@ pub struct Builder<'a> {
 struct Rendering<'a> {
     expressions: &'a Expressions,
     scope: Arc<Scope>,
-    seen: Arc<Seen>,
+    seen: Arc<TouchedReferences>,
     needs: BTreeMap<usize, Edge>,
     /// Places where a skipped stage was asked for, and which.
     skipped: Vec<(Span, TaskId, String)>,
@@ -112,9 +112,9 @@ impl<'a> Builder<'a> {
     }
 
     fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(TouchedReferences::default());
         let mut local = one.coordinates.clone();
-        let stages = Stages {
+        let stages = StageScope {
             directory: Arc::clone(&self.directory),
             coordinates: Arc::new(one.coordinates.clone()),
             seen: Arc::clone(&seen),
@@ -172,7 +172,7 @@ impl Rendering<'_> {
                 continue;
             }
             if let Some(node) = self.given(&entry.node, found) {
-                out.insert(name.clone(), Entry { key: entry.key.clone(), node });
+                out.insert(name.clone(), MapEntry { key: entry.key.clone(), node });
             }
         }
         Node::new(node.span.clone(), Tree::Map(out))
@@ -195,7 +195,7 @@ impl Rendering<'_> {
                 map.iter()
                     .filter_map(|(name, entry)| {
                         let node = self.given(&entry.node, found)?;
-                        Some((name.clone(), Entry { key: entry.key.clone(), node }))
+                        Some((name.clone(), MapEntry { key: entry.key.clone(), node }))
                     })
                     .collect(),
             ),
@@ -299,7 +299,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
         typed.inputs.into_iter().map(|(name, list)| (name, paths(list))).collect();
     let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));
     for (name, path) in action.reads().into_iter().chain(image) {
-        if Reference::all_in(path).is_empty() {
+        if PlanReference::all_in(path).is_empty() {
             let paths = inputs.entry(name.to_owned()).or_default();
             if !paths.iter().any(|known| known == path) {
                 paths.push(path.to_owned());

@@ -12,11 +12,11 @@ use super::build::{Builder, Built};
 use super::external;
 use super::instance::{Instance, Instances, instances};
 use super::semantics::across;
-use super::stages::{Directory, Known, KnownInstance};
+use super::stages::{Directory, KnownStages, KnownInstance};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
-use crate::manifest::{Chosen, Expressions, Manifest, Origin, order, shown};
+use crate::manifest::{Chosen, Expressions, Manifest, ValueOrigin, order, shown};
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
@@ -90,7 +90,7 @@ fn params(manifest: &Manifest) -> BTreeMap<String, String> {
 
 fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
     let variable = |chosen: &Chosen| match &chosen.origin {
-        Origin::Environment(variable) => Some(variable.clone()),
+        ValueOrigin::Environment(variable) => Some(variable.clone()),
         _ => None,
     };
     manifest.params.iter().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect()
@@ -103,13 +103,13 @@ fn directory(made: &Instances<'_>) -> Arc<Directory> {
         coordinates: one.coordinates.clone(),
         skipped: one.skipped.clone(),
     };
-    let names: IndexMap<String, Known> = made
+    let names: IndexMap<String, KnownStages> = made
         .stages
         .iter()
         .map(|stage| {
             let instances = stage.instances.clone();
             let instances = instances.filter_map(|index| made.all.get(index).map(|one| known(one, index))).collect();
-            (stage.name.to_owned(), Known { kind: stage.kind, instances })
+            (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })
         })
         .collect();
     Arc::new(Directory { names: Arc::new(names) })

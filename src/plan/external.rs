@@ -2,7 +2,7 @@
 //!
 //! Such a server may be another one tomorrow at the same address, so that what was measured there is measured again.
 
-use super::Reference;
+use super::PlanReference;
 use super::task::{Lifetime, Task};
 use crate::event::Endpoint;
 use crate::manifest::model::Action;
@@ -25,7 +25,7 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) {
     }
     if let Some(Action::Bench(bench)) = action(task) {
         // Beside servers of the run a target may name others.
-        let named: Vec<&str> = bench.target.split('|').filter(|part| Reference::all_in(part).is_empty()).collect();
+        let named: Vec<&str> = bench.target.split('|').filter(|part| PlanReference::all_in(part).is_empty()).collect();
         endpoints.extend(targets(&named.join("|")).map(|targets| targets.endpoints).unwrap_or_default());
     }
     if endpoints.is_empty() {

@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Entry, Expressions, Manifest, Node, Scope, Tree, shown, value_of};
+use crate::manifest::{MapEntry, Expressions, Manifest, Node, Scope, Tree, shown, value_of};
 
 /// More tasks than this are a mistake in a `foreach`.
 const MAX_TASKS: usize = 100_000;
@@ -34,7 +34,7 @@ pub struct Instances<'a> {
 /// A stage in its manifest.
 pub struct StageOf<'a> {
     pub name: &'a str,
-    pub entry: &'a Entry,
+    pub entry: &'a MapEntry,
     pub kind: ActionKind,
     pub instances: std::ops::Range<usize>,
 }
@@ -75,7 +75,7 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
     made
 }
 
-fn kind_of(entry: &Entry) -> ActionKind {
+fn kind_of(entry: &MapEntry) -> ActionKind {
     let key = Action::KEYS.into_iter().find(|key| entry.node.get(key).is_some());
     match key.unwrap_or_default() {
         "git" => ActionKind::Git,
@@ -108,7 +108,7 @@ enum Product {
 fn product(
     manifest: &Manifest,
     stage: &str,
-    entry: &Entry,
+    entry: &MapEntry,
     expressions: &Expressions,
     room: usize,
     found: &mut Diagnostics,
@@ -190,7 +190,7 @@ fn id_of(stage: &str, coordinates: &Coordinates) -> TaskId {
 fn when(
     manifest: &Manifest,
     stage: &str,
-    entry: &Entry,
+    entry: &MapEntry,
     coordinates: &Coordinates,
     expressions: &Expressions,
     found: &mut Diagnostics,

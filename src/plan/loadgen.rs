@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use crate::manifest::model::{self, Action, Bench, Mlperf, MlperfMode};
 use crate::mlperf::conf::conf;
-use crate::mlperf::{Ask, Division, Estimate, Mode, Round, Scenario};
+use crate::mlperf::{TestRequest, Division, Estimate, TestMode, Round, MlperfScenario};
 
 use super::{ActionKind, Plan};
 pub use search::{Cost, short, whole};
 
 /// A `bench` with `loadgen` as the rule book asks about it. None: there is no `loadgen`, or LoadGen has no such scenario.
-pub fn ask(bench: &Bench) -> Option<Ask<'_>> {
+pub fn ask(bench: &Bench) -> Option<TestRequest<'_>> {
     let loadgen = bench.loadgen.as_deref()?;
-    Some(Ask {
+    Some(TestRequest {
         round: &loadgen.round,
         benchmark: &loadgen.benchmark,
         scenario: scenario(bench.scenario)?,
@@ -29,23 +29,23 @@ pub fn ask(bench: &Bench) -> Option<Ask<'_>> {
 }
 
 /// A manifest's scenario in the rule book's words.
-pub const fn scenario(scenario: model::Scenario) -> Option<Scenario> {
+pub const fn scenario(scenario: model::Scenario) -> Option<MlperfScenario> {
     match scenario {
-        model::Scenario::Offline => Some(Scenario::Offline),
-        model::Scenario::Server => Some(Scenario::Server),
-        model::Scenario::Interactive => Some(Scenario::Interactive),
-        model::Scenario::SingleStream => Some(Scenario::SingleStream),
+        model::Scenario::Offline => Some(MlperfScenario::Offline),
+        model::Scenario::Server => Some(MlperfScenario::Server),
+        model::Scenario::Interactive => Some(MlperfScenario::Interactive),
+        model::Scenario::SingleStream => Some(MlperfScenario::SingleStream),
         model::Scenario::Trace | model::Scenario::Concurrency => None,
     }
 }
 
-const fn mode(mode: MlperfMode) -> Mode {
+const fn mode(mode: MlperfMode) -> TestMode {
     match mode {
-        MlperfMode::Performance => Mode::Performance,
-        MlperfMode::Accuracy => Mode::Accuracy,
-        MlperfMode::Test06 => Mode::Test06,
-        MlperfMode::Test07 => Mode::Test07,
-        MlperfMode::Test09 => Mode::Test09,
+        MlperfMode::Performance => TestMode::Performance,
+        MlperfMode::Accuracy => TestMode::Accuracy,
+        MlperfMode::Test06 => TestMode::Test06,
+        MlperfMode::Test07 => TestMode::Test07,
+        MlperfMode::Test09 => TestMode::Test09,
     }
 }
 
@@ -95,7 +95,7 @@ fn missing(package: &model::MlperfPackage) -> Vec<String> {
     let Some(round) = Round::named(&package.round).filter(|_| package.division == model::Division::Closed) else {
         return Vec::new();
     };
-    let mut packed: BTreeMap<&str, Vec<Scenario>> = BTreeMap::new();
+    let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
     let entries = package.entries();
     for entry in &entries {
         packed.entry(&entry.benchmark).or_default().extend(scenario(entry.scenario));

@@ -17,6 +17,6 @@ mod stages;
 mod task;
 
 pub use expand::expand;
-pub use reference::Reference;
+pub use reference::PlanReference;
 pub use repeats::{REPEATED_RUNS, repeated};
 pub use task::{ActionKind, Lifetime, Lowering, Need, Plan, RetryRule, Task};

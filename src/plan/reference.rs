@@ -6,7 +6,7 @@ use crate::event::TaskId;
 
 /// A symbolic value inside an action: an output folder, a service's endpoints, an input's path, or an image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reference {
+pub enum PlanReference {
     /// `{{ stages.x.out }}`: the output folder of a task.
     Out(TaskId),
     /// `{{ stages.x }}` of a `serve` stage: its endpoints, `host:port,port|host:port`.
@@ -20,7 +20,7 @@ pub enum Reference {
 const OPEN: char = '⟦';
 const CLOSE: char = '⟧';
 
-impl Reference {
+impl PlanReference {
     /// The text that stands for it: `⟦out:run_harness/server⟧`.
     pub fn token(&self) -> String {
         match self {

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::build::canonical;
-use super::reference::Reference;
+use super::reference::PlanReference;
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench, Turn};
@@ -107,8 +107,8 @@ fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Ta
     let bench = Bench { turn: Some(Turn::Sum), ..bench.clone() };
     let action = canonical(&Action::Bench(Box::new(bench)))?;
     let without_servers = |text: &str| {
-        Reference::replace_in(text, |reference| match reference {
-            Reference::Service(server) => Some(server.to_string()),
+        PlanReference::replace_in(text, |reference| match reference {
+            PlanReference::Service(server) => Some(server.to_string()),
             other => Some(other.token()),
         })
     };
@@ -118,7 +118,7 @@ fn sum(task: Task, bench: &Bench, runs: &[Task], first: u32, before: &[(Rank, Ta
     let env = task.env.iter().map(|(name, value)| Ok((name.clone(), without_servers(value)?)));
     let env = env.collect::<Result<_, String>>()?;
     let mut inputs = task.inputs.clone();
-    let folders = runs.iter().map(|run| Reference::Out(run.id.clone()).token()).collect();
+    let folders = runs.iter().map(|run| PlanReference::Out(run.id.clone()).token()).collect();
     inputs.insert(REPEATED_RUNS.to_owned(), folders);
     Ok(Task {
         action: without_servers(&action)?,
@@ -197,8 +197,8 @@ stages:
     fn plan(text: &str) -> Plan {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();
-        let library = crate::manifest::Library::new(folder.path());
-        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::Given::default());
+        let library = crate::manifest::ManifestLibrary::new(folder.path());
+        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::GivenValues::default());
         expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).unwrap_or_else(|wrong| panic!("{wrong:?}"))
     }
 

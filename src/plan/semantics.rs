@@ -19,11 +19,11 @@ use std::fmt::Write as _;
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
 use crate::manifest::model::{
     Arrivals, Bench, CancelBy, Host, InputPaths, Interface, LeastGoodput, Length, Protocol, Ramp, RepositoryLayout,
-    Request, Scenario, Script, Stage, Stream, ThinkTime, Words,
+    Request, Scenario, ShellScript, Stage, Stream, ThinkTime, Words,
 };
 use crate::manifest::{Node, duration, targets};
 
-use super::Reference;
+use super::PlanReference;
 
 const PRECISIONS: [&str; 4] = ["fp16", "bf16", "fp8", "fp4"];
 const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
@@ -95,7 +95,7 @@ impl Look<'_> {
             self.duration(&["timeout"], text);
         }
         self.retry(stage);
-        if !stage.strict && !matches!(stage.shell, Some(Script::Text(_))) {
+        if !stage.strict && !matches!(stage.shell, Some(ShellScript::Text(_))) {
             let hint = Some("take it away".to_owned());
             self.say(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
         }
@@ -123,7 +123,7 @@ impl Look<'_> {
                 let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
                 if path.is_empty() {
                     self.say(place, "is empty", "no path", None);
-                } else if Reference::all_in(path).iter().any(|one| matches!(one, Reference::Input(_))) {
+                } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
                     self.say(place, "refers to an input", "inputs cannot be made of inputs", None);
                 } else if !path.starts_with('/') && !path.contains('⟦') && leaves(path) {
                     let hint = Some("give an absolute path to something outside of it".to_owned());
@@ -469,8 +469,8 @@ impl Look<'_> {
     }
 
     fn target(&mut self, target: &str) {
-        let references = Reference::all_in(target);
-        if let [Reference::Service(_)] = references.as_slice() {
+        let references = PlanReference::all_in(target);
+        if let [PlanReference::Service(_)] = references.as_slice() {
             return;
         }
         let hint = Some("use {{ stages.NAME }} of a `serve` stage, or `host:port,port|host:port`".to_owned());

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object};
 
-use super::Reference;
+use super::PlanReference;
 use super::task::ActionKind;
 use crate::event::TaskId;
 use crate::manifest::NoValue;
 
 /// The part of every stage that references need; shared by all instances.
 pub struct Directory {
-    pub names: Arc<indexmap::IndexMap<String, Known>>,
+    pub names: Arc<indexmap::IndexMap<String, KnownStages>>,
 }
 
-pub struct Known {
+pub struct KnownStages {
     pub kind: ActionKind,
     pub instances: Vec<KnownInstance>,
 }
@@ -31,7 +31,7 @@ pub struct KnownInstance {
 
 /// What one rendering touched.
 #[derive(Default)]
-pub struct Seen(Mutex<Vec<Touched>>);
+pub struct TouchedReferences(Mutex<Vec<Touched>>);
 
 /// One access.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub enum Touched {
     Skipped(TaskId, String),
 }
 
-impl Seen {
+impl TouchedReferences {
     pub fn take(&self) -> Vec<Touched> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -54,20 +54,20 @@ impl Seen {
 
 /// `stages` for one instance.
 #[derive(Clone)]
-pub struct Stages {
+pub struct StageScope {
     pub directory: Arc<Directory>,
     /// Where the instance that looks stands.
     pub coordinates: Arc<Vec<(String, Value)>>,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<TouchedReferences>,
 }
 
-impl fmt::Debug for Stages {
+impl fmt::Debug for StageScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("stages")
     }
 }
 
-impl Object for Stages {
+impl Object for StageScope {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         self.get_value_by_str(key.as_str()?)
     }
@@ -75,7 +75,7 @@ impl Object for Stages {
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         let known = self.directory.names.get(name)?;
         if known.kind == ActionKind::Serve {
-            return Some(self.pick(name, Reference::Service, false));
+            return Some(self.pick(name, PlanReference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());
         let image = known.kind == ActionKind::Image;
@@ -87,9 +87,9 @@ impl Object for Stages {
             hint: format!("its {called} is {{{{ stages.{name}.{what} }}}}"),
             names,
             attribute: Box::new(move |attribute| match attribute {
-                "image" if image => Some(stages.pick(&stage, Reference::Image, false)),
-                "out" => Some(stages.pick(&stage, Reference::Out, false)),
-                "outs" => Some(stages.pick(&stage, Reference::Out, true)),
+                "image" if image => Some(stages.pick(&stage, PlanReference::Image, false)),
+                "out" => Some(stages.pick(&stage, PlanReference::Out, false)),
+                "outs" => Some(stages.pick(&stage, PlanReference::Out, true)),
                 _ => None,
             }),
         }))
@@ -100,9 +100,9 @@ impl Object for Stages {
     }
 }
 
-impl Stages {
+impl StageScope {
     /// The instances of a stage that agree with these coordinates, as reference tokens.
-    fn pick(&self, name: &str, reference: impl Fn(TaskId) -> Reference, always_list: bool) -> Value {
+    fn pick(&self, name: &str, reference: impl Fn(TaskId) -> PlanReference, always_list: bool) -> Value {
         let Some(known) = self.directory.names.get(name) else { return Value::UNDEFINED };
         let mut matching = known.instances.iter().filter(|one| agree(&one.coordinates, &self.coordinates));
         let first = matching.next();
@@ -129,5 +129,5 @@ pub fn agree(a: &[(String, Value)], b: &[(String, Value)]) -> bool {
 
 /// `inputs` for one stage: a token for each name.
 pub fn inputs<'a>(names: impl Iterator<Item = &'a String>) -> Value {
-    Value::from_pairs(names.map(|name| (name.clone(), Value::from(Reference::Input(name.clone()).token()))))
+    Value::from_pairs(names.map(|name| (name.clone(), Value::from(PlanReference::Input(name.clone()).token()))))
 }

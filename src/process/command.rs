@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// A program with its surroundings.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct ProcessCommand {
     /// The program, then its arguments. A program without `/` is looked up in `PATH`.
     pub argv: Vec<OsString>,
     /// Changes to our own environment: `Some` sets, `None` removes.
@@ -30,7 +30,7 @@ pub struct Command {
     pub grace: Duration,
 }
 
-impl Command {
+impl ProcessCommand {
     pub fn new<I, S>(argv: I, dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -128,7 +128,7 @@ impl Command {
 
 /// How a command ended, and what it left behind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Exit {
+pub struct ProcessExit {
     pub how: How,
     pub seconds: f64,
     /// Processes that it left running. They have been ended.
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        let command = Command::new(["no-such-program-here"], "/", "/dev/null");
+        let command = ProcessCommand::new(["no-such-program-here"], "/", "/dev/null");
         assert_eq!(command.program().unwrap_err().to_string(), "`no-such-program-here` was not found in PATH");
     }
 
     #[test]
     fn a_relative_program_is_found_from_the_folder_it_runs_in() {
-        let command = Command::new(["./build.sh"], "/somewhere", "/dev/null");
+        let command = ProcessCommand::new(["./build.sh"], "/somewhere", "/dev/null");
         assert_eq!(command.program().unwrap(), Path::new("/somewhere/./build.sh"));
     }
 }

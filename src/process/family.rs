@@ -15,12 +15,12 @@ const HOPELESS: Duration = Duration::from_secs(10);
 
 /// A process group and the mark in the environment of its members.
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct ProcessGroup {
     pub group: Pid,
     pub mark: String,
 }
 
-impl Family {
+impl ProcessGroup {
     /// Sends a signal to the group. Sound only while its leader has not been reaped.
     pub fn signal(&self, signal: Signal) {
         // ESRCH: it is gone, which is what we want.

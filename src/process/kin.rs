@@ -6,13 +6,13 @@ use super::procfs;
 
 /// A process below one of ours. Knows it again: a process id alone may have gone to somebody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kin {
+pub struct ProcessRef {
     pub pid: i32,
     pub command: String,
     started: u64,
 }
 
-impl Kin {
+impl ProcessRef {
     fn of(pid: i32) -> Option<Self> {
         Some(Self { pid, command: procfs::command(pid), started: procfs::started(pid)? })
     }
@@ -45,18 +45,18 @@ impl Kin {
 
 /// The children of a process. Who looks while a thread of it ends may miss some of them, and sees them the next time:
 /// each thread has a list of its own, and the lists are read one after the other.
-pub fn children(pid: i32) -> Vec<Kin> {
-    procfs::children_of(pid).into_iter().filter_map(Kin::of).collect()
+pub fn children(pid: i32) -> Vec<ProcessRef> {
+    procfs::children_of(pid).into_iter().filter_map(ProcessRef::of).collect()
 }
 
 /// Everybody below a process, found from parent to child: cheap, and blind to who has lost their parent. One look may
 /// miss somebody, as with [`children`].
-pub fn below(pid: i32) -> Vec<Kin> {
+pub fn below(pid: i32) -> Vec<ProcessRef> {
     let mut found = Vec::new();
     let mut look = vec![pid];
     while let Some(parent) = look.pop() {
         for child in procfs::children_of(parent) {
-            if let Some(kin) = Kin::of(child) {
+            if let Some(kin) = ProcessRef::of(child) {
                 found.push(kin);
                 look.push(child);
             }
@@ -78,7 +78,7 @@ mod tests {
         let pid = child.pids()[0] as i32;
         // Its parent is one of our threads, and other tests' threads end while we look. `posix_spawn` may return
         // before the new program has its command line.
-        let is_it = |kin: &Kin| kin.pid == pid && kin.program() == "sleep";
+        let is_it = |kin: &ProcessRef| kin.pid == pid && kin.program() == "sleep";
         let asked = Instant::now();
         let kin = loop {
             if let Some(kin) = below(id() as i32).into_iter().find(is_it) {

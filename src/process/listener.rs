@@ -6,10 +6,10 @@ use super::command::Leftover;
 use super::procfs;
 
 /// A process that somebody should know about.
-pub type Owner = Leftover;
+pub type PortOwner = Leftover;
 
 /// The process that listens on a TCP port of this machine, if we may see it.
-pub fn listener(port: u16) -> Option<Owner> {
+pub fn listener(port: u16) -> Option<PortOwner> {
     let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|table| fs::read_to_string(table).ok())
@@ -30,7 +30,7 @@ pub fn listener(port: u16) -> Option<Owner> {
         files
             .flatten()
             .any(|file| fs::read_link(file.path()).is_ok_and(|target| target.to_str().is_some_and(owns)))
-            .then(|| Owner { pid, command: procfs::command(pid) })
+            .then(|| PortOwner { pid, command: procfs::command(pid) })
     })
 }
 

@@ -4,20 +4,20 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::event::Outliving;
+use crate::event::ExternalResource;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long a container program may take for one order.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
-pub fn orders(outliving: &Outliving) -> Vec<Vec<String>> {
+pub fn orders(outliving: &ExternalResource) -> Vec<Vec<String>> {
     match outliving {
         // `rm -f` alone would ask first and wait.
-        Outliving::Container { program, name } => {
+        ExternalResource::Container { program, name } => {
             [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
         }
-        Outliving::SharedMemory { .. } => Vec::new(),
+        ExternalResource::SharedMemory { .. } => Vec::new(),
     }
 }
 
@@ -26,11 +26,11 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 }
 
 /// Removes it, and says whether there was anything. For who has no runtime: the warden, and the next run.
-pub fn remove(outliving: &Outliving) -> bool {
+pub fn remove(outliving: &ExternalResource) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
-        Outliving::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
-        Outliving::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
+        ExternalResource::Container { .. } => orders(outliving).iter().map(|order| obey(order)).max() == Some(true),
+        ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_container_is_killed_and_then_removed() {
-        let container = Outliving::Container { program: "podman".into(), name: "n".into() };
+        let container = ExternalResource::Container { program: "podman".into(), name: "n".into() };
         assert_eq!(orders(&container), [["podman", "kill", "n"].to_vec(), ["podman", "rm", "-f", "n"].to_vec()]);
     }
 }

@@ -8,8 +8,8 @@ use super::orphans;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probed {
-    Answered(Answer),
+pub enum ProbeResult {
+    Answered(ProbeOutput),
     /// There is no such program.
     Missing,
     /// It did not answer in time, and was killed.
@@ -20,37 +20,37 @@ pub enum Probed {
 
 /// Exit code and what was written; 128 + n for signal n.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProbeOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Probed {
+impl ProbeResult {
     /// What it wrote to its standard output, if it ended well.
     pub fn good(self) -> Option<String> {
         match self {
-            Self::Answered(Answer { code: 0, out, .. }) => Some(out),
+            Self::Answered(ProbeOutput { code: 0, out, .. }) => Some(out),
             _ => None,
         }
     }
 }
 
 /// Asks. Blocks for at most `limit`.
-pub fn probe<I>(argv: I, limit: Duration) -> Probed
+pub fn probe<I>(argv: I, limit: Duration) -> ProbeResult
 where
     I: IntoIterator,
     I::Item: AsRef<OsStr>,
 {
     let mut words = argv.into_iter().map(|word| word.as_ref().to_owned());
-    let Some(program) = words.next() else { return Probed::Missing };
+    let Some(program) = words.next() else { return ProbeResult::Missing };
     let words: Vec<OsString> = words.collect();
     let question = duct::cmd(program, words).stdin_null().stdout_capture().stderr_capture().unchecked();
     let starting = orphans::starting();
     let handle = match question.start() {
         Ok(handle) => handle,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Probed::Missing,
-        Err(error) => return Probed::Failed(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return ProbeResult::Missing,
+        Err(error) => return ProbeResult::Failed(error.to_string()),
     };
     let pids: Vec<i32> = handle.pids().into_iter().map(|pid| pid as i32).collect();
     for &pid in &pids {
@@ -61,7 +61,7 @@ where
         Ok(Some(output)) => {
             let status = output.status;
             let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-            Probed::Answered(Answer {
+            ProbeResult::Answered(ProbeOutput {
                 code: status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0)),
                 out: String::from_utf8_lossy(&output.stdout).into_owned(),
                 err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -69,9 +69,9 @@ where
         }
         Ok(None) => {
             let _ = handle.kill();
-            Probed::Late
+            ProbeResult::Late
         }
-        Err(error) => Probed::Failed(error.to_string()),
+        Err(error) => ProbeResult::Failed(error.to_string()),
     };
     for &pid in &pids {
         orphans::no_longer_awaited(pid);
@@ -86,11 +86,11 @@ mod tests {
     #[test]
     fn a_question_has_its_answer_its_code_and_its_limit() {
         let minute = Duration::from_mins(1);
-        let answer = Answer { code: 3, out: "a\n".to_owned(), err: "b\n".to_owned() };
-        assert_eq!(probe(["sh", "-c", "echo a; echo b >&2; exit 3"], minute), Probed::Answered(answer.clone()));
-        assert_eq!(Probed::Answered(answer).good(), None);
+        let answer = ProbeOutput { code: 3, out: "a\n".to_owned(), err: "b\n".to_owned() };
+        assert_eq!(probe(["sh", "-c", "echo a; echo b >&2; exit 3"], minute), ProbeResult::Answered(answer.clone()));
+        assert_eq!(ProbeResult::Answered(answer).good(), None);
         assert_eq!(probe(["echo", "a"], minute).good().as_deref(), Some("a\n"));
-        assert_eq!(probe(["no-such-program-here"], minute), Probed::Missing);
-        assert_eq!(probe(["sleep", "1000"], Duration::from_millis(1)), Probed::Late);
+        assert_eq!(probe(["no-such-program-here"], minute), ProbeResult::Missing);
+        assert_eq!(probe(["sleep", "1000"], Duration::from_millis(1)), ProbeResult::Late);
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, getpid};
 
 /// A line of `/proc/PID/stat`, as far as we need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
+pub struct ProcessStat {
     pub parent: i32,
     pub group: i32,
     /// Dead, waiting for its parent to notice.
@@ -29,12 +29,12 @@ const PF_EXITING: u32 = 0x4;
 const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// Reads state, parent, process group and flags of a process.
-pub fn stat(pid: i32) -> Option<Stat> {
+pub fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
-fn parse_stat(line: &str) -> Option<Stat> {
+fn parse_stat(line: &str) -> Option<ProcessStat> {
     let mut fields = line.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
@@ -43,7 +43,7 @@ fn parse_stat(line: &str) -> Option<Stat> {
     // Fields 48 to 51. Without the right to look at its memory they are all 0, as while it is being loaded.
     let places: Vec<u64> = fields.skip(38).take(4).map_while(|place| place.parse().ok()).collect();
     let [arguments, arguments_end, environment, environment_end] = places.try_into().ok()?;
-    Some(Stat {
+    Some(ProcessStat {
         parent,
         group,
         zombie: matches!(state, "Z" | "X"),
@@ -161,7 +161,7 @@ mod tests {
     fn a_name_with_parentheses_does_not_confuse_the_parser() {
         let rest = "0 ".repeat(38);
         let stat = parse_stat(&format!("4711 (a) b (c) Z 12 4700 4700 0 -1 4194308 {rest}100 120 120 120 0")).unwrap();
-        let zombie = Stat {
+        let zombie = ProcessStat {
             parent: 12,
             group: 4700,
             zombie: true,

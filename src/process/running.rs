@@ -18,10 +18,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::command::{Command, Exit, How, SpawnError};
-use super::family::Family;
+use super::command::{ProcessCommand, ProcessExit, How, SpawnError};
+use super::family::ProcessGroup;
 use super::redact::Redactor;
-use super::talk::{Hear, Say};
+use super::talk::{LineReader, LineWriter};
 use super::{log, orphans};
 use crate::event::Stop;
 
@@ -32,9 +32,9 @@ const LAST_WORDS: usize = 1 << 20;
 const CHUNK: usize = 16 * 1024;
 
 /// Runs a command to its end: its own, or the one that `stop` asks for.
-pub async fn run(command: Command, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<Exit, SpawnError> {
+pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32)) -> Result<ProcessExit, SpawnError> {
     if stop.is_asked() {
-        return Ok(Exit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+        return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
     let grace = command.grace;
     let mut running = Running::start(command)?;
@@ -46,7 +46,7 @@ pub async fn run(command: Command, stop: &Stop, on_group: impl FnOnce(i32)) -> R
     };
     if asked {
         let exit = running.stop(grace, stop).await;
-        Ok(Exit { how: How::Stopped, ..exit })
+        Ok(ProcessExit { how: How::Stopped, ..exit })
     } else {
         Ok(running.wait().await)
     }
@@ -57,17 +57,17 @@ pub async fn run(command: Command, stop: &Stop, on_group: impl FnOnce(i32)) -> R
 pub struct Running {
     handle: duct::Handle,
     pidfd: AsyncFd<OwnedFd>,
-    family: Family,
+    family: ProcessGroup,
     started: Instant,
     pump: Option<Pump>,
-    talk: Option<(Say, Hear)>,
+    talk: Option<(LineWriter, LineReader)>,
     log: PathBuf,
     ended: Option<How>,
 }
 
 impl Running {
     /// Starts a command. Must be called within a tokio runtime.
-    pub fn start(command: Command) -> Result<Self, SpawnError> {
+    pub fn start(command: ProcessCommand) -> Result<Self, SpawnError> {
         let program = command.program()?;
         let log = File::options().append(true).create(true).open(&command.log);
         let log = log.map_err(|source| SpawnError::Log { log: command.log.clone(), source })?;
@@ -116,7 +116,7 @@ impl Running {
         });
         match watched {
             Ok((group, pidfd)) => {
-                let family = Family { group, mark };
+                let family = ProcessGroup { group, mark };
                 Ok(Self { handle, pidfd, family, started, pump, talk, log: command.log, ended: None })
             }
             Err(source) => {
@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// Both ends of the conversation, once, with a command that [`Command::talks`].
-    pub fn talk(&mut self) -> Option<(Say, Hear)> {
+    pub fn talk(&mut self) -> Option<(LineWriter, LineReader)> {
         self.talk.take()
     }
 
@@ -193,16 +193,16 @@ impl Running {
     }
 
     /// Waits for the end, then ends whoever it left behind.
-    pub async fn wait(mut self) -> Exit {
+    pub async fn wait(mut self) -> ProcessExit {
         let how = self.ended().await;
         let seconds = self.seconds();
         let leftovers = self.family.end(LEFTOVER_GRACE).await;
         self.last_words();
-        Exit { how, seconds, leftovers }
+        ProcessExit { how, seconds, leftovers }
     }
 
     /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `Exit::how` is its own end.
-    pub async fn stop(mut self, grace: Duration, stop: &Stop) -> Exit {
+    pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_now() && self.ended.is_none() {
             self.family.signal(Signal::TERM);
@@ -225,7 +225,7 @@ impl Running {
             () = stop.asked_now() => { self.family.end(Duration::ZERO).await; }
         }
         self.last_words();
-        Exit { how, seconds, leftovers: Vec::new() }
+        ProcessExit { how, seconds, leftovers: Vec::new() }
     }
 
     fn last_words(&mut self) {
@@ -246,12 +246,12 @@ impl Drop for Running {
 }
 
 /// The command's standard input and output, and our ends of them.
-type Talking = (Option<(File, File)>, Option<(Say, Hear)>);
+type Talking = (Option<(File, File)>, Option<(LineWriter, LineReader)>);
 
 fn talking() -> io::Result<Talking> {
     let (stdin, say) = pipe_with(PipeFlags::CLOEXEC)?;
     let (hear, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((Some((File::from(stdin), File::from(stdout))), Some((Say::new(say)?, Hear::new(hear)?))))
+    Ok((Some((File::from(stdin), File::from(stdout))), Some((LineWriter::new(say)?, LineReader::new(hear)?))))
 }
 
 #[expect(deprecated, reason = "its successor is an unsafe function; an `OwnedFd` keeps the promise that it wants")]

@@ -13,20 +13,20 @@ const CHUNK: usize = 16 * 1024;
 
 /// What we say. Dropping it ends the command's standard input.
 #[derive(Debug)]
-pub struct Say {
+pub struct LineWriter {
     pipe: Sender,
 }
 
 /// What it says. May be dropped and asked again.
 #[derive(Debug)]
-pub struct Hear {
+pub struct LineReader {
     pipe: Receiver,
     rest: Vec<u8>,
     lines: VecDeque<String>,
     open: bool,
 }
 
-impl Say {
+impl LineWriter {
     pub(super) fn new(write: OwnedFd) -> io::Result<Self> {
         Ok(Self { pipe: Sender::from_owned_fd(write)? })
     }
@@ -37,7 +37,7 @@ impl Say {
     }
 }
 
-impl Hear {
+impl LineReader {
     pub(super) fn new(read: OwnedFd) -> io::Result<Self> {
         Ok(Self { pipe: Receiver::from_owned_fd(read)?, rest: Vec::new(), lines: VecDeque::new(), open: true })
     }
@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn lines_are_heard_whole_and_in_order() {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let (mut hear, mut say) = (Hear::new(read).unwrap(), Say::new(write).unwrap());
+        let (mut hear, mut say) = (LineReader::new(read).unwrap(), LineWriter::new(write).unwrap());
         say.line("one").await.unwrap();
         say.line("two\nthree").await.unwrap();
         assert_eq!(hear.line().await.as_deref(), Some("one"));

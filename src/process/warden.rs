@@ -23,7 +23,7 @@ use super::command::Leftover;
 use super::family::end_blocking;
 use super::outliving::remove;
 use super::{orphans, procfs};
-use crate::event::{Outliving, RunId};
+use crate::event::{ExternalResource, RunId};
 
 /// The variable that names the project's state folder.
 pub const HOME: &str = "REGATTA_HOME";
@@ -37,13 +37,13 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The runner's end of the pipe. Dropping it without [`Warden::finish`] lets the warden end everything.
 #[derive(Debug)]
-pub struct Warden {
+pub struct Watchdog {
     pipe: File,
     handle: duct::Handle,
     pid: i32,
 }
 
-impl Warden {
+impl Watchdog {
     /// Starts `exe __warden RUN`. `hold` stays open in the warden for as long as it lives.
     pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -80,16 +80,16 @@ impl Warden {
     }
 
     /// This run is responsible for something that has no process group.
-    pub fn hold(&self, outliving: &Outliving) {
+    pub fn hold(&self, outliving: &ExternalResource) {
         self.tell('o', outliving);
     }
 
     /// It is gone.
-    pub fn let_go(&self, outliving: &Outliving) {
+    pub fn let_go(&self, outliving: &ExternalResource) {
         self.tell('x', outliving);
     }
 
-    fn tell(&self, order: char, outliving: &Outliving) {
+    fn tell(&self, order: char, outliving: &ExternalResource) {
         if let Ok(text) = serde_json::to_string(outliving) {
             let _ = (&self.pipe).write_all(format!("{order}{text}\n").as_bytes());
         }
@@ -145,7 +145,7 @@ enum Watched {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
     groups: BTreeSet<i32>,
-    outliving: BTreeSet<Outliving>,
+    outliving: BTreeSet<ExternalResource>,
 }
 
 fn watch(orders: impl BufRead) -> Watched {
@@ -158,7 +158,7 @@ fn watch(orders: impl BufRead) -> Watched {
         }
         let Some((order, what)) = line.split_at_checked(1) else { continue };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
-        let outliving = || serde_json::from_str::<Outliving>(what).ok();
+        let outliving = || serde_json::from_str::<ExternalResource>(what).ok();
         match order {
             "+" => left.groups.extend(group()),
             "-" => left.groups.retain(|known| Some(*known) != group()),
@@ -175,7 +175,7 @@ fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
     living(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
 }
 
-fn living(belongs: impl Fn(i32, procfs::Stat) -> bool) -> Vec<i32> {
+fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
     let me = Pid::as_raw(Some(getpid()));
     let mut pids = procfs::all();
     pids.retain(|&pid| pid != me && procfs::stat(pid).is_some_and(|stat| !stat.zombie && belongs(pid, stat)));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_outlives_its_processes_is_left_to_it_too() {
-        let region = |mark: &str| Outliving::SharedMemory { mark: mark.to_owned() };
+        let region = |mark: &str| ExternalResource::SharedMemory { mark: mark.to_owned() };
         let [one, two] = [region("a"), region("b")].map(|thing| serde_json::to_string(&thing).unwrap());
         let orders = format!("o{one}\no{two}\nx{one}\n");
         let left = Left { outliving: BTreeSet::from([region("b")]), ..Left::default() };

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::paint::{Paint, Tone, clean, counted, cut, duration, table};
+use super::paint::{Styler, Style, clean, counted, cut, duration, table};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct BulkRow {
     /// The command.
     pub run: String,
     /// The command of its first repeat.
@@ -27,21 +27,21 @@ pub struct Ended {
 /// A cause is cut after so many characters; the run itself has told it in full.
 const WIDEST: usize = 160;
 
-pub fn text(ended: &[Ended], paint: Paint) -> String {
+pub fn text(ended: &[BulkRow], paint: Styler) -> String {
     let mut out = String::from("\n");
     let mut rows = Vec::new();
     for (index, one) in ended.iter().enumerate() {
         let tone = match one.how {
-            "ran" | "cached" => Tone::Good,
-            "failed" => Tone::Bad,
-            _ => Tone::Odd,
+            "ran" | "cached" => Style::Good,
+            "failed" => Style::Bad,
+            _ => Style::Odd,
         };
         rows.push(vec![
-            (Tone::Quiet, (index + 1).to_string()),
+            (Style::Quiet, (index + 1).to_string()),
             (tone, one.how.to_owned()),
-            (Tone::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
-            (Tone::Quiet, one.seconds.map(duration).unwrap_or_default()),
-            (Tone::Name, clean(&one.run)),
+            (Style::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
+            (Style::Quiet, one.seconds.map(duration).unwrap_or_default()),
+            (Style::Name, clean(&one.run)),
         ]);
     }
     let lines = table(paint, "", &rows);
@@ -50,11 +50,11 @@ pub fn text(ended: &[Ended], paint: Paint) -> String {
         let told: Vec<_> = one
             .headlines
             .iter()
-            .map(|(task, line)| vec![(Tone::Quiet, clean(task)), (Tone::Plain, clean(line))])
+            .map(|(task, line)| vec![(Style::Quiet, clean(task)), (Style::Plain, clean(line))])
             .collect();
         out.push_str(&table(paint, "   ", &told));
         if let Some(why) = &one.why {
-            let _ = writeln!(out, "   {}", paint.tone(Tone::Bad, cut(why, WIDEST)));
+            let _ = writeln!(out, "   {}", paint.tone(Style::Bad, cut(why, WIDEST)));
         }
     }
     out.push_str(&spreads(ended, paint));
@@ -67,8 +67,8 @@ pub fn text(ended: &[Ended], paint: Paint) -> String {
 }
 
 /// Mean and range of what repeats measured.
-fn spreads(ended: &[Ended], paint: Paint) -> String {
-    let mut of: Vec<(&str, Vec<&Ended>)> = Vec::new();
+fn spreads(ended: &[BulkRow], paint: Styler) -> String {
+    let mut of: Vec<(&str, Vec<&BulkRow>)> = Vec::new();
     for one in ended.iter().filter(|one| one.exit == Some(0)) {
         match of.iter_mut().find(|(run, _)| *run == one.of) {
             Some((_, all)) => all.push(one),
@@ -77,7 +77,7 @@ fn spreads(ended: &[Ended], paint: Paint) -> String {
     }
     let mut out = String::new();
     for (run, all) in of.iter().filter(|(_, all)| all.len() > 1) {
-        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(Tone::Name, clean(run)));
+        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(Style::Name, clean(run)));
         let mut rows = Vec::new();
         for task in all[0].rates.keys() {
             let rates: Vec<f64> = all.iter().filter_map(|one| one.rates.get(task).copied()).collect();
@@ -86,7 +86,7 @@ fn spreads(ended: &[Ended], paint: Paint) -> String {
                 rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
             let text =
                 format!("output tok/s: mean {mean:.1}, {low:.1} to {high:.1} (n={}, one of each run)", rates.len());
-            rows.push(vec![(Tone::Quiet, clean(task)), (Tone::Plain, text)]);
+            rows.push(vec![(Style::Quiet, clean(task)), (Style::Plain, text)]);
         }
         out.push_str(&table(paint, "   ", &rows));
     }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_table_tells_of_every_run_and_of_repeats_together() {
-        let ran = |repeat: u32, rate: f64| Ended {
+        let ran = |repeat: u32, rate: f64| BulkRow {
             run: if repeat > 1 {
                 format!("regatta run m --repeat-number {repeat}")
             } else {
@@ -113,7 +113,7 @@ mod tests {
             rates: BTreeMap::from([("bench/a".to_owned(), rate)]),
             seconds: Some(f64::from(repeat)),
         };
-        let failed = Ended {
+        let failed = BulkRow {
             run: "regatta run n".to_owned(),
             of: "regatta run n".to_owned(),
             how: "failed",
@@ -123,8 +123,8 @@ mod tests {
             rates: BTreeMap::new(),
             seconds: Some(0.5),
         };
-        let not_run = Ended { how: "not run", exit: None, why: None, seconds: None, ..failed.clone() };
-        insta::assert_snapshot!(text(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Paint::OFF), @r"
+        let not_run = BulkRow { how: "not run", exit: None, why: None, seconds: None, ..failed.clone() };
+        insta::assert_snapshot!(text(&[ran(1, 100.0), failed, ran(2, 104.0), not_run], Styler::OFF), @r"
 
         1  cached   exit 0  1.0 s   regatta run m
            bench/a  VALID  1,204 tok/s

@@ -5,28 +5,28 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, table};
+use super::paint::{Styler, Style, clean, counted, table};
 use crate::event::TaskId;
 
 /// One task, decided but not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Decision {
+pub struct DecisionRow {
     pub id: TaskId,
     pub stage: String,
-    pub decision: Choice,
+    pub decision: DecisionKind,
     /// Why it would run, or is skipped; empty for a cached one.
     pub reasons: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Choice {
+pub enum DecisionKind {
     Run,
     Cached,
     Skipped,
 }
 
-impl Choice {
+impl DecisionKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -38,34 +38,34 @@ impl Choice {
 
 /// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the same
 /// reason are one line: `triton (2)`.
-pub fn text(decisions: &[Decision], paint: Paint) -> String {
-    let are_alike = |one: &Decision, next: &Decision| {
-        one.decision == Choice::Skipped
-            && next.decision == Choice::Skipped
+pub fn text(decisions: &[DecisionRow], paint: Styler) -> String {
+    let are_alike = |one: &DecisionRow, next: &DecisionRow| {
+        one.decision == DecisionKind::Skipped
+            && next.decision == DecisionKind::Skipped
             && (&one.stage, &one.reasons) == (&next.stage, &next.reasons)
     };
     let mut rows = Vec::new();
     for alike in decisions.chunk_by(are_alike) {
-        let Decision { id, stage, decision, reasons } = &alike[0];
+        let DecisionRow { id, stage, decision, reasons } = &alike[0];
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let tone = match decision {
-            Choice::Run => Tone::Good,
-            Choice::Cached | Choice::Skipped => Tone::Quiet,
+            DecisionKind::Run => Style::Good,
+            DecisionKind::Cached | DecisionKind::Skipped => Style::Quiet,
         };
-        let mut reasons = reasons.iter().map(|reason| (Tone::Plain, clean(reason)));
-        let first = reasons.next().unwrap_or((Tone::Plain, String::new()));
-        rows.push(vec![(tone, decision.as_str().to_owned()), (Tone::Name, name), first]);
-        rows.extend(reasons.map(|reason| vec![(Tone::Plain, String::new()), (Tone::Plain, String::new()), reason]));
+        let mut reasons = reasons.iter().map(|reason| (Style::Plain, clean(reason)));
+        let first = reasons.next().unwrap_or((Style::Plain, String::new()));
+        rows.push(vec![(tone, decision.as_str().to_owned()), (Style::Name, name), first]);
+        rows.extend(reasons.map(|reason| vec![(Style::Plain, String::new()), (Style::Plain, String::new()), reason]));
     }
     let mut out = table(paint, "", &rows);
     let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();
-    let [run, cached, skipped] = [Choice::Run, Choice::Cached, Choice::Skipped].map(count);
+    let [run, cached, skipped] = [DecisionKind::Run, DecisionKind::Cached, DecisionKind::Skipped].map(count);
     let _ = writeln!(out, "{}: {run} to run, {cached} cached, {skipped} skipped", counted(decisions.len(), "task"));
     out
 }
 
 /// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
-pub fn json(decisions: &[Decision]) -> String {
+pub fn json(decisions: &[DecisionRow]) -> String {
     format!("{:#}\n", json!({ "tasks": decisions }))
 }
 
@@ -73,30 +73,30 @@ pub fn json(decisions: &[Decision]) -> String {
 mod tests {
     use super::*;
 
-    fn decisions() -> Vec<Decision> {
-        let decision = |id: &str, decision, reasons: &[&str]| Decision {
+    fn decisions() -> Vec<DecisionRow> {
+        let decision = |id: &str, decision, reasons: &[&str]| DecisionRow {
             id: TaskId::new(id),
             stage: id.split('/').next().unwrap_or_default().to_owned(),
             decision,
             reasons: reasons.iter().map(ToString::to_string).collect(),
         };
         vec![
-            decision("engine", Choice::Cached, &[]),
-            decision("repository/server", Choice::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
-            decision("smoke", Choice::Skipped, &["`when` is false"]),
+            decision("engine", DecisionKind::Cached, &[]),
+            decision("repository/server", DecisionKind::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
+            decision("smoke", DecisionKind::Skipped, &["`when` is false"]),
         ]
     }
 
     #[test]
     fn instances_that_are_skipped_alike_are_one_line() {
-        let skipped = |id: &str, why: &str| Decision {
+        let skipped = |id: &str, why: &str| DecisionRow {
             id: TaskId::new(id),
             stage: id.split('/').next().unwrap_or_default().to_owned(),
-            decision: Choice::Skipped,
+            decision: DecisionKind::Skipped,
             reasons: vec![why.to_owned()],
         };
         let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
-        insta::assert_snapshot!(text(&all, Paint::OFF), @r"
+        insta::assert_snapshot!(text(&all, Styler::OFF), @r"
         skipped  a (2)  no
         skipped  a/z    other
         skipped  b      other
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_person_reads_every_reason() {
-        insta::assert_snapshot!(text(&decisions(), Paint::OFF), @r"
+        insta::assert_snapshot!(text(&decisions(), Styler::OFF), @r"
         cached   engine
         run      repository/server  action.servers: 1 → 2
                                     input `weights` changed

@@ -4,11 +4,11 @@ mod page;
 
 pub use page::{json, list, list_json, text};
 
-use super::compat::Concept;
+use super::compat::MetricConcept;
 
 /// One number of `result.json`.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ExplainedNumber {
     /// As it is typed, and as `result.json` has it.
     pub name: &'static str,
     /// Where in `result.json`.
@@ -25,10 +25,10 @@ pub struct Entry {
     /// What to keep in mind.
     pub mind: &'static str,
     /// The word that other tools have for something like it.
-    pub concept: Option<Concept>,
+    pub concept: Option<MetricConcept>,
 }
 
-const MS: Entry = Entry {
+const MS: ExplainedNumber = ExplainedNumber {
     name: "",
     place: "",
     title: "",
@@ -43,23 +43,23 @@ const MS: Entry = Entry {
     concept: None,
 };
 
-const RATE: Entry = Entry { unit: "/s", ..MS };
+const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str =
     "output_ids where the server sends ids, its usage, or its text retokenized by us; result.json names it";
 
 /// Every number that can be explained, in the order of a reader's questions.
-pub const ENTRIES: [Entry; 25] = [
-    Entry {
+pub const ENTRIES: [ExplainedNumber; 25] = [
+    ExplainedNumber {
         name: "ttft",
         place: "latency.ttft",
         title: "time to first token",
         about: "How long a user waits until the answer begins, waiting inside the client included.",
         formula: "socket read of the first chunk with a token − intended arrival",
         mind: "A role chunk is no token; a token with empty text is one. A client that is late makes it worse, never better.",
-        concept: Some(Concept::Ttft),
+        concept: Some(MetricConcept::Ttft),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "ttft_sent",
         place: "latency.ttft_sent",
         title: "time to first token, from the issue",
@@ -67,10 +67,10 @@ pub const ENTRIES: [Entry; 25] = [
         formula: "socket read of the first chunk with a token − issue",
         zero_point: "issue",
         mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
-        concept: Some(Concept::Ttft),
+        concept: Some(MetricConcept::Ttft),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "ttft_adjusted",
         place: "latency.ttft_adjusted",
         title: "time to first token, failures counted",
@@ -80,7 +80,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "Percentiles over survivors only get better the more requests fail; these do not.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "tpot",
         place: "latency.tpot",
         title: "time per output token",
@@ -90,10 +90,10 @@ pub const ENTRIES: [Entry; 25] = [
         zero_point: "first_chunk",
         token_source: COUNTED,
         mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server says how many tokens an answer has and not how many its first chunk has.",
-        concept: Some(Concept::Tpot),
+        concept: Some(MetricConcept::Tpot),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "itl_token",
         place: "latency.itl_token",
         title: "inter-token latency",
@@ -103,10 +103,10 @@ pub const ENTRIES: [Entry; 25] = [
         zero_point: "previous_chunk",
         token_source: COUNTED,
         mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Left out where it is not known how many tokens each chunk has, or where most chunks came in one read with the chunk before: see icl.",
-        concept: Some(Concept::Itl),
+        concept: Some(MetricConcept::Itl),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "icl",
         place: "latency.icl",
         title: "inter-chunk latency",
@@ -115,10 +115,10 @@ pub const ENTRIES: [Entry; 25] = [
         population: "chunks after the first of successful requests",
         zero_point: "previous_chunk",
         mind: "vLLM and inference-perf call this ITL.",
-        concept: Some(Concept::Itl),
+        concept: Some(MetricConcept::Itl),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "max_stall",
         place: "latency.max_stall",
         title: "longest stall",
@@ -128,27 +128,27 @@ pub const ENTRIES: [Entry; 25] = [
         zero_point: "previous_chunk",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "e2e",
         place: "latency.e2e",
         title: "end-to-end latency",
         about: "How long a user waits for the whole answer, waiting inside the client included.",
         formula: "last token − intended arrival",
         mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
-        concept: Some(Concept::E2e),
+        concept: Some(MetricConcept::E2e),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "e2e_sent",
         place: "latency.e2e_sent",
         title: "end-to-end latency, from the issue",
         about: "The same without the client's own lateness.",
         formula: "last token − issue",
         zero_point: "issue",
-        concept: Some(Concept::E2e),
+        concept: Some(MetricConcept::E2e),
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "e2e_adjusted",
         place: "latency.e2e_adjusted",
         title: "end-to-end latency, failures counted",
@@ -157,7 +157,7 @@ pub const ENTRIES: [Entry; 25] = [
         population: "all scheduled requests",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "queue_client",
         place: "latency.queue_client",
         title: "lateness of the client",
@@ -167,16 +167,16 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "Its p99 decides on INVALID(client).",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "requests_full",
         place: "rates.requests_full",
         title: "requests per second",
         about: "What was answered over the whole run, ramp and tail included.",
         formula: "successful requests / (end of the last successful request − schedule start)",
-        concept: Some(Concept::Requests),
+        concept: Some(MetricConcept::Requests),
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "requests_loadgen_completed",
         place: "rates.requests_loadgen_completed",
         title: "requests per second, as LoadGen completes them",
@@ -184,10 +184,10 @@ pub const ENTRIES: [Entry; 25] = [
         formula: "(ok − 1) / (end of the last-issued successful request − first issue)",
         zero_point: "issue",
         window: "first issue to the end of the last-issued request",
-        concept: Some(Concept::Requests),
+        concept: Some(MetricConcept::Requests),
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "output_tokens",
         place: "rates.output_tokens",
         title: "output tokens per second",
@@ -196,7 +196,7 @@ pub const ENTRIES: [Entry; 25] = [
         token_source: COUNTED,
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "offered",
         place: "rates.offered",
         title: "offered rate",
@@ -206,7 +206,7 @@ pub const ENTRIES: [Entry; 25] = [
         window: "first to last intended arrival",
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "admitted",
         place: "rates.admitted",
         title: "admitted rate",
@@ -217,7 +217,7 @@ pub const ENTRIES: [Entry; 25] = [
         window: "first to last issue",
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "goodput",
         place: "goodput",
         title: "goodput",
@@ -227,7 +227,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "An answer too short for a TPOT is judged by TTFT and E2E alone.",
         ..RATE
     },
-    Entry {
+    ExplainedNumber {
         name: "steady",
         place: "steady",
         title: "steady part",
@@ -237,7 +237,7 @@ pub const ENTRIES: [Entry; 25] = [
         window: "steady: result.json has its ends",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "little",
         place: "little",
         title: "Little's law",
@@ -250,7 +250,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "All terms come from the client's own stamps and agree by construction: it is no check of the run.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "cpu_share_max",
         place: "client.cpu_share_max",
         title: "busiest load worker",
@@ -263,7 +263,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "Above 85 % the client is the bottleneck.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "backlog",
         place: "client.backlog_p99_ms",
         title: "backlog of the client",
@@ -273,7 +273,7 @@ pub const ENTRIES: [Entry; 25] = [
         zero_point: "socket read",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "ks",
         place: "client.ks_distance",
         title: "were the arrivals Poisson",
@@ -285,7 +285,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "Above its critical value the client bent the arrivals.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "tokens_per_joule",
         place: "gpu.tokens_per_joule",
         title: "tokens per joule of the GPUs",
@@ -298,7 +298,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU told its power for 90 % of the window.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "gpu_energy",
         place: "gpu.energy_j",
         title: "energy of the GPUs",
@@ -311,7 +311,7 @@ pub const ENTRIES: [Entry; 25] = [
         mind: "Most boards tell a mean over the last second, so a window of a few seconds is blurred. covered_s says how much of the window the readings span, longest_gap_s how far apart they are.",
         ..MS
     },
-    Entry {
+    ExplainedNumber {
         name: "preflight",
         place: "preflight",
         title: "preflight",
@@ -328,7 +328,7 @@ pub const ENTRIES: [Entry; 25] = [
 ];
 
 /// The entry of that name; `ITL` and other tools' words find ours.
-pub fn entry(name: &str) -> Option<&'static Entry> {
+pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {
     let name = name.to_lowercase().replace('-', "_");
     let name = match name.as_str() {
         "itl" | "inter_token_latency" => "itl_token",

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Paint, Tone, clean, counted, table};
+use super::paint::{Styler, Style, clean, counted, table};
 use crate::event::Endpoint;
-use crate::triton::launch::{LaunchPlan, Launcher, Mode, Rank, Server, World, quoted};
+use crate::triton::launch::{LaunchPlan, Launcher, ServerMode, Rank, LaunchedServer, LaunchWorld, quoted};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
+pub struct LaunchRow {
     pub task: String,
     pub starts: Starts,
 }
@@ -33,13 +33,13 @@ pub enum Starts {
 const WIDEST: usize = 118;
 
 /// A heading for each server, its ranks, its environment, and the command as it can be pasted.
-pub fn text(launches: &[Launch], paint: Paint) -> String {
+pub fn text(launches: &[LaunchRow], paint: Styler) -> String {
     if launches.is_empty() {
         return "no stage of this plan serves anything\n".to_owned();
     }
     let mut out = String::new();
     for launch in launches {
-        let name = paint.tone(Tone::Name, clean(&launch.task));
+        let name = paint.tone(Style::Name, clean(&launch.task));
         match &launch.starts {
             Starts::Plan(plan) => {
                 let _ = writeln!(out, "{name}: {}", counted(plan.servers.len(), "server"));
@@ -47,7 +47,7 @@ pub fn text(launches: &[Launch], paint: Paint) -> String {
                     server_text(server, paint, &mut out);
                 }
                 for note in &plan.notes {
-                    let _ = writeln!(out, "  {} {}", paint.tone(Tone::Odd, "note:"), clean(note));
+                    let _ = writeln!(out, "  {} {}", paint.tone(Style::Odd, "note:"), clean(note));
                 }
             }
             Starts::Nothing { attach, models } => {
@@ -71,7 +71,7 @@ pub fn text(launches: &[Launch], paint: Paint) -> String {
     out
 }
 
-fn server_text(server: &Server, paint: Paint, out: &mut String) {
+fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
     let mut heading = vec![server.mode.to_string()];
     heading.extend(server.parallelism.clone());
     heading.push(counted(server.ranks.len(), "rank"));
@@ -80,7 +80,7 @@ fn server_text(server: &Server, paint: Paint, out: &mut String) {
         Launcher::Srun => "by srun".to_owned(),
         Launcher::None => "no launcher".to_owned(),
     });
-    let _ = writeln!(out, "\n  {}  {}", paint.tone(Tone::Strong, &server.name), clean(&heading.join(", ")));
+    let _ = writeln!(out, "\n  {}  {}", paint.tone(Style::Strong, &server.name), clean(&heading.join(", ")));
     let mut rows: Vec<(&str, String)> = Vec::new();
     let ports = server.ports;
     rows.push((
@@ -97,7 +97,7 @@ fn server_text(server: &Server, paint: Paint, out: &mut String) {
     }
     let rows: Vec<_> = rows
         .into_iter()
-        .map(|(what, text)| vec![(Tone::Quiet, what.to_owned()), (Tone::Plain, clean(&text))])
+        .map(|(what, text)| vec![(Style::Quiet, what.to_owned()), (Style::Plain, clean(&text))])
         .collect();
     out.push_str(&table(paint, "    ", &rows));
     out.push('\n');
@@ -110,7 +110,7 @@ fn server_text(server: &Server, paint: Paint, out: &mut String) {
 }
 
 /// A line for each rank; alike ones of a large world stay lines of their own, since each has its GPU.
-fn ranks(server: &Server) -> Vec<String> {
+fn ranks(server: &LaunchedServer) -> Vec<String> {
     let line = |rank: &Rank| {
         let mut line = format!("rank {}: {}", rank.rank, rank.role);
         if let Some(gpu) = rank.gpu {
@@ -124,23 +124,23 @@ fn ranks(server: &Server) -> Vec<String> {
         }
         line
     };
-    if server.mode == Mode::Plain && server.ranks.iter().all(|rank| rank.shm_prefix.is_empty()) {
+    if server.mode == ServerMode::Plain && server.ranks.iter().all(|rank| rank.shm_prefix.is_empty()) {
         return Vec::new();
     }
     server.ranks.iter().map(line).collect()
 }
 
-fn ending(world: &World) -> String {
+fn ending(world: &LaunchWorld) -> String {
     match world {
-        World::Process => "ending its process group".to_owned(),
-        World::Mpi { ranks } => format!("ending mpirun and its {}", counted(*ranks as usize, "rank")),
-        World::Container { program, name } => format!("{program} stop {name}"),
-        World::Slurm { ranks } => format!("ending srun, which ends its {}", counted(*ranks as usize, "task")),
+        LaunchWorld::Process => "ending its process group".to_owned(),
+        LaunchWorld::Mpi { ranks } => format!("ending mpirun and its {}", counted(*ranks as usize, "rank")),
+        LaunchWorld::Container { program, name } => format!("{program} stop {name}"),
+        LaunchWorld::Slurm { ranks } => format!("ending srun, which ends its {}", counted(*ranks as usize, "task")),
     }
 }
 
 /// The command, to be pasted: variables, then a line for each piece, broken where it is too long.
-fn command(server: &Server) -> Vec<String> {
+fn command(server: &LaunchedServer) -> Vec<String> {
     let env = server.env.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect::<Vec<_>>();
     let pieces = server.command.iter().map(|piece| piece.iter().map(|word| word_shown(word)).collect::<Vec<_>>());
     let pieces: Vec<Vec<String>> = (!env.is_empty()).then_some(env).into_iter().chain(pieces).collect();
@@ -185,7 +185,7 @@ fn word_shown(word: &str) -> String {
 }
 
 /// What cannot be started and why, for stderr; empty when all can.
-pub fn problems(launches: &[Launch]) -> String {
+pub fn problems(launches: &[LaunchRow]) -> String {
     let mut out = String::new();
     for launch in launches {
         let Starts::Impossible { problems } = &launch.starts else { continue };
@@ -200,8 +200,8 @@ pub fn problems(launches: &[Launch]) -> String {
 }
 
 /// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} | {"task","problems":[…]}]}`, indented.
-pub fn json(launches: &[Launch]) -> String {
-    let one = |launch: &Launch| -> Value {
+pub fn json(launches: &[LaunchRow]) -> String {
+    let one = |launch: &LaunchRow| -> Value {
         match &launch.starts {
             Starts::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
             Starts::Nothing { attach, models } => json!({ "task": launch.task, "attach": attach, "models": models }),

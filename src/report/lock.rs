@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Paint, Tone, clean, counted, table};
-use crate::lockfile::{Difference, Entry, LockFile, Part, Weight};
+use super::paint::{Styler, Style, clean, counted, table};
+use crate::lockfile::{LockDifference, LockEntry, LockFile, LockPart, DifferenceWeight};
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;
@@ -14,51 +14,51 @@ const WIDEST: usize = 48;
 const SHORT: usize = 12;
 
 /// A table by stage. `sides`: what to call the two.
-pub fn differences(found: &[Difference], sides: [&str; 2], paint: Paint) -> String {
+pub fn differences(found: &[LockDifference], sides: [&str; 2], paint: Styler) -> String {
     let mut rows = vec![vec![
-        (Tone::Quiet, String::new()),
-        (Tone::Quiet, String::new()),
-        (Tone::Quiet, sides[0].to_owned()),
-        (Tone::Quiet, sides[1].to_owned()),
+        (Style::Quiet, String::new()),
+        (Style::Quiet, String::new()),
+        (Style::Quiet, sides[0].to_owned()),
+        (Style::Quiet, sides[1].to_owned()),
     ]];
     let mut before = String::new();
     for one in found {
         let place = place(one);
         let (locked, now) = beside(one.locked.as_deref(), one.now.as_deref());
-        let tone = if one.weight == Weight::Stops { Tone::Odd } else { Tone::Quiet };
+        let tone = if one.weight == DifferenceWeight::Stops { Style::Odd } else { Style::Quiet };
         let shown = if place == before { String::new() } else { place.clone() };
-        rows.push(vec![(Tone::Name, shown), (Tone::Plain, clean(&one.field)), (Tone::Plain, locked), (tone, now)]);
+        rows.push(vec![(Style::Name, shown), (Style::Plain, clean(&one.field)), (Style::Plain, locked), (tone, now)]);
         before = place;
     }
     table(paint, "  ", &rows)
 }
 
 /// What to do about them, each advice once.
-pub fn advice(found: &[Difference], paint: Paint) -> String {
+pub fn advice(found: &[LockDifference], paint: Styler) -> String {
     let mut out = String::new();
     let mut told: BTreeSet<&str> = BTreeSet::new();
-    for one in found.iter().filter(|one| one.weight != Weight::Follows) {
+    for one in found.iter().filter(|one| one.weight != DifferenceWeight::Follows) {
         if told.insert(one.advice()) {
-            let _ = writeln!(out, "  {} {}: {}", paint.tone(Tone::Quiet, "try"), short_place(one), one.advice());
+            let _ = writeln!(out, "  {} {}: {}", paint.tone(Style::Quiet, "try"), short_place(one), one.advice());
         }
     }
     out
 }
 
 /// `engine.build_flags.max_batch_size: 2048 → 1024`
-pub fn line(one: &Difference) -> String {
+pub fn line(one: &LockDifference) -> String {
     let (locked, now) = beside(one.locked.as_deref(), one.now.as_deref());
     format!("{}: {locked} → {now}", one.field)
 }
 
 /// By run: `{"same": false, "runs": {"m": [{"part", "task", "field", "locked", "now", "weight"}]}}`.
-pub fn differences_json(runs: &BTreeMap<String, Vec<Difference>>) -> String {
+pub fn differences_json(runs: &BTreeMap<String, Vec<LockDifference>>) -> String {
     let same = runs.values().all(Vec::is_empty);
     format!("{:#}\n", json!({ "same": same, "runs": runs }))
 }
 
 /// What is in a lock file, run by run.
-pub fn show(file: &LockFile, paint: Paint) -> String {
+pub fn show(file: &LockFile, paint: Styler) -> String {
     let mut out = String::new();
     for (name, section) in &file.runs {
         if !out.is_empty() {
@@ -67,9 +67,9 @@ pub fn show(file: &LockFile, paint: Paint) -> String {
         let _ = writeln!(
             out,
             "{}  {}",
-            paint.tone(Tone::Strong, clean(name)),
+            paint.tone(Style::Strong, clean(name)),
             paint.tone(
-                Tone::Quiet,
+                Style::Quiet,
                 format!("{}, regatta {}", counted(section.stages.len(), "task"), clean(&section.regatta))
             )
         );
@@ -78,7 +78,7 @@ pub fn show(file: &LockFile, paint: Paint) -> String {
             for (nth, (field, value)) in fields.iter().enumerate() {
                 let word = if nth == 0 { word } else { "" };
                 let value = cut(value);
-                rows.push(vec![(Tone::Quiet, word.to_owned()), (Tone::Name, clean(field)), (Tone::Plain, value)]);
+                rows.push(vec![(Style::Quiet, word.to_owned()), (Style::Name, clean(field)), (Style::Plain, value)]);
             }
         }
         out.push_str(&table(paint, "  ", &rows));
@@ -87,9 +87,9 @@ pub fn show(file: &LockFile, paint: Paint) -> String {
             .iter()
             .map(|(task, entry)| {
                 vec![
-                    (Tone::Name, clean(task)),
-                    (Tone::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
-                    (Tone::Plain, became(entry)),
+                    (Style::Name, clean(task)),
+                    (Style::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
+                    (Style::Plain, became(entry)),
                 ]
             })
             .collect();
@@ -103,7 +103,7 @@ pub fn show_json(file: &LockFile) -> String {
 }
 
 /// `commit 0123456789ab, output 89abcdef0123`: what was named first, digests after.
-fn became(entry: &Entry) -> String {
+fn became(entry: &LockEntry) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (name, value) in entry.became.iter().filter(|(name, _)| *name != "key" && *name != "output") {
         match value {
@@ -133,22 +133,22 @@ fn brief(text: &str) -> String {
     }
 }
 
-fn place(one: &Difference) -> String {
+fn place(one: &LockDifference) -> String {
     one.task.as_deref().map_or_else(|| word(one.part).to_owned(), clean)
 }
 
-const fn word(part: Part) -> &'static str {
+const fn word(part: LockPart) -> &'static str {
     match part {
-        Part::Run => "program",
-        Part::Parameter => "parameters",
-        Part::Machine => "machine",
-        Part::Tool => "tools",
-        Part::Asked => "asked",
-        Part::Became => "became",
+        LockPart::Run => "program",
+        LockPart::Parameter => "parameters",
+        LockPart::Machine => "machine",
+        LockPart::Tool => "tools",
+        LockPart::Asked => "asked",
+        LockPart::Became => "became",
     }
 }
 
-fn short_place(one: &Difference) -> String {
+fn short_place(one: &LockDifference) -> String {
     format!("{} {}", place(one), clean(&one.field)).trim_end().to_owned()
 }
 
@@ -183,28 +183,28 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn one(part: Part, task: Option<&str>, field: &str, locked: Option<&str>, now: Option<&str>) -> Difference {
+    fn one(part: LockPart, task: Option<&str>, field: &str, locked: Option<&str>, now: Option<&str>) -> LockDifference {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        let (task, field, weight) = (text(task), field.to_owned(), Weight::Stops);
-        Difference { part, task, field, locked: text(locked), now: text(now), weight }
+        let (task, field, weight) = (text(task), field.to_owned(), DifferenceWeight::Stops);
+        LockDifference { part, task, field, locked: text(locked), now: text(now), weight }
     }
 
     #[test]
     fn a_table_by_stage_says_what_to_do() {
         let found = [
-            one(Part::Tool, None, "nvcc", Some("12.8"), Some("12.4")),
-            one(Part::Asked, Some("engine"), "engine.build_flags.max_batch_size", Some("2048"), Some("1024")),
-            one(Part::Asked, Some("engine"), "shell", Some("a\nb\n"), Some("a\nc\n")),
+            one(LockPart::Tool, None, "nvcc", Some("12.8"), Some("12.4")),
+            one(LockPart::Asked, Some("engine"), "engine.build_flags.max_batch_size", Some("2048"), Some("1024")),
+            one(LockPart::Asked, Some("engine"), "shell", Some("a\nb\n"), Some("a\nc\n")),
             one(
-                Part::Became,
+                LockPart::Became,
                 Some("clone"),
                 "commit",
                 Some("0123456789abcdef0123456789abcdef01234567"),
                 Some("fedcba9876543210fedcba9876543210fedcba98"),
             ),
-            one(Part::Asked, Some("new"), "stage", None, Some("a stage (git)")),
+            one(LockPart::Asked, Some("new"), "stage", None, Some("a stage (git)")),
         ];
-        let told = differences(&found, ["locked", "now"], Paint::OFF) + &advice(&found, Paint::OFF);
+        let told = differences(&found, ["locked", "now"], Styler::OFF) + &advice(&found, Styler::OFF);
         insta::assert_snapshot!(told, @r"
                                                      locked        now
           tools   nvcc                               12.8          12.4

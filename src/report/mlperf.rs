@@ -5,25 +5,25 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, cut, table};
-use crate::mlperf::{Difference, Examined, Finding, Judged, Weight};
+use super::paint::{Styler, Style, clean, counted, cut, table};
+use crate::mlperf::{ResultDifference, Examined, GateFinding, JudgedRun, FindingWeight};
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Standing {
+pub struct ResultProgress {
     pub system: String,
     pub benchmark: String,
     pub scenario: String,
-    pub performance: Cell,
-    pub accuracy: Cell,
-    pub audit: Cell,
-    pub package: Cell,
+    pub performance: StepCell,
+    pub accuracy: StepCell,
+    pub audit: StepCell,
+    pub package: StepCell,
 }
 
 /// One step of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cell {
-    pub state: State,
+pub struct StepCell {
+    pub state: StepState,
     /// What it says, done or stale.
     pub told: Option<String>,
     /// Why it is not done.
@@ -34,7 +34,7 @@ pub struct Cell {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum StepState {
     Done,
     /// It was done, with another key than a run would make now.
     Stale,
@@ -43,19 +43,19 @@ pub enum State {
     Absent,
 }
 
-impl State {
-    const fn word(self) -> (Tone, &'static str) {
+impl StepState {
+    const fn word(self) -> (Style, &'static str) {
         match self {
-            Self::Done => (Tone::Good, "done"),
-            Self::Stale => (Tone::Odd, "stale"),
-            Self::Missing => (Tone::Bad, "missing"),
-            Self::Absent => (Tone::Quiet, "–"),
+            Self::Done => (Style::Good, "done"),
+            Self::Stale => (Style::Odd, "stale"),
+            Self::Missing => (Style::Bad, "missing"),
+            Self::Absent => (Style::Quiet, "–"),
         }
     }
 }
 
 /// A value with its unit, LoadGen's.
-pub fn value(judged: &Judged) -> String {
+pub fn value(judged: &JudgedRun) -> String {
     match judged.value {
         Some(value) if value >= 1000.0 => format!("{value:.0} {}", judged.unit),
         Some(value) => format!("{value:.2} {}", judged.unit),
@@ -64,7 +64,7 @@ pub fn value(judged: &Judged) -> String {
 }
 
 /// A table of results, then each finding with its place, its rule and what to do.
-pub fn examined(examined: &Examined, paint: Paint) -> String {
+pub fn examined(examined: &Examined, paint: Styler) -> String {
     let mut out = String::new();
     let refused = examined.refused();
     let rows: Vec<_> = examined
@@ -72,11 +72,11 @@ pub fn examined(examined: &Examined, paint: Paint) -> String {
         .iter()
         .map(|seen| {
             let validity = seen.judged.validity.as_deref().unwrap_or("not judged");
-            let tone = if validity == "VALID" { Tone::Good } else { Tone::Bad };
+            let tone = if validity == "VALID" { Style::Good } else { Style::Bad };
             vec![
-                (Tone::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
-                (Tone::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
-                (Tone::Plain, value(&seen.judged)),
+                (Style::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
+                (Style::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
+                (Style::Plain, value(&seen.judged)),
                 (tone, clean(validity)),
             ]
         })
@@ -84,14 +84,14 @@ pub fn examined(examined: &Examined, paint: Paint) -> String {
     out.push_str(&table(paint, "", &rows));
     let mut last = "";
     for finding in &examined.findings {
-        let Finding { weight, check, place, what, why, fix } = finding;
+        let GateFinding { weight, check, place, what, why, fix } = finding;
         if place != last {
-            let _ = writeln!(out, "\n{}", paint.tone(Tone::Strong, clean(place)));
+            let _ = writeln!(out, "\n{}", paint.tone(Style::Strong, clean(place)));
             last = place;
         }
         let (tone, word) = match weight {
-            Weight::Refused => (Tone::Bad, "refused"),
-            Weight::Warning => (Tone::Odd, "warning"),
+            FindingWeight::Refused => (Style::Bad, "refused"),
+            FindingWeight::Warning => (Style::Odd, "warning"),
         };
         let _ = writeln!(out, "  {} {}: {}", paint.tone(tone, word), clean(check), clean(what));
         let _ = writeln!(out, "    why: {}", clean(why));
@@ -100,9 +100,9 @@ pub fn examined(examined: &Examined, paint: Paint) -> String {
     let warnings = examined.findings.len() - refused;
     let results = counted(examined.results.len(), "result");
     let (tone, word) = if refused > 0 {
-        (Tone::Bad, format!("refused: {}", counted(refused, "reason")))
+        (Style::Bad, format!("refused: {}", counted(refused, "reason")))
     } else {
-        (Tone::Good, "passes".to_owned())
+        (Style::Good, "passes".to_owned())
     };
     let warned = if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
     let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, paint.tone(tone, word));
@@ -113,16 +113,16 @@ pub fn examined_json(examined: &Examined) -> String {
     format!("{:#}\n", json!({ "submittable": examined.refused() == 0, "examined": examined }))
 }
 
-pub fn status(standing: &[Standing], paint: Paint) -> String {
+pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
     let header = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
-    let mut rows: Vec<Vec<(Tone, String)>> =
-        vec![header.iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
+    let mut rows: Vec<Vec<(Style, String)>> =
+        vec![header.iter().map(|word| (Style::Quiet, (*word).to_owned())).collect()];
     let mut commands: Vec<(String, String)> = Vec::new();
     for one in standing {
         let mut row = vec![
-            (Tone::Plain, clean(&one.system)),
-            (Tone::Name, clean(&one.benchmark)),
-            (Tone::Name, clean(&one.scenario)),
+            (Style::Plain, clean(&one.system)),
+            (Style::Name, clean(&one.benchmark)),
+            (Style::Name, clean(&one.scenario)),
         ];
         let cells = [
             ("performance", &one.performance),
@@ -153,23 +153,23 @@ pub fn status(standing: &[Standing], paint: Paint) -> String {
         out.push_str("\nforward:\n");
         let rows: Vec<_> = commands
             .into_iter()
-            .map(|(name, command)| vec![(Tone::Quiet, clean(&name)), (Tone::Plain, clean(&command))])
+            .map(|(name, command)| vec![(Style::Quiet, clean(&name)), (Style::Plain, clean(&command))])
             .collect();
         out.push_str(&table(paint, "  ", &rows));
     }
     out
 }
 
-pub fn status_json(standing: &[Standing]) -> String {
+pub fn status_json(standing: &[ResultProgress]) -> String {
     format!("{:#}\n", json!({ "results": standing }))
 }
 
 /// Values side by side, then the settings that differ.
-pub fn diff(names: &[String; 2], found: &[Difference], paint: Paint) -> String {
-    let mut rows: Vec<Vec<(Tone, String)>> =
-        vec![["", "A", "B", "B/A"].iter().map(|word| (Tone::Quiet, (*word).to_owned())).collect()];
+pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> String {
+    let mut rows: Vec<Vec<(Style, String)>> =
+        vec![["", "A", "B", "B/A"].iter().map(|word| (Style::Quiet, (*word).to_owned())).collect()];
     for one in found.iter().filter(|one| !is_system(one)) {
-        let side = |run: Option<&crate::mlperf::Run>| match run {
+        let side = |run: Option<&crate::mlperf::DiffedRun>| match run {
             Some(run) => {
                 let validity = run.judged.validity.as_deref().unwrap_or("not judged");
                 clean(&format!("{} {validity}", value(&run.judged)))
@@ -177,25 +177,25 @@ pub fn diff(names: &[String; 2], found: &[Difference], paint: Paint) -> String {
             None => "–".to_owned(),
         };
         rows.push(vec![
-            (Tone::Name, clean(&one.name)),
-            (Tone::Plain, side(one.a.as_ref())),
-            (Tone::Plain, side(one.b.as_ref())),
-            (Tone::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
+            (Style::Name, clean(&one.name)),
+            (Style::Plain, side(one.a.as_ref())),
+            (Style::Plain, side(one.b.as_ref())),
+            (Style::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
         ]);
     }
     let mut out = format!("A  {}\nB  {}\n\n", clean(&names[0]), clean(&names[1]));
     out.push_str(&table(paint, "", &rows));
     for one in found.iter().filter(|one| !one.changes.is_empty()) {
-        let _ = writeln!(out, "\n{}", paint.tone(Tone::Strong, clean(&one.name)));
+        let _ = writeln!(out, "\n{}", paint.tone(Style::Strong, clean(&one.name)));
         let rows: Vec<_> = one
             .changes
             .iter()
             .map(|change| {
                 let side = |value: Option<&String>| value.map_or("–".to_owned(), |value| cut(&clean(value), 60));
                 vec![
-                    (Tone::Name, clean(&change.what)),
-                    (Tone::Plain, side(change.a.as_ref())),
-                    (Tone::Plain, side(change.b.as_ref())),
+                    (Style::Name, clean(&change.what)),
+                    (Style::Plain, side(change.a.as_ref())),
+                    (Style::Plain, side(change.b.as_ref())),
                 ]
             })
             .collect();
@@ -204,11 +204,11 @@ pub fn diff(names: &[String; 2], found: &[Difference], paint: Paint) -> String {
     out
 }
 
-pub fn diff_json(names: &[String; 2], found: &[Difference]) -> String {
+pub fn diff_json(names: &[String; 2], found: &[ResultDifference]) -> String {
     format!("{:#}\n", json!({ "a": names[0], "b": names[1], "results": found }))
 }
 
 /// A system's own row has settings and no value.
-fn is_system(one: &Difference) -> bool {
+fn is_system(one: &ResultDifference) -> bool {
     one.name == "system" || one.name.starts_with("system ")
 }

@@ -6,13 +6,13 @@ use anstyle::{AnsiColor, Style};
 
 /// Colour, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paint {
+pub struct Styler {
     on: bool,
 }
 
 /// What a word is, not how it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum Style {
     Good,
     Bad,
     Odd,
@@ -22,7 +22,7 @@ pub enum Tone {
     Plain,
 }
 
-impl Paint {
+impl Styler {
     pub const OFF: Self = Self { on: false };
     pub const ON: Self = Self { on: true };
 
@@ -38,16 +38,16 @@ impl Paint {
         Self { on }
     }
 
-    pub fn tone(self, tone: Tone, text: impl AsRef<str>) -> String {
+    pub fn tone(self, tone: Style, text: impl AsRef<str>) -> String {
         let text = text.as_ref();
         let style = match tone {
-            Tone::Good => AnsiColor::Green.on_default(),
-            Tone::Bad => AnsiColor::Red.on_default().bold(),
-            Tone::Odd => AnsiColor::Yellow.on_default(),
-            Tone::Quiet => Style::new().dimmed(),
-            Tone::Strong => Style::new().bold(),
-            Tone::Name => AnsiColor::Cyan.on_default(),
-            Tone::Plain => Style::new(),
+            Style::Good => AnsiColor::Green.on_default(),
+            Style::Bad => AnsiColor::Red.on_default().bold(),
+            Style::Odd => AnsiColor::Yellow.on_default(),
+            Style::Quiet => Style::new().dimmed(),
+            Style::Strong => Style::new().bold(),
+            Style::Name => AnsiColor::Cyan.on_default(),
+            Style::Plain => Style::new(),
         };
         if self.on && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
@@ -131,22 +131,22 @@ const SENTENCE: usize = 40;
 
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
 /// sentence at the end of a row has nothing beside it, and makes no column wider.
-pub fn table(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
+pub fn table(paint: Styler, indent: &str, rows: &[Vec<(Style, String)>]) -> String {
     let is_wide =
-        |row: &[(Tone, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
+        |row: &[(Style, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
     rows_with(paint, indent, rows, is_wide)
 }
 
 /// The same where any cell but the first may be a sentence: what stands beside it follows it.
-pub fn ragged(paint: Paint, indent: &str, rows: &[Vec<(Tone, String)>]) -> String {
+pub fn ragged(paint: Styler, indent: &str, rows: &[Vec<(Style, String)>]) -> String {
     rows_with(paint, indent, rows, |_, column| column > 0)
 }
 
 fn rows_with(
-    paint: Paint,
+    paint: Styler,
     indent: &str,
-    rows: &[Vec<(Tone, String)>],
-    may_be_wide: impl Fn(&[(Tone, String)], usize) -> bool,
+    rows: &[Vec<(Style, String)>],
+    may_be_wide: impl Fn(&[(Style, String)], usize) -> bool,
 ) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_table_lines_up_whatever_the_colour() {
-        let row = |a: &str, b: &str| vec![(Tone::Good, a.to_owned()), (Tone::Plain, b.to_owned())];
+        let row = |a: &str, b: &str| vec![(Style::Good, a.to_owned()), (Style::Plain, b.to_owned())];
         let rows = [row("a", "one"), row("long", ""), row("", "two")];
-        assert_eq!(table(Paint::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
-        let painted = table(Paint::ON, "  ", &rows);
-        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Paint::OFF, "  ", &rows));
+        assert_eq!(table(Styler::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
+        let painted = table(Styler::ON, "  ", &rows);
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Styler::OFF, "  ", &rows));
     }
 }

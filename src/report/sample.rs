@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, Tally, TaskId};
+use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskTally, TaskId};
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
 
 pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {
@@ -95,7 +95,7 @@ pub(super) fn valid() -> Vec<Event> {
         started("package", false, "never ran"),
         finished("package", 0.4, None),
         Event::RunFinished {
-            tally: Tally { ran: 4, cached: 1, skipped: 1, ..Tally::default() },
+            tally: TaskTally { ran: 4, cached: 1, skipped: 1, ..TaskTally::default() },
             exit: 0,
             seconds: 66.9,
         },
@@ -130,7 +130,7 @@ pub(super) fn failing() -> Vec<Event> {
         },
         Event::TaskCancelled { task: TaskId::new("package"), why: "`race/server` failed".to_owned() },
         Event::RunFinished {
-            tally: Tally { ran: 1, cached: 1, skipped: 1, failed: 2, cancelled: 1 },
+            tally: TaskTally { ran: 1, cached: 1, skipped: 1, failed: 2, cancelled: 1 },
             exit: 1,
             seconds: 13.6,
         },

@@ -4,23 +4,23 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::paint::{Paint, Tone, clean, counted, cut, table};
+use super::paint::{Styler, Style, clean, counted, cut, table};
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]
-pub struct ServerTold {
+pub struct ServerStatus {
     pub address: String,
     pub live: bool,
     pub ready: bool,
     pub name: String,
     pub version: String,
     pub extensions: Vec<String>,
-    pub models: Vec<ModelTold>,
+    pub models: Vec<ModelRow>,
 }
 
 /// A model in its repository.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct ModelTold {
+pub struct ModelRow {
     pub name: String,
     pub version: String,
     /// `READY`, `UNAVAILABLE`, …; empty where it was never loaded.
@@ -33,7 +33,7 @@ pub struct ModelTold {
 
 /// A model, with its tensors and the configuration that is in effect.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct ModelFacts {
+pub struct ModelDetails {
     pub name: String,
     pub versions: Vec<String>,
     pub platform: String,
@@ -54,7 +54,7 @@ pub struct TensorFacts {
 
 /// One number of `/metrics`.
 #[derive(Clone, Debug, Serialize)]
-pub struct MetricTold {
+pub struct ServerMetricRow {
     pub family: String,
     pub help: String,
     pub kind: String,
@@ -66,14 +66,14 @@ pub struct MetricTold {
     pub per_second: Option<f64>,
 }
 
-pub fn status(server: &ServerTold, paint: Paint) -> String {
+pub fn status(server: &ServerStatus, paint: Styler) -> String {
     let (tone, word) = match (server.live, server.ready) {
-        (true, true) => (Tone::Good, "ready"),
-        (true, false) => (Tone::Odd, "live, not ready"),
-        (false, _) => (Tone::Bad, "not live"),
+        (true, true) => (Style::Good, "ready"),
+        (true, false) => (Style::Odd, "live, not ready"),
+        (false, _) => (Style::Bad, "not live"),
     };
     let mut out = String::new();
-    let name = paint.tone(Tone::Strong, clean(&format!("{} {}", server.name, server.version)));
+    let name = paint.tone(Style::Strong, clean(&format!("{} {}", server.name, server.version)));
     let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), paint.tone(tone, word));
     if !server.extensions.is_empty() {
         let _ = writeln!(out, "  extensions: {}", clean(&server.extensions.join(", ")));
@@ -84,54 +84,54 @@ pub fn status(server: &ServerTold, paint: Paint) -> String {
     }
     let mut rows = vec![
         ["model", "version", "state", "backend", "answers", "max batch"]
-            .map(|head| (Tone::Quiet, head.to_owned()))
+            .map(|head| (Style::Quiet, head.to_owned()))
             .to_vec(),
     ];
     for model in &server.models {
         let (tone, state) = match model.state.as_str() {
-            "READY" => (Tone::Good, "READY"),
-            "" => (Tone::Quiet, "not loaded"),
-            other => (Tone::Bad, other),
+            "READY" => (Style::Good, "READY"),
+            "" => (Style::Quiet, "not loaded"),
+            other => (Style::Bad, other),
         };
         let answers = model.decoupled.map(|decoupled| if decoupled { "decoupled (stream)" } else { "one" });
         let batch = model.max_batch_size.map(|size| size.to_string());
         let dash = || "–".to_owned();
         rows.push(vec![
-            (Tone::Name, clean(&model.name)),
-            (Tone::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
+            (Style::Name, clean(&model.name)),
+            (Style::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
             (tone, clean(state)),
-            (Tone::Plain, model.backend.as_deref().map_or_else(dash, clean)),
-            (Tone::Plain, answers.map_or_else(dash, str::to_owned)),
-            (Tone::Plain, batch.unwrap_or_else(dash)),
-            (Tone::Bad, clean(&model.reason)),
+            (Style::Plain, model.backend.as_deref().map_or_else(dash, clean)),
+            (Style::Plain, answers.map_or_else(dash, str::to_owned)),
+            (Style::Plain, batch.unwrap_or_else(dash)),
+            (Style::Bad, clean(&model.reason)),
         ]);
     }
     out.push_str(&table(paint, "  ", &rows));
     out
 }
 
-pub fn models(models: &[ModelFacts], paint: Paint) -> String {
+pub fn models(models: &[ModelDetails], paint: Styler) -> String {
     let mut out = String::new();
     for (index, model) in models.iter().enumerate() {
         if index > 0 {
             out.push('\n');
         }
         let about = format!("{}, versions {}", model.platform, model.versions.join(", "));
-        let _ = writeln!(out, "{}  {}", paint.tone(Tone::Strong, clean(&model.name)), clean(&about));
+        let _ = writeln!(out, "{}  {}", paint.tone(Style::Strong, clean(&model.name)), clean(&about));
         let tensor = |what: &str, tensor: &TensorFacts| {
             vec![
-                (Tone::Quiet, what.to_owned()),
-                (Tone::Name, clean(&tensor.name)),
-                (Tone::Plain, clean(&tensor.datatype)),
-                (Tone::Plain, format!("{:?}", tensor.shape)),
-                (Tone::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
+                (Style::Quiet, what.to_owned()),
+                (Style::Name, clean(&tensor.name)),
+                (Style::Plain, clean(&tensor.datatype)),
+                (Style::Plain, format!("{:?}", tensor.shape)),
+                (Style::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
             ]
         };
         let mut rows: Vec<_> = model.inputs.iter().map(|input| tensor("in", input)).collect();
         rows.extend(model.outputs.iter().map(|output| tensor("out", output)));
         out.push_str(&table(paint, "  ", &rows));
         let setting =
-            |(name, value): &(String, String)| vec![(Tone::Quiet, clean(name)), (Tone::Plain, cut(value, 100))];
+            |(name, value): &(String, String)| vec![(Style::Quiet, clean(name)), (Style::Plain, cut(value, 100))];
         let rows: Vec<_> = model.settings.iter().map(setting).collect();
         out.push_str(&table(paint, "  ", &rows));
     }
@@ -139,15 +139,15 @@ pub fn models(models: &[ModelFacts], paint: Paint) -> String {
 }
 
 /// Families one after the other; `all` is how many numbers there are with those that were not asked for.
-pub fn metrics(told: &[MetricTold], all: usize, paint: Paint) -> String {
+pub fn metrics(told: &[ServerMetricRow], all: usize, paint: Styler) -> String {
     let mut out = String::new();
     for family in told.chunk_by(|a, b| a.family == b.family) {
         let head = &family[0];
-        let name = paint.tone(Tone::Strong, clean(&head.family));
-        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(Tone::Quiet, clean(&head.help)));
-        let row = |metric: &MetricTold| {
+        let name = paint.tone(Style::Strong, clean(&head.family));
+        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(Style::Quiet, clean(&head.help)));
+        let row = |metric: &ServerMetricRow| {
             let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
-            vec![(Tone::Name, clean(&metric.labels)), (Tone::Plain, clean(&metric.value)), (Tone::Odd, rate)]
+            vec![(Style::Name, clean(&metric.labels)), (Style::Plain, clean(&metric.value)), (Style::Odd, rate)]
         };
         let rows: Vec<_> = family.iter().map(row).collect();
         out.push_str(&table(paint, "  ", &rows));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_server_is_told_with_what_is_wrong_with_its_models() {
-        let model = |name: &str, state: &str, reason: &str, decoupled: Option<bool>| ModelTold {
+        let model = |name: &str, state: &str, reason: &str, decoupled: Option<bool>| ModelRow {
             name: name.to_owned(),
             version: if decoupled == Some(true) { "1".to_owned() } else { String::new() },
             state: state.to_owned(),
@@ -175,7 +175,7 @@ mod tests {
             decoupled,
             max_batch_size: decoupled.map(|_| 64),
         };
-        let server = ServerTold {
+        let server = ServerStatus {
             address: "h:8001".to_owned(),
             live: true,
             ready: true,
@@ -188,7 +188,7 @@ mod tests {
                 model("other", "", "", None),
             ],
         };
-        insta::assert_snapshot!(status(&server, Paint::OFF), @r"
+        insta::assert_snapshot!(status(&server, Styler::OFF), @r"
         triton 2.51.0  h:8001: ready
           extensions: statistics, trace
           model         version  state        backend      answers             max batch
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn numbers_stand_below_their_family() {
-        let told = |family: &str, labels: &str, value: &str, per_second| MetricTold {
+        let told = |family: &str, labels: &str, value: &str, per_second| ServerMetricRow {
             family: family.to_owned(),
             help: "What it is".to_owned(),
             kind: "counter".to_owned(),
@@ -213,7 +213,7 @@ mod tests {
             told("a", "model=\"long\"", "4", None),
             told("b", "", "1", None),
         ];
-        insta::assert_snapshot!(metrics(&all, 7, Paint::OFF), @r#"
+        insta::assert_snapshot!(metrics(&all, 7, Styler::OFF), @r#"
         a  counter  What it is
           model="m"     12  3.0 per second
           model="long"  4

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, Tally, TaskId};
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, TaskTally, TaskId};
 
 /// A run as told so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Story {
+pub struct RunState {
     pub run: Option<RunId>,
     pub manifest: String,
     pub params: BTreeMap<String, String>,
@@ -25,20 +25,20 @@ pub struct Story {
     /// The run this one waits for: its name and process.
     pub waiting_for: Option<(String, u32)>,
     /// In the order in which they were first heard of.
-    pub tasks: IndexMap<TaskId, Chapter>,
+    pub tasks: IndexMap<TaskId, TaskState>,
     /// Cached tasks that were reported as a number only.
     pub cached_at_once: usize,
     pub notices: Vec<Notice>,
     pub stopping: Option<String>,
     pub finished: Option<Finished>,
     /// What ended so far, counted from the events themselves.
-    pub tally: Tally,
+    pub tally: TaskTally,
 }
 
 /// One task's part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Chapter {
-    pub state: State,
+pub struct TaskState {
+    pub state: TaskPhase,
     pub service: bool,
     pub attempts: u32,
     /// The shared store that a cached one came from, in this run.
@@ -70,14 +70,14 @@ pub struct Chapter {
     pub ready: Option<f64>,
     pub endpoints: Vec<Endpoint>,
     /// The last chatter; gone when the task ends.
-    pub progress: Option<Progress>,
+    pub progress: Option<TaskProgress>,
     /// Process groups that are up.
     pub groups: Vec<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum TaskPhase {
     Running,
     /// A service that is ready.
     Up,
@@ -90,7 +90,7 @@ pub enum State {
     Retrying,
 }
 
-impl State {
+impl TaskPhase {
     pub const fn is_over(self) -> bool {
         !matches!(self, Self::Running | Self::Up | Self::Retrying)
     }
@@ -110,7 +110,7 @@ impl State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Progress {
+pub struct TaskProgress {
     pub text: String,
     pub done: u64,
     pub total: Option<u64>,
@@ -125,13 +125,13 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Finished {
     /// As the runner counted.
-    pub tally: Tally,
+    pub tally: TaskTally,
     pub exit: u8,
     pub seconds: f64,
 }
 
-impl Chapter {
-    const fn new(state: State) -> Self {
+impl TaskState {
+    const fn new(state: TaskPhase) -> Self {
         Self {
             state,
             service: false,
@@ -159,17 +159,17 @@ impl Chapter {
     }
 }
 
-impl Chapter {
+impl TaskState {
     /// The state, in a word for readers: what somebody stopped did not fail.
     pub fn word(&self) -> &'static str {
         match &self.failure {
-            Some(failure) if self.state == State::Failed && failure.kind == FailureKind::Interrupted => "interrupted",
+            Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => "interrupted",
             _ => self.state.as_str(),
         }
     }
 }
 
-impl Story {
+impl RunState {
     pub fn new() -> Self {
         Self::default()
     }
@@ -186,30 +186,30 @@ impl Story {
 
     /// How many tasks are over, in whichever way.
     pub const fn done(&self) -> usize {
-        let Tally { ran, cached, skipped, failed, cancelled } = self.tally;
+        let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
         ran + cached + skipped + failed + cancelled
     }
 
     /// Tasks that are running, services that are up.
-    pub fn running(&self) -> impl Iterator<Item = (&TaskId, &Chapter)> {
+    pub fn running(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_over())
     }
 
     /// Tasks in a state, in the order in which they were first heard of.
-    pub fn of(&self, state: State) -> impl Iterator<Item = (&TaskId, &Chapter)> {
+    pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(move |(_, chapter)| chapter.state == state)
     }
 
     /// The chapter of a task, which is opened if this is the first we hear of it.
-    fn chapter(&mut self, task: &TaskId) -> &mut Chapter {
+    fn chapter(&mut self, task: &TaskId) -> &mut TaskState {
         if !self.tasks.contains_key(task) {
-            self.tasks.insert(task.clone(), Chapter::new(State::Running));
+            self.tasks.insert(task.clone(), TaskState::new(TaskPhase::Running));
         }
         &mut self.tasks[task]
     }
 
     /// Every change of state passes here, so that the tally is the count of the chapters whatever is told twice.
-    fn set(&mut self, task: &TaskId, state: State, at: Option<f64>) -> &mut Chapter {
+    fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
         let before = self.tasks.get(task).map(|chapter| chapter.state);
         if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {
             *count -= 1;
@@ -237,7 +237,7 @@ impl Story {
             }
             Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
             Event::TaskCached { task, done, out, from } => {
-                let chapter = self.set(task, State::Cached, at);
+                let chapter = self.set(task, TaskPhase::Cached, at);
                 chapter.headline.clone_from(&done.headline);
                 chapter.below.clone_from(&done.below);
                 chapter.warnings.clone_from(&done.warnings);
@@ -245,17 +245,17 @@ impl Story {
                 chapter.from.clone_from(from);
             }
             Event::TaskFetching { task, .. } => {
-                self.set(task, State::Running, at).started = at;
+                self.set(task, TaskPhase::Running, at).started = at;
             }
             Event::AllCached { tasks } => {
                 self.cached_at_once += tasks;
                 self.tally.cached += tasks;
             }
             Event::TaskSkipped { task, why } => {
-                self.set(task, State::Skipped, at).why = Some(why.clone());
+                self.set(task, TaskPhase::Skipped, at).why = Some(why.clone());
             }
             Event::TaskStarted { task, attempt, service, reasons, log } => {
-                let chapter = self.set(task, State::Running, at);
+                let chapter = self.set(task, TaskPhase::Running, at);
                 chapter.service = *service;
                 chapter.attempts = *attempt;
                 chapter.reasons.clone_from(reasons);
@@ -266,22 +266,22 @@ impl Story {
             Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } => {}
             Event::ProcessEnded { task, pgid } => self.chapter(task).groups.retain(|group| group != pgid),
             Event::ServiceReady { task, endpoints, seconds } => {
-                let chapter = self.set(task, State::Up, at);
+                let chapter = self.set(task, TaskPhase::Up, at);
                 chapter.service = true;
                 chapter.ready = Some(*seconds);
                 chapter.endpoints.clone_from(endpoints);
             }
             Event::ServiceStopped { task, seconds } => {
                 // A service that failed stays failed: that it is also down is no news.
-                if self.tasks.get(task).is_none_or(|chapter| chapter.state != State::Failed) {
-                    self.set(task, State::Ran, at);
+                if self.tasks.get(task).is_none_or(|chapter| chapter.state != TaskPhase::Failed) {
+                    self.set(task, TaskPhase::Ran, at);
                 }
                 let chapter = self.chapter(task);
                 chapter.service = true;
                 chapter.seconds = Some(*seconds);
             }
             Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
-                let chapter = self.set(task, State::Ran, at);
+                let chapter = self.set(task, TaskPhase::Ran, at);
                 chapter.headline.clone_from(&done.headline);
                 chapter.below.clone_from(&done.below);
                 chapter.warnings.clone_from(&done.warnings);
@@ -292,11 +292,11 @@ impl Story {
             }
             Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
                 let chapter = if *will_retry {
-                    let chapter = self.set(task, State::Retrying, at);
+                    let chapter = self.set(task, TaskPhase::Retrying, at);
                     chapter.retried.push(failure.what.clone());
                     chapter
                 } else {
-                    let chapter = self.set(task, State::Failed, at);
+                    let chapter = self.set(task, TaskPhase::Failed, at);
                     chapter.failure = Some(failure.clone());
                     chapter
                 };
@@ -304,13 +304,13 @@ impl Story {
                 chapter.seconds = Some(*seconds);
             }
             Event::TaskCancelled { task, why } => {
-                self.set(task, State::Cancelled, at).why = Some(why.clone());
+                self.set(task, TaskPhase::Cancelled, at).why = Some(why.clone());
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total } => {
                 // Chatter may come late; it never brings a task back.
                 if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_over()) {
-                    chapter.progress = Some(Progress { text: text.clone(), done: *done, total: *total });
+                    chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
                 }
             }
             Event::Stopping { why } => self.stopping = Some(why.clone()),
@@ -321,14 +321,14 @@ impl Story {
     }
 }
 
-const fn count_of(tally: &mut Tally, state: State) -> Option<&mut usize> {
+const fn count_of(tally: &mut TaskTally, state: TaskPhase) -> Option<&mut usize> {
     match state {
-        State::Ran => Some(&mut tally.ran),
-        State::Cached => Some(&mut tally.cached),
-        State::Skipped => Some(&mut tally.skipped),
-        State::Failed => Some(&mut tally.failed),
-        State::Cancelled => Some(&mut tally.cancelled),
-        State::Running | State::Up | State::Retrying => None,
+        TaskPhase::Ran => Some(&mut tally.ran),
+        TaskPhase::Cached => Some(&mut tally.cached),
+        TaskPhase::Skipped => Some(&mut tally.skipped),
+        TaskPhase::Failed => Some(&mut tally.failed),
+        TaskPhase::Cancelled => Some(&mut tally.cancelled),
+        TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying => None,
     }
 }
 

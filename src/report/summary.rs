@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::paint::{Paint, Tone, clean, clean_lines, counted, duration, table};
-use super::story::{Chapter, State, Story};
+use super::paint::{Styler, Style, clean, clean_lines, counted, duration, table};
+use super::story::{TaskState, TaskPhase, RunState};
 use crate::event::{Failure, FailureKind, TaskId};
 
 /// Where a run's things are, as they are to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct RunPaths {
     /// The HTML page.
     pub report: Option<PathBuf>,
     /// The folder of links to the newest outputs.
@@ -21,7 +21,7 @@ pub struct Places {
 const LISTED: usize = 40;
 
 /// The whole ending, lines with `\n`.
-pub fn summary(story: &Story, places: &Places, paint: Paint) -> String {
+pub fn summary(story: &RunState, places: &RunPaths, paint: Styler) -> String {
     let mut out = String::new();
     what_ran(story, paint, &mut out);
     what_did_not(story, paint, &mut out);
@@ -29,7 +29,7 @@ pub fn summary(story: &Story, places: &Places, paint: Paint) -> String {
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    for (task, chapter) in story.of(State::Failed) {
+    for (task, chapter) in story.of(TaskPhase::Failed) {
         if let Some(failure) = &chapter.failure {
             out.push_str(&failed(task, chapter, failure, paint));
         }
@@ -38,9 +38,9 @@ pub fn summary(story: &Story, places: &Places, paint: Paint) -> String {
     out
 }
 
-fn what_ran(story: &Story, paint: Paint, out: &mut String) {
+fn what_ran(story: &RunState, paint: Styler, out: &mut String) {
     let rows: Vec<_> = story
-        .of(State::Ran)
+        .of(TaskPhase::Ran)
         .take(LISTED)
         .map(|(task, chapter)| {
             let mut notes = Vec::new();
@@ -54,48 +54,48 @@ fn what_ran(story: &Story, paint: Paint, out: &mut String) {
                 notes.push("output unchanged".to_owned());
             }
             vec![
-                (Tone::Good, "✓".to_owned()),
-                (Tone::Name, task.to_string()),
-                (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
-                (Tone::Quiet, notes.join(", ")),
+                (Style::Good, "✓".to_owned()),
+                (Style::Name, task.to_string()),
+                (Style::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (Style::Quiet, notes.join(", ")),
             ]
         })
         .collect();
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(Tone::Strong, "Ran"));
+    let _ = writeln!(out, "{}", paint.tone(Style::Strong, "Ran"));
     out.push_str(&table(paint, "  ", &rows));
     if story.tally.ran > rows.len() {
         let _ = writeln!(out, "  … and {} more", story.tally.ran - rows.len());
     }
 }
 
-fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
+fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
     if story.tally.cached > 0
-        && (story.done() > story.tally.cached || story.of(State::Cached).any(|(_, chapter)| chapter.from.is_some()))
+        && (story.done() > story.tally.cached || story.of(TaskPhase::Cached).any(|(_, chapter)| chapter.from.is_some()))
     {
-        let fetched = story.of(State::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
+        let fetched = story.of(TaskPhase::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
         let text = match (story.tally.cached - fetched, fetched) {
             (before, 0) => format!("{} as before", counted(before, "task")),
             (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
             (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
         };
-        let _ = writeln!(out, "{}\n  {text}", paint.tone(Tone::Strong, "Cached"));
+        let _ = writeln!(out, "{}\n  {text}", paint.tone(Style::Strong, "Cached"));
     }
-    for (state, title) in [(State::Skipped, "Skipped"), (State::Cancelled, "Not started")] {
+    for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
         let rows: Vec<_> = story
             .of(state)
             .take(LISTED)
             .map(|(task, chapter)| {
-                vec![(Tone::Name, task.to_string()), (Tone::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
+                vec![(Style::Name, task.to_string()), (Style::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
             })
             .collect();
         if rows.is_empty() {
             continue;
         }
         let all = story.of(state).count();
-        let _ = writeln!(out, "{}", paint.tone(Tone::Strong, title));
+        let _ = writeln!(out, "{}", paint.tone(Style::Strong, title));
         out.push_str(&table(paint, "  ", &rows));
         if all > rows.len() {
             let _ = writeln!(out, "  … and {} more", all - rows.len());
@@ -105,7 +105,7 @@ fn what_did_not(story: &Story, paint: Paint, out: &mut String) {
 
 /// A headline is a verdict or a name, two spaces, and numbers; what stands in brackets at its end says how the numbers
 /// were got, and is put below them.
-fn headlines(story: &Story, paint: Paint, out: &mut String) {
+fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     let rows: Vec<_> = story
         .tasks
         .iter()
@@ -114,25 +114,25 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
             let (told, how) = headline.split_once(" (").unwrap_or((&headline, ""));
             let told = told.trim_end();
             let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
-            let again = if chapter.state == State::Cached { "cached" } else { "" };
-            let mut row = vec![(Tone::Name, task.to_string()), (tone_of(first), first.to_owned())];
+            let again = if chapter.state == TaskPhase::Cached { "cached" } else { "" };
+            let mut row = vec![(Style::Name, task.to_string()), (tone_of(first), first.to_owned())];
             if !numbers.is_empty() {
-                row.push((Tone::Plain, numbers.trim().to_owned()));
+                row.push((Style::Plain, numbers.trim().to_owned()));
             }
-            let empty = (Tone::Plain, String::new());
+            let empty = (Style::Plain, String::new());
             let below = chapter.below.iter().map(|(name, text)| {
-                vec![(Tone::Plain, String::new()), (Tone::Name, clean(name)), (Tone::Plain, clean(text))]
+                vec![(Style::Plain, String::new()), (Style::Name, clean(name)), (Style::Plain, clean(text))]
             });
             let warnings = chapter.warnings.iter().map(|warning| {
-                vec![(Tone::Plain, String::new()), (Tone::Odd, "warning".to_owned()), (Tone::Plain, clean(warning))]
+                vec![(Style::Plain, String::new()), (Style::Odd, "warning".to_owned()), (Style::Plain, clean(warning))]
             });
             let below = below.chain(warnings);
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
             if how.is_empty() {
-                row.extend(aside.first().map(|text| (Tone::Quiet, (*text).to_owned())));
+                row.extend(aside.first().map(|text| (Style::Quiet, (*text).to_owned())));
                 return Some(std::iter::once(row).chain(below).collect());
             }
-            let aside = vec![empty.clone(), empty, (Tone::Quiet, aside.join(", "))];
+            let aside = vec![empty.clone(), empty, (Style::Quiet, aside.join(", "))];
             Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
         })
         .flatten()
@@ -140,25 +140,25 @@ fn headlines(story: &Story, paint: Paint, out: &mut String) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(Tone::Strong, "Results"));
+    let _ = writeln!(out, "{}", paint.tone(Style::Strong, "Results"));
     out.push_str(&table(paint, "  ", &rows));
 }
 
 /// The colour of a verdict; other words have none.
-fn tone_of(word: &str) -> Tone {
+fn tone_of(word: &str) -> Style {
     if word.starts_with("INVALID") {
-        Tone::Bad
+        Style::Bad
     } else if word.starts_with("VALID WITH") {
-        Tone::Odd
+        Style::Odd
     } else if word.starts_with("VALID") {
-        Tone::Good
+        Style::Good
     } else {
-        Tone::Plain
+        Style::Plain
     }
 }
 
 /// One failure: command, last lines, likely cause, what to try, and where to look.
-pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint) -> String {
+pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styler) -> String {
     let mut out = String::new();
     let took = chapter.seconds.map(duration).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
@@ -168,13 +168,13 @@ pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint)
         FailureKind::Invalid(verdict) => verdict.as_str(),
         _ => "failed",
     };
-    let head = paint.tone(Tone::Bad, format!("✗ {task} {word}{after}{tries}"));
+    let head = paint.tone(Style::Bad, format!("✗ {task} {word}{after}{tries}"));
     let _ = writeln!(out, "\n{head}: {}", clean(said_of(failure)));
     let mut line = |name: &str, text: &str| {
         // A script keeps its lines, so that it can be read and copied.
         for (n, text) in clean_lines(text).lines().enumerate() {
             let name = if n == 0 { name } else { "" };
-            let _ = writeln!(out, "  {} {text}", paint.tone(Tone::Quiet, format!("{name:<8}")));
+            let _ = writeln!(out, "  {} {text}", paint.tone(Style::Quiet, format!("{name:<8}")));
         }
     };
     let reasons = reasons_of(failure);
@@ -200,9 +200,9 @@ pub fn failed(task: &TaskId, chapter: &Chapter, failure: &Failure, paint: Paint)
         line("kept", &kept.display().to_string());
     }
     if reasons.is_empty() && !failure.tail.is_empty() {
-        let _ = writeln!(out, "  {}", paint.tone(Tone::Quiet, "last lines"));
+        let _ = writeln!(out, "  {}", paint.tone(Style::Quiet, "last lines"));
         for tail in &failure.tail {
-            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, "│"), clean(tail.trim_end()));
+            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, "│"), clean(tail.trim_end()));
         }
     }
     out
@@ -224,7 +224,7 @@ pub(super) fn reasons_of(failure: &Failure) -> &[String] {
     }
 }
 
-fn closing(story: &Story, places: &Places, paint: Paint, out: &mut String) {
+fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String) {
     if !out.is_empty() {
         out.push('\n');
     }
@@ -248,7 +248,7 @@ fn closing(story: &Story, places: &Places, paint: Paint, out: &mut String) {
     let _ = writeln!(out, "{} {}{time}", paint.tone(tone, word), parts.join(", "));
     let mut line = |name: &str, path: Option<&PathBuf>| {
         if let Some(path) = path {
-            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, format!("{name:<8}")), path.display());
+            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, format!("{name:<8}")), path.display());
         }
     };
     line("report", places.report.as_ref());
@@ -257,18 +257,18 @@ fn closing(story: &Story, places: &Places, paint: Paint, out: &mut String) {
 }
 
 /// The word that starts the last line.
-fn verdict(story: &Story) -> (Tone, &'static str) {
-    let failures = || story.of(State::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
+fn verdict(story: &RunState) -> (Style, &'static str) {
+    let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
     if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {
-        (Tone::Odd, "interrupted:")
+        (Style::Odd, "interrupted:")
     } else if story.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
-        (Tone::Bad, "invalid:")
+        (Style::Bad, "invalid:")
     } else if story.tally.failed > 0 || story.finished.is_some_and(|end| end.exit != 0) {
-        (Tone::Bad, "failed:")
+        (Style::Bad, "failed:")
     } else if story.finished.is_none() {
-        (Tone::Odd, "unfinished:")
+        (Style::Odd, "unfinished:")
     } else {
-        (Tone::Good, "done:")
+        (Style::Good, "done:")
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
         let mut failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)  686 tok/s")
             .cause("limits: TTFT p99 is 175 ms");
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
-        let mut story = Story::new();
+        let mut story = RunState::new();
         let task = TaskId::new("race");
         story.fold(&crate::event::Event::TaskFailed {
             task: task.clone(),
@@ -291,7 +291,7 @@ mod tests {
             will_retry: false,
             seconds: 16.0,
         });
-        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Paint::OFF), @r"
+        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Styler::OFF), @r"
         ✗ race INVALID(load) after 16 s: 686 tok/s
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_script_is_shown_line_by_line() {
         let failure = Failure::new(FailureKind::Exit(3), "exit code 3").command("sh -c 'set -e\nmake\n'");
-        let mut story = Story::new();
+        let mut story = RunState::new();
         let task = TaskId::new("build");
         story.fold(&crate::event::Event::TaskFailed {
             task: task.clone(),
@@ -310,7 +310,7 @@ mod tests {
             will_retry: false,
             seconds: 1.0,
         });
-        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Paint::OFF), @r"
+        insta::assert_snapshot!(failed(&task, &story.tasks[&task], &failure, Styler::OFF), @r"
         ✗ build failed after 1.0 s: exit code 3
           command  sh -c 'set -e
                    make

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, cut, duration, ragged, table, to_the_second};
-use super::story::Story;
+use super::paint::{Styler, Style, clean, counted, cut, duration, ragged, table, to_the_second};
+use super::story::RunState;
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ManifestRow {
     pub name: String,
     /// As it is to be shown.
     pub path: String,
@@ -19,7 +19,7 @@ pub struct Listed {
 
 /// One value of a manifest, and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct ValueRow {
     /// `stages.engine.gpus`.
     pub path: String,
     pub value: String,
@@ -27,24 +27,24 @@ pub struct Shown {
     pub from: String,
 }
 
-pub fn list(manifests: &[Listed], paint: Paint) -> String {
+pub fn list(manifests: &[ManifestRow], paint: Styler) -> String {
     if manifests.is_empty() {
         return "no manifests here; `regatta init DIR` starts a project with one\n".to_owned();
     }
     let rows: Vec<_> = manifests
         .iter()
-        .map(|Listed { name, path, about }| {
+        .map(|ManifestRow { name, path, about }| {
             vec![
-                (Tone::Name, clean(name)),
-                (Tone::Plain, about.as_deref().map(clean).unwrap_or_default()),
-                (Tone::Quiet, clean(path)),
+                (Style::Name, clean(name)),
+                (Style::Plain, about.as_deref().map(clean).unwrap_or_default()),
+                (Style::Quiet, clean(path)),
             ]
         })
         .collect();
     table(paint, "", &rows)
 }
 
-pub fn list_json(manifests: &[Listed]) -> String {
+pub fn list_json(manifests: &[ManifestRow]) -> String {
     format!("{:#}\n", json!({ "manifests": manifests }))
 }
 
@@ -52,22 +52,22 @@ pub fn list_json(manifests: &[Listed]) -> String {
 const WIDEST: usize = 100;
 
 /// Values under each other with where they come from, a line each. What is cut ends with `…`; JSON has all of it.
-pub fn show(values: &[Shown], paint: Paint) -> String {
+pub fn show(values: &[ValueRow], paint: Styler) -> String {
     let rows: Vec<_> = values
         .iter()
-        .map(|Shown { path, value, from }| {
-            vec![(Tone::Name, clean(path)), (Tone::Plain, cut(value, WIDEST)), (Tone::Quiet, clean(from))]
+        .map(|ValueRow { path, value, from }| {
+            vec![(Style::Name, clean(path)), (Style::Plain, cut(value, WIDEST)), (Style::Quiet, clean(from))]
         })
         .collect();
     ragged(paint, "", &rows)
 }
 
 /// How a run stands; `alive` says whether its process is still there.
-pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
+pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
     let mut out = String::new();
     let run = story.run.as_ref().map_or("?", |run| run.as_str());
     let (tone, state) = state(story, alive);
-    let name = paint.tone(Tone::Strong, clean(&story.manifest));
+    let name = paint.tone(Style::Strong, clean(&story.manifest));
     let _ =
         writeln!(out, "{name}  run {run}, started {}: {}", to_the_second(&story.started_at), paint.tone(tone, state));
     let rows: Vec<_> = story
@@ -86,14 +86,14 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
                 .or(failure.as_deref())
                 .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
             let row = vec![
-                (Tone::Plain, chapter.word().to_owned()),
-                (Tone::Name, task.to_string()),
-                (Tone::Plain, chapter.seconds.map(duration).unwrap_or_default()),
-                (Tone::Quiet, clean(told.unwrap_or_default())),
+                (Style::Plain, chapter.word().to_owned()),
+                (Style::Name, task.to_string()),
+                (Style::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (Style::Quiet, clean(told.unwrap_or_default())),
             ];
             let below = |text: String| {
-                let empty = (Tone::Plain, String::new());
-                vec![empty.clone(), empty.clone(), empty, (Tone::Odd, text)]
+                let empty = (Style::Plain, String::new());
+                vec![empty.clone(), empty.clone(), empty, (Style::Odd, text)]
             };
             let warnings = chapter.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
             std::iter::once(row).chain(warnings).collect::<Vec<_>>()
@@ -106,17 +106,17 @@ pub fn status(story: &Story, alive: bool, paint: Paint) -> String {
     out
 }
 
-pub fn status_json(story: &Story, alive: bool) -> String {
+pub fn status_json(story: &RunState, alive: bool) -> String {
     format!("{:#}\n", json!({ "state": state(story, alive).1, "story": story }))
 }
 
-fn state(story: &Story, alive: bool) -> (Tone, &'static str) {
+fn state(story: &RunState, alive: bool) -> (Style, &'static str) {
     match (story.finished, alive) {
-        (Some(end), _) if end.exit == 0 => (Tone::Good, "done"),
-        (Some(end), _) if end.exit == 130 => (Tone::Odd, "interrupted"),
-        (Some(_), _) => (Tone::Bad, "failed"),
-        (None, true) => (Tone::Good, "running"),
-        (None, false) => (Tone::Odd, "broken off; `regatta run` goes on from there"),
+        (Some(end), _) if end.exit == 0 => (Style::Good, "done"),
+        (Some(end), _) if end.exit == 130 => (Style::Odd, "interrupted"),
+        (Some(_), _) => (Style::Bad, "failed"),
+        (None, true) => (Style::Good, "running"),
+        (None, false) => (Style::Odd, "broken off; `regatta run` goes on from there"),
     }
 }
 
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn a_run_that_was_killed_says_how_to_go_on() {
         let events = sample::failing();
-        let mut story = Story::new();
+        let mut story = RunState::new();
         events.iter().take(events.len() - 1).for_each(|event| story.fold(event));
-        insta::assert_snapshot!(status(&story, false, Paint::OFF), @r"
+        insta::assert_snapshot!(status(&story, false, Styler::OFF), @r"
         quickstart  run 20261120-224301-4711, started 2026-11-20T22:43:01Z: broken off; `regatta run` goes on from there
           cached     engine
           skipped    smoke                     `when` is false
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_value_is_shown_with_its_place() {
-        let shown = |path: &str, value: &str, from: &str| Shown {
+        let shown = |path: &str, value: &str, from: &str| ValueRow {
             path: path.to_owned(),
             value: value.to_owned(),
             from: from.to_owned(),
@@ -153,7 +153,7 @@ mod tests {
             shown("stages.engine.gpus", "2", "systems/h200-x8.yaml:7"),
             shown("stages.engine.shell", "set -e\nmake", "manifest.yaml:14"),
         ];
-        insta::assert_snapshot!(show(&values, Paint::OFF), @r"
+        insta::assert_snapshot!(show(&values, Styler::OFF), @r"
         stages.engine.gpus   2         systems/h200-x8.yaml:7
         stages.engine.shell  set -e …  manifest.yaml:14
         ");
@@ -161,16 +161,16 @@ mod tests {
 
     #[test]
     fn manifests_are_listed_with_what_they_are_about() {
-        let listed = Listed {
+        let listed = ManifestRow {
             name: "quickstart".to_owned(),
             path: "manifests/quickstart.yaml".to_owned(),
             about: Some("race two servers".to_owned()),
         };
         assert_eq!(
-            list(std::slice::from_ref(&listed), Paint::OFF),
+            list(std::slice::from_ref(&listed), Styler::OFF),
             "quickstart  race two servers  manifests/quickstart.yaml\n"
         );
         assert!(list_json(&[listed]).contains("\"manifests\""));
-        assert!(list(&[], Paint::OFF).contains("regatta init"));
+        assert!(list(&[], Styler::OFF).contains("regatta init"));
     }
 }

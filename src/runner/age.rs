@@ -2,11 +2,11 @@
 
 use crate::event::TaskId;
 use crate::plan::Task;
-use crate::store::{Key, Record};
+use crate::store::{TaskKey, TaskRecord};
 
 /// Says how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on nothing outside
 /// their run. `now`: seconds since 1970.
-pub(super) fn age_of(task: &Task, key: &Key, record: &Record, now: i64) -> Option<String> {
+pub(super) fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
     let servers = task.external();
     if servers.is_empty() {
         return None;
@@ -31,7 +31,7 @@ pub(super) fn age_of(task: &Task, key: &Key, record: &Record, now: i64) -> Optio
 }
 
 /// The notice of a run, by task.
-pub(super) fn notice(task: &Task, key: &Key, record: &Record) -> Option<(TaskId, String)> {
+pub(super) fn notice(task: &Task, key: &TaskKey, record: &TaskRecord) -> Option<(TaskId, String)> {
     let now = jiff::Timestamp::now().as_second();
     Some((task.id.clone(), age_of(task, key, record, now)?))
 }

@@ -7,28 +7,28 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::keying::{Keyed, Made, own_patterns, resolve};
+use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::limit::{apart, within};
 use super::options::Emit;
-use super::origins::{Origins, origins};
-use super::together::Seat;
-use super::work::{Assignment, Lease, Work};
+use super::origins::{Upstream, origins};
+use super::together::BatchSlot;
+use super::work::{Assignment, Lease, TaskExecutor};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, Listed, PathError, Record, Sealed, Shelf, left_running, list_folder};
+use crate::store::{Digests, ListedFolder, PathError, TaskRecord, Sealed, OutputCache, left_running, list_folder};
 
 /// What a try needs, gathered by the loop.
-pub(super) struct Try {
+pub(super) struct AttemptInputs {
     pub plan: Arc<Plan>,
     pub task: Arc<Task>,
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
     pub gpus: Vec<u32>,
-    pub seat: Option<Seat>,
+    pub seat: Option<BatchSlot>,
     /// For each need, by its place in `task.needs`.
-    pub made: Vec<Made>,
+    pub made: Vec<TaskOutput>,
     pub run: RunId,
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<OutputCache>,
     pub digests: Arc<Digests>,
     pub stop: Stop,
     pub emit: Emit,
@@ -36,14 +36,14 @@ pub(super) struct Try {
 }
 
 /// What a try left.
-pub(super) struct Tried {
+pub(super) struct AttemptOutcome {
     pub result: Result<(Done, Option<Sealed>), Box<Failure>>,
     pub folder: Option<PathBuf>,
     pub seconds: f64,
 }
 
-impl Try {
-    pub(super) async fn go<W: Work>(self, work: Arc<W>) -> Tried {
+impl AttemptInputs {
+    pub(super) async fn go<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
         let begun = Instant::now();
         let left = if self.attempt == 1 && self.task.host.is_some() {
             left_running(self.shelf.home(), &self.task.id, &self.keyed.digest)
@@ -53,13 +53,13 @@ impl Try {
         let made = left.map_or_else(|| self.shelf.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok);
         let folder = match made {
             Ok(folder) => folder,
-            Err(e) => return Tried { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
+            Err(e) => return AttemptOutcome { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
         };
         let result = self.work_in(&folder, work).await.map_err(Box::new);
-        Tried { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
+        AttemptOutcome { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
     }
 
-    async fn work_in<W: Work>(
+    async fn work_in<W: TaskExecutor>(
         mut self,
         folder: &std::path::Path,
         work: Arc<W>,
@@ -106,7 +106,7 @@ impl Try {
     }
 
     fn assignment(&self) -> Result<Assignment, Failure> {
-        let needs: BTreeMap<&str, &Made> =
+        let needs: BTreeMap<&str, &TaskOutput> =
             self.task.needs.iter().zip(&self.made).map(|(need, made)| (self.id_of(*need).as_str(), made)).collect();
         let made = |id: &str| needs.get(id).copied();
         let mut inputs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
@@ -139,7 +139,7 @@ impl Try {
             .collect::<Result<_, Failure>>()?;
         let (mut endpoints, mut gpus, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         for made in &self.made {
-            if let Made::Service { endpoints: own, gpus: leased, lowered: less, .. } = made {
+            if let TaskOutput::Service { endpoints: own, gpus: leased, lowered: less, .. } = made {
                 endpoints.extend(own.iter().cloned());
                 gpus.extend(leased);
                 lowered.extend(less.iter().cloned());
@@ -150,7 +150,7 @@ impl Try {
     }
 
     /// What it was made from, worked out when somebody asks.
-    fn origins(&self) -> Arc<dyn Fn() -> Origins + Send + Sync> {
+    fn origins(&self) -> Arc<dyn Fn() -> Upstream + Send + Sync> {
         let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.shelf), Arc::clone(&self.task));
         Arc::new(move || origins(&plan, &shelf, &task))
     }
@@ -160,7 +160,7 @@ impl Try {
     }
 
     /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
-    fn check(&self, folder: &std::path::Path) -> Result<Listed, Failure> {
+    fn check(&self, folder: &std::path::Path) -> Result<ListedFolder, Failure> {
         let missing: Vec<&str> =
             self.task.outputs.iter().map(String::as_str).filter(|name| !folder.join(name).exists()).collect();
         if !missing.is_empty() {
@@ -175,7 +175,7 @@ impl Try {
             }
         }
         for (need, made) in self.task.needs.iter().zip(&self.made) {
-            if let Made::Output(record) = made
+            if let TaskOutput::Output(record) = made
                 && let Some(what) = self.shelf.compare(record)
             {
                 return Err(Failure::new(
@@ -202,7 +202,7 @@ pub(super) fn system(e: &PathError) -> Failure {
 /// The record an output was accepted under.
 #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
 pub(super) fn accept(
-    shelf: &Shelf,
+    shelf: &OutputCache,
     run: &RunId,
     manifest: &str,
     task: &Task,
@@ -212,7 +212,7 @@ pub(super) fn accept(
     done: Done,
     seconds: f64,
     from: Option<String>,
-) -> Result<(Arc<Record>, bool), Failure> {
+) -> Result<(Arc<TaskRecord>, bool), Failure> {
     let accepted = shelf
         .accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)
         .map_err(|e| system(&e))?;

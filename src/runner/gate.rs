@@ -11,9 +11,9 @@ type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send 
 
 /// Asked once for each output. Without anybody all are good.
 #[derive(Clone, Default)]
-pub struct Gate(Option<Arc<Ask>>);
+pub struct OutputGate(Option<Arc<Ask>>);
 
-impl Gate {
+impl OutputGate {
     /// `ask` gets the task, its output folder and the digest of that, and says what a person should know of it, or why the
     /// run must not go on with it. The output stays accepted: it is what was asked for, only not what was expected.
     pub fn new(ask: impl Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync + 'static) -> Self {
@@ -25,7 +25,7 @@ impl Gate {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for OutputGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Gate(asks)" } else { "Gate(open)" })
     }

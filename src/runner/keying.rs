@@ -5,15 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::work::Work;
+use super::work::TaskExecutor;
 use crate::event::{Digest, Endpoint, Failure, FailureKind, Lowered};
-use crate::plan::{Lifetime, Plan, Reference, Task};
-use crate::store::{Digests, InputError, InputState, KEY_VERSION, Key, Look, Record, Shelf, explain};
+use crate::plan::{Lifetime, Plan, PlanReference, Task};
+use crate::store::{Digests, InputError, InputState, KEY_VERSION, TaskKey, Lookup, TaskRecord, OutputCache, explain};
 
 /// What a settled task has to offer to those that need it.
 #[derive(Clone, Debug)]
-pub(super) enum Made {
-    Output(Arc<Record>),
+pub(super) enum TaskOutput {
+    Output(Arc<TaskRecord>),
     /// A service: the digest of its key; endpoints once it is up.
     Service {
         key: Digest,
@@ -26,7 +26,7 @@ pub(super) enum Made {
     Nothing,
 }
 
-impl Made {
+impl TaskOutput {
     pub(super) fn digest(&self) -> Option<Digest> {
         match self {
             Self::Output(record) => Some(record.digest),
@@ -39,7 +39,7 @@ impl Made {
 /// A task's key and everything that was looked at for it.
 #[derive(Clone, Debug)]
 pub(super) struct Keyed {
-    pub key: Key,
+    pub key: TaskKey,
     pub digest: Digest,
     pub inputs: BTreeMap<String, InputState>,
     /// The digest of the key with all that the manifest says, nothing lowered.
@@ -59,7 +59,7 @@ pub(super) fn key_of(
     task: &Task,
     mut facts: BTreeMap<String, String>,
     upstream: impl Fn(u32) -> Option<Digest>,
-    shelf: &Shelf,
+    shelf: &OutputCache,
     digests: &Digests,
 ) -> Result<Keyed, Failure> {
     let mut inputs = BTreeMap::new();
@@ -77,7 +77,7 @@ pub(super) fn key_of(
     if task.gpus > 0 {
         facts.insert("gpus".to_owned(), task.gpus.to_string());
     }
-    let mut key = Key {
+    let mut key = TaskKey {
         version: KEY_VERSION,
         action: with_container(task),
         env: task.env.clone(),
@@ -113,11 +113,11 @@ fn with_container(task: &Task) -> String {
 }
 
 /// Looks a task's output up. One that names what has gone from the machine is spoiled.
-pub(super) fn look(work: &impl Work, task: &Task, key: &Digest, shelf: &Shelf) -> Look {
+pub(super) fn look(work: &impl TaskExecutor, task: &Task, key: &Digest, shelf: &OutputCache) -> Lookup {
     match shelf.look(key) {
-        Look::Hit(record) => match work.is_void(task, &shelf.folder(&record)) {
-            Some(what) => Look::Spoiled(what),
-            None => Look::Hit(record),
+        Lookup::Hit(record) => match work.is_void(task, &shelf.folder(&record)) {
+            Some(what) => Lookup::Spoiled(what),
+            None => Lookup::Hit(record),
         },
         other => other,
     }
@@ -138,8 +138,8 @@ pub(super) fn reasons(
     plan: &Plan,
     task: &Task,
     keyed: &Keyed,
-    look: &Look,
-    shelf: &Shelf,
+    look: &Lookup,
+    shelf: &OutputCache,
     forced: bool,
 ) -> Vec<String> {
     if forced {
@@ -148,7 +148,7 @@ pub(super) fn reasons(
     if !task.cache {
         return vec![why_not_cached(task)];
     }
-    if let Look::Spoiled(what) = look {
+    if let Lookup::Spoiled(what) = look {
         return vec![what.clone()];
     }
     let Some(last) = shelf.last(&plan.name, &task.id) else { return vec!["never finished here".to_owned()] };
@@ -176,9 +176,9 @@ fn why_not_cached(task: &Task) -> String {
 pub(super) fn resolve<'a>(
     text: &str,
     json: bool,
-    shelf: &Shelf,
+    shelf: &OutputCache,
     inputs: &BTreeMap<String, Vec<PathBuf>>,
-    made: &impl Fn(&str) -> Option<&'a Made>,
+    made: &impl Fn(&str) -> Option<&'a TaskOutput>,
 ) -> Result<String, Failure> {
     if !text.contains('⟦') {
         return Ok(text.to_owned());
@@ -191,21 +191,21 @@ pub(super) fn resolve<'a>(
             text
         }
     };
-    Reference::replace_in(text, |reference| {
+    PlanReference::replace_in(text, |reference| {
         let value = match reference {
-            Reference::Out(id) => match made(id.as_str())? {
-                Made::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
+            PlanReference::Out(id) => match made(id.as_str())? {
+                TaskOutput::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
                 _ => return None,
             },
-            Reference::Image(id) => match made(id.as_str())? {
-                Made::Output(record) => image_in(&shelf.folder(record))?,
+            PlanReference::Image(id) => match made(id.as_str())? {
+                TaskOutput::Output(record) => image_in(&shelf.folder(record))?,
                 _ => return None,
             },
-            Reference::Service(id) => match made(id.as_str())? {
-                Made::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
+            PlanReference::Service(id) => match made(id.as_str())? {
+                TaskOutput::Service { endpoints, .. } if !endpoints.is_empty() => grammar(endpoints),
                 _ => return None,
             },
-            Reference::Input(name) => {
+            PlanReference::Input(name) => {
                 let paths: Vec<_> = inputs.get(name)?.iter().map(|p| p.to_string_lossy()).collect();
                 paths.join(" ")
             }

@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::gate::Gate;
-use crate::event::{Digest, Done, Event, Failure, Tally, TaskId};
+use super::gate::OutputGate;
+use crate::event::{Digest, Done, Event, Failure, TaskTally, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{Key, Stamp};
+use crate::store::{TaskKey, FileStamp};
 
-use super::shared::Shared;
+use super::shared::RemoteOutputs;
 
 /// Where events go: the journal first, then everybody else.
 pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// What a task is to this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TaskRole {
     /// Run it if it is not done.
     Run,
     /// Somebody needs it, and it must be done already (`--only`).
@@ -26,25 +26,25 @@ pub enum Part {
 
 /// How to run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     pub jobs: u32,
     /// GPU indices that may be leased.
     pub gpus: Vec<u32>,
     pub keep_going: bool,
     /// For each task of the plan.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TaskRole>,
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
-    pub shared: Option<Arc<dyn Shared>>,
+    pub shared: Option<Arc<dyn RemoteOutputs>>,
     /// Who may refuse an output.
-    pub gate: Gate,
+    pub gate: OutputGate,
 }
 
 /// What became of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
-    pub tally: Tally,
+pub struct RunSummary {
+    pub tally: TaskTally,
     pub failures: Vec<(TaskId, Failure)>,
     pub interrupted: bool,
     /// Every step that is done: what it said, and its output folder.
@@ -52,34 +52,34 @@ pub struct Summary {
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
     /// Every task whose key was known, in the plan's order.
-    pub settled: Vec<Settled>,
+    pub settled: Vec<SettledTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
-    pub rest: Option<Vec<(PathBuf, Stamp)>>,
+    pub rest: Option<Vec<(PathBuf, FileStamp)>>,
 }
 
 /// What one task was made from, and what it made.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct SettledTask {
     /// Index in the plan.
     pub task: usize,
-    pub key: Key,
+    pub key: TaskKey,
     /// Digest and folder; a service has none.
     pub output: Option<(Digest, PathBuf)>,
 }
 
 /// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
 /// services, which have to be up), everything else is out.
-pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<Part> {
-    let mut parts: Vec<Part> = chosen.iter().map(|c| if *c { Part::Run } else { Part::Out }).collect();
+pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<TaskRole> {
+    let mut parts: Vec<TaskRole> = chosen.iter().map(|c| if *c { TaskRole::Run } else { TaskRole::Out }).collect();
     for ix in (0..plan.tasks.len()).rev() {
-        if parts[ix] == Part::Out {
+        if parts[ix] == TaskRole::Out {
             continue;
         }
         for need in &plan.tasks[ix].needs {
             let at = need.task as usize;
-            if parts[at] == Part::Out {
+            if parts[at] == TaskRole::Out {
                 let service = plan.tasks[at].lifetime == Lifetime::Service;
-                parts[at] = if restore_needs && !service { Part::Restore } else { Part::Run };
+                parts[at] = if restore_needs && !service { TaskRole::Restore } else { TaskRole::Run };
             }
         }
     }

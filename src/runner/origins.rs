@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Digest, TaskId};
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
-use crate::store::Shelf;
+use crate::store::OutputCache;
 
 /// The plan's name and parameters, and everything upstream of one task, in the plan's order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Origins {
+pub struct Upstream {
     /// What `regatta run` was given.
     pub manifest: String,
     /// Of the files that it was read from.
     #[serde(default)]
     pub manifest_digest: Option<Digest>,
     pub params: BTreeMap<String, String>,
-    pub tasks: Vec<Origin>,
+    pub tasks: Vec<UpstreamTask>,
 }
 
 /// One task upstream. A service leaves no record: of it only the plan speaks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct UpstreamTask {
     pub task: TaskId,
     pub kind: ActionKind,
     pub key: Option<Digest>,
@@ -39,7 +39,7 @@ pub struct Origin {
 }
 
 /// Of one task; it is not among them itself.
-pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
+pub(super) fn origins(plan: &Plan, shelf: &OutputCache, task: &Task) -> Upstream {
     let mut wanted: BTreeSet<u32> = BTreeSet::new();
     let mut open: Vec<u32> = task.needs.iter().filter(|need| need.data).map(|need| need.task).collect();
     while let Some(next) = open.pop() {
@@ -48,10 +48,10 @@ pub(super) fn origins(plan: &Plan, shelf: &Shelf, task: &Task) -> Origins {
         }
     }
     let tasks = wanted.into_iter().map(|index| origin(plan, shelf, &plan.tasks[index as usize])).collect();
-    Origins { manifest: plan.name.clone(), manifest_digest: plan.manifest_digest, params: plan.params.clone(), tasks }
+    Upstream { manifest: plan.name.clone(), manifest_digest: plan.manifest_digest, params: plan.params.clone(), tasks }
 }
 
-fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {
+fn origin(plan: &Plan, shelf: &OutputCache, task: &Task) -> UpstreamTask {
     let record = (task.lifetime == Lifetime::Step).then(|| shelf.last(&plan.name, &task.id)).flatten();
     let fields = record.as_ref().and_then(|record| record.key_fields());
     let (facts, inputs, upstream) = if let Some(key) = fields {
@@ -64,7 +64,7 @@ fn origin(plan: &Plan, shelf: &Shelf, task: &Task) -> Origin {
         });
         (BTreeMap::new(), BTreeMap::new(), upstream.collect())
     };
-    Origin {
+    UpstreamTask {
         task: task.id.clone(),
         kind: task.kind,
         key: record.as_ref().map(|record| record.key),

@@ -2,14 +2,14 @@
 
 use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{Digests, Look, Shelf};
+use crate::store::{Digests, Lookup, OutputCache};
 
 use super::keying::{key_of, look, reasons};
-use super::options::{Options, Part};
-use super::{Work, age};
+use super::options::{RunOptions, TaskRole};
+use super::{TaskExecutor, age};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Prediction {
     Run,
     Cached,
     Skipped,
@@ -20,7 +20,7 @@ pub enum Verdict {
 pub struct Decision {
     pub id: TaskId,
     pub stage: String,
-    pub verdict: Verdict,
+    pub verdict: Prediction,
     pub reasons: Vec<String>,
 }
 
@@ -32,21 +32,21 @@ enum Known {
 }
 
 /// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
-pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, options: &Options) -> Vec<Decision> {
+pub fn predict(plan: &Plan, work: &impl TaskExecutor, shelf: &OutputCache, digests: &Digests, options: &RunOptions) -> Vec<Decision> {
     let mut known: Vec<Known> = Vec::with_capacity(plan.tasks.len());
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
     let mut lowered = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
         let decide =
             |verdict, reasons| Some(Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons });
-        if options.parts[ix] == Part::Out {
+        if options.parts[ix] == TaskRole::Out {
             known.push(Known::Nothing);
             decisions.push(None);
             continue;
         }
         if let Some(why) = &task.skipped {
             known.push(Known::Nothing);
-            decisions.push(decide(Verdict::Skipped, vec![why.clone()]));
+            decisions.push(decide(Prediction::Skipped, vec![why.clone()]));
             continue;
         }
         let open: Vec<String> = task
@@ -64,21 +64,21 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
             lowered.push((ix, less.because()));
         }
         let (now, decision) = match (keyed, task.lifetime) {
-            (Err(failure), _) => (Known::Open, decide(Verdict::Run, vec![format!("will fail: {}", failure.what)])),
-            (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Verdict::Run, open)),
-            (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Verdict::Run, Vec::new())),
+            (Err(failure), _) => (Known::Open, decide(Prediction::Run, vec![format!("will fail: {}", failure.what)])),
+            (Ok(_), Lifetime::Service) if !open.is_empty() => (Known::Open, decide(Prediction::Run, open)),
+            (Ok(keyed), Lifetime::Service) => (Known::Digest(keyed.digest), decide(Prediction::Run, Vec::new())),
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Look::Absent };
+                let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Lookup::Absent };
                 match look {
-                    Look::Hit(record) if !forced && task.cache => {
+                    Lookup::Hit(record) if !forced && task.cache => {
                         let age = age::notice(task, &keyed.key, &record).map(|(_, text)| text);
-                        (Known::Digest(record.digest), decide(Verdict::Cached, age.into_iter().collect()))
+                        (Known::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
-                    _ if options.parts[ix] == Part::Restore => (
+                    _ if options.parts[ix] == TaskRole::Restore => (
                         Known::Open,
                         decide(
-                            Verdict::Run,
+                            Prediction::Run,
                             vec!["will fail: it is not done yet, and --only leaves it out".to_owned()],
                         ),
                     ),
@@ -89,7 +89,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
                             own_changes(plan, task, &keyed, shelf)
                         };
                         why.extend(open);
-                        (Known::Open, decide(Verdict::Run, why))
+                        (Known::Open, decide(Prediction::Run, why))
                     }
                 }
             }
@@ -99,7 +99,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
     }
     settle_services(plan, &mut decisions);
     for (ix, why) in lowered {
-        if let Some(decision) = decisions[ix].as_mut().filter(|decision| decision.verdict == Verdict::Run) {
+        if let Some(decision) = decisions[ix].as_mut().filter(|decision| decision.verdict == Prediction::Run) {
             decision.reasons.push(why);
         }
     }
@@ -107,7 +107,7 @@ pub fn predict(plan: &Plan, work: &impl Work, shelf: &Shelf, digests: &Digests, 
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(plan: &Plan, task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &Shelf) -> Vec<String> {
+fn own_changes(plan: &Plan, task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &OutputCache) -> Vec<String> {
     let Some(old) = shelf.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["never finished here".to_owned()];
     };
@@ -128,16 +128,16 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
             .enumerate()
             .filter(|(d, task)| {
                 task.needs.iter().any(|n| n.task as usize == ix)
-                    && decisions[*d].as_ref().is_some_and(|d| d.verdict == Verdict::Run)
+                    && decisions[*d].as_ref().is_some_and(|d| d.verdict == Prediction::Run)
             })
             .map(|(_, task)| format!("needed by {}", task.id))
             .collect();
         let Some(decision) = &mut decisions[ix] else { continue };
-        if decision.verdict != Verdict::Run || decision.reasons.iter().any(|r| r.starts_with("will fail")) {
+        if decision.verdict != Prediction::Run || decision.reasons.iter().any(|r| r.starts_with("will fail")) {
             continue;
         }
         if needed_by.is_empty() {
-            decision.verdict = Verdict::Skipped;
+            decision.verdict = Prediction::Skipped;
             decision.reasons = vec!["everything that needs it is cached".to_owned()];
         } else {
             decision.reasons = needed_by;

@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::attempt::{Tried, Try, accept, system};
-use super::keying::{Keyed, Made, key_of, look, own_patterns, reasons};
-use super::options::{Emit, Options, Part, Summary};
-use super::schedule::{Ix, Over, Schedule, Start, State};
-use super::shared::Fetched;
-use super::together::{Parties, Seat};
-use super::work::Work;
+use super::attempt::{AttemptOutcome, AttemptInputs, accept, system};
+use super::keying::{Keyed, TaskOutput, key_of, look, own_patterns, reasons};
+use super::options::{Emit, RunOptions, TaskRole, RunSummary};
+use super::schedule::{Ix, TaskEnd, TaskSchedule, StartItem, ScheduleState};
+use super::shared::FetchedOutput;
+use super::together::{Batches, BatchSlot};
+use super::work::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
-use crate::store::{Digests, Latest, Look, Shelf};
+use crate::store::{Digests, Latest, Lookup, OutputCache};
 use items::items;
 
 enum Msg {
     Keyed(Ix, Result<Keyed, Failure>),
     /// What the shared store has for a key.
-    Asked(Ix, Option<Box<Fetched>>),
+    Asked(Ix, Option<Box<FetchedOutput>>),
     Ready(Ix, Vec<Endpoint>),
-    Tried(Ix, Tried),
+    Tried(Ix, AttemptOutcome),
     /// The pause before the next try is over.
     Again(Ix),
     /// The same, when the next try has another key.
@@ -47,18 +47,18 @@ struct Runner<W> {
     plan: Arc<Plan>,
     tasks: Vec<Arc<Task>>,
     work: Arc<W>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<OutputCache>,
     latest: Latest,
     digests: Arc<Digests>,
-    options: Options,
+    options: RunOptions,
     run: RunId,
     stop: Stop,
     emit: Emit,
-    schedule: Schedule,
+    schedule: TaskSchedule,
     keyed: Vec<Option<Arc<Keyed>>>,
     /// Who makes what a key stands for.
     makers: HashMap<Digest, Ix>,
-    made: Vec<Option<Made>>,
+    made: Vec<Option<TaskOutput>>,
     running: BTreeMap<Ix, Running>,
     /// Tries that were thrown away because an input changed under them.
     stale: BTreeMap<Ix, u32>,
@@ -72,27 +72,27 @@ struct Runner<W> {
     tries: BTreeMap<Ix, u32>,
     /// Groups of tasks that were started together.
     parties: u32,
-    summary: Summary,
+    summary: RunSummary,
     send: mpsc::UnboundedSender<Msg>,
 }
 
 /// Runs a plan to its end. The caller holds the project's lock and has called [`Shelf::begin`].
 #[expect(clippy::too_many_arguments, reason = "everything that a run is made of, once")]
-pub async fn run<W: Work>(
+pub async fn run<W: TaskExecutor>(
     plan: Arc<Plan>,
     work: Arc<W>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<OutputCache>,
     digests: Arc<Digests>,
-    options: Options,
+    options: RunOptions,
     id: RunId,
     stop: Stop,
     emit: Emit,
-) -> Summary {
+) -> RunSummary {
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
     let mut runner = Runner {
         tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
-        schedule: Schedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
+        schedule: TaskSchedule::new(items(&plan, &options.parts), options.jobs, options.gpus.iter().copied()),
         latest: Latest::new(shelf.home(), &plan.name),
         plan,
         work,
@@ -112,14 +112,14 @@ pub async fn run<W: Work>(
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
         parties: 0,
-        summary: Summary::default(),
+        summary: RunSummary::default(),
         send,
     };
     runner.go(receive).await;
     runner.finish()
 }
 
-impl<W: Work> Runner<W> {
+impl<W: TaskExecutor> Runner<W> {
     async fn go(&mut self, mut receive: mpsc::UnboundedReceiver<Msg>) {
         /// How often what was recorded is made to survive a power cut.
         const SYNC: Duration = Duration::from_secs(5);
@@ -164,10 +164,10 @@ impl<W: Work> Runner<W> {
             for ix in self.schedule.take_to_stop() {
                 match self.running.get(&ix) {
                     Some(running) => running.stop.gently(),
-                    None => self.schedule.over(ix, Over::Done),
+                    None => self.schedule.over(ix, TaskEnd::Done),
                 }
             }
-            let starts: Vec<Start> = std::iter::from_fn(|| self.schedule.next_to_start()).collect();
+            let starts: Vec<StartItem> = std::iter::from_fn(|| self.schedule.next_to_start()).collect();
             if !starts.is_empty() {
                 self.start_all(starts);
                 continue;
@@ -186,7 +186,7 @@ impl<W: Work> Runner<W> {
 
     fn note_skipped(&mut self) {
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == Part::Out) {
+            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == TaskRole::Out) {
                 self.summary.tally.skipped += 1;
                 self.summary.skipped.push((task.id.clone(), why.clone()));
                 (self.emit)(Event::TaskSkipped { task: task.id.clone(), why: why.clone() });
@@ -223,7 +223,7 @@ impl<W: Work> Runner<W> {
     }
 
     fn take_keyed(&mut self, ix: Ix, keyed: Result<Keyed, Failure>) {
-        if self.schedule.state(ix) != State::Keying {
+        if self.schedule.state(ix) != ScheduleState::Keying {
             return;
         }
         let keyed = match keyed {
@@ -245,11 +245,11 @@ impl<W: Work> Runner<W> {
             return self.schedule.missed(ix);
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
-            Look::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.parts[ix as usize] == Part::Restore && self.options.shared.is_none() => self.missed(ix),
+            Lookup::Hit(record) => self.take_hit(ix, &record, None),
+            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.shared.is_none() => self.missed(ix),
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
-                if maker != ix && !matches!(self.schedule.state(maker), State::Over(_)) {
+                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Over(_)) {
                     return self.schedule.waits_for(ix, maker);
                 }
                 if !self.ask(ix, &keyed) {
@@ -262,22 +262,22 @@ impl<W: Work> Runner<W> {
     fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {
         if self.task(ix).lifetime == Lifetime::Service {
             let (key, lowered) = (keyed.digest, keyed.lowered.clone());
-            self.made[ix as usize] = Some(Made::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
+            self.made[ix as usize] = Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
         }
         self.keyed[ix as usize] = Some(keyed);
     }
 
     /// Everything that may start in this moment: those that could be one job array are told of each other.
-    fn start_all(&mut self, starts: Vec<Start>) {
+    fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
-        let seats = Parties::new(&self.run, &mut self.parties).seats(&tasks);
+        let seats = Batches::new(&self.run, &mut self.parties).seats(&tasks);
         for (start, seat) in starts.into_iter().zip(seats) {
             let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
             self.start(start.task, attempt, start.gpus, seat);
         }
     }
 
-    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>, seat: Option<Seat>) {
+    fn start(&mut self, ix: Ix, attempt: u32, gpus: Vec<u32>, seat: Option<BatchSlot>) {
         let task = Arc::clone(self.task(ix));
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
         let service = task.lifetime == Lifetime::Service;
@@ -308,8 +308,8 @@ impl<W: Work> Runner<W> {
             });
             told
         });
-        let made = task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(Made::Nothing)).collect();
-        let attempt_now = Try {
+        let made = task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
+        let attempt_now = AttemptInputs {
             plan: Arc::clone(&self.plan),
             task,
             keyed,
@@ -355,17 +355,17 @@ impl<W: Work> Runner<W> {
         let seconds = running.begun.elapsed().as_secs_f64();
         (self.emit)(Event::ServiceReady { task: self.task(ix).id.clone(), endpoints: endpoints.clone(), seconds });
         let leased = running.gpus.clone();
-        if let Some(Made::Service { endpoints: known, gpus, .. }) = &mut self.made[ix as usize] {
+        if let Some(TaskOutput::Service { endpoints: known, gpus, .. }) = &mut self.made[ix as usize] {
             *known = endpoints;
             *gpus = leased;
         }
         self.schedule.up(ix);
     }
 
-    fn take_tried(&mut self, ix: Ix, tried: Tried) {
+    fn take_tried(&mut self, ix: Ix, tried: AttemptOutcome) {
         let Some(running) = self.running.remove(&ix) else { return };
         let task = Arc::clone(self.task(ix));
-        let Tried { result, folder, seconds } = tried;
+        let AttemptOutcome { result, folder, seconds } = tried;
         if task.lifetime == Lifetime::Service {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
@@ -394,8 +394,8 @@ impl<W: Work> Runner<W> {
                 self.offer(&record);
                 self.summary.tally.ran += 1;
                 self.summary.done.push((task.id.clone(), record.done.clone(), folder));
-                self.made[ix as usize] = Some(Made::Output(record));
-                self.schedule.over(ix, Over::Done);
+                self.made[ix as usize] = Some(TaskOutput::Output(record));
+                self.schedule.over(ix, TaskEnd::Done);
             }
             Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
         }
@@ -465,7 +465,7 @@ impl<W: Work> Runner<W> {
         if let Some(folder) = folder {
             let _ = std::fs::remove_dir(folder);
         }
-        let asked = self.schedule.state(ix) == State::Stopping || self.stop.is_asked();
+        let asked = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_asked();
         match result {
             Err(mut failure) if !asked => {
                 let again =
@@ -499,7 +499,7 @@ impl<W: Work> Runner<W> {
                     (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
                 }
                 (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
-                self.schedule.over(ix, Over::Done);
+                self.schedule.over(ix, TaskEnd::Done);
             }
         }
     }
@@ -520,7 +520,7 @@ impl<W: Work> Runner<W> {
         });
         self.summary.tally.failed += 1;
         self.summary.failures.push((task, failure));
-        self.schedule.over(ix, Over::Failed);
+        self.schedule.over(ix, TaskEnd::Failed);
         if !self.options.keep_going && !self.schedule.is_halted() {
             self.schedule.halt();
         }
@@ -542,7 +542,7 @@ impl<W: Work> Runner<W> {
     fn tell_cancelled(&mut self) {
         for (ix, because) in self.schedule.take_cancelled() {
             let task = Arc::clone(self.task(ix));
-            if self.options.parts[ix as usize] == Part::Out || task.lifetime == Lifetime::Service {
+            if self.options.parts[ix as usize] == TaskRole::Out || task.lifetime == Lifetime::Service {
                 continue;
             }
             self.summary.tally.cancelled += 1;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Ix = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ScheduleState {
     Waiting,
     Keying,
     /// A service whose key is known and which nobody has needed yet.
@@ -22,11 +22,11 @@ pub enum State {
     Up,
     Running,
     Stopping,
-    Over(Over),
+    Over(TaskEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum TaskEnd {
     Done,
     Cached,
     Skipped,
@@ -36,7 +36,7 @@ pub enum Over {
     NotNeeded,
 }
 
-impl Over {
+impl TaskEnd {
     const fn is_good(self) -> bool {
         matches!(self, Self::Done | Self::Cached | Self::Skipped | Self::NotNeeded)
     }
@@ -44,7 +44,7 @@ impl Over {
 
 /// What the schedule has to know of a task.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct ScheduledTask {
     pub needs: Vec<Ix>,
     pub service: bool,
     /// Slots it takes; `None` for all of them. Services take none.
@@ -58,7 +58,7 @@ pub struct Item {
     pub skipped: bool,
 }
 
-impl Item {
+impl ScheduledTask {
     /// It takes all slots of this machine.
     const fn is_alone(&self) -> bool {
         self.cpus.is_none() && !self.elsewhere
@@ -66,9 +66,9 @@ impl Item {
 }
 
 struct Node {
-    item: Item,
+    item: ScheduledTask,
     dependents: Vec<Ix>,
-    state: State,
+    state: ScheduleState,
     /// Needs that are not settled yet.
     unsettled: u32,
     /// Dependents that are not over yet.
@@ -79,12 +79,12 @@ struct Node {
 
 /// Something to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct StartItem {
     pub task: Ix,
     pub gpus: Vec<u32>,
 }
 
-pub struct Schedule {
+pub struct TaskSchedule {
     nodes: Vec<Node>,
     to_key: BTreeSet<Ix>,
     wanting: BTreeSet<Ix>,
@@ -107,9 +107,9 @@ pub struct Schedule {
     open: usize,
 }
 
-impl Schedule {
+impl TaskSchedule {
     /// `items` in topological order: needs point backwards.
-    pub fn new(items: Vec<Item>, slots: u32, gpus: impl IntoIterator<Item = u32>) -> Self {
+    pub fn new(items: Vec<ScheduledTask>, slots: u32, gpus: impl IntoIterator<Item = u32>) -> Self {
         let mut nodes: Vec<Node> = Vec::with_capacity(items.len());
         for (ix, item) in items.into_iter().enumerate() {
             for need in &item.needs {
@@ -121,7 +121,7 @@ impl Schedule {
             nodes.push(Node {
                 item,
                 dependents: Vec::new(),
-                state: State::Waiting,
+                state: ScheduleState::Waiting,
                 unsettled,
                 open: 0,
                 held_slots: 0,
@@ -147,14 +147,14 @@ impl Schedule {
             halted: false,
         };
         for ix in 0..schedule.nodes.len() as Ix {
-            if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == State::Waiting {
+            if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == ScheduleState::Waiting {
                 schedule.settle_ready(ix);
             }
         }
         schedule
     }
 
-    pub fn state(&self, ix: Ix) -> State {
+    pub fn state(&self, ix: Ix) -> ScheduleState {
         self.nodes[ix as usize].state
     }
 
@@ -171,34 +171,34 @@ impl Schedule {
     /// A service's key is known.
     pub fn known(&mut self, ix: Ix) {
         debug_assert!(self.nodes[ix as usize].item.service, "only services are known");
-        if self.state(ix) != State::Keying {
+        if self.state(ix) != ScheduleState::Keying {
             return;
         }
-        self.set(ix, State::Known);
+        self.set(ix, ScheduleState::Known);
         self.settle_dependents(ix);
         self.stop_if_unneeded(ix);
     }
 
     /// A step's output is not in the store: it has to run.
     pub fn missed(&mut self, ix: Ix) {
-        if self.state(ix) != State::Keying {
+        if self.state(ix) != ScheduleState::Keying {
             return;
         }
         if self.halted {
-            self.over(ix, Over::Cancelled);
+            self.over(ix, TaskEnd::Cancelled);
             return;
         }
-        self.set(ix, State::Wanting);
+        self.set(ix, ScheduleState::Wanting);
         self.wanting.insert(ix);
         self.wanting_elsewhere += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// What this step would make, another one is about to make: it is looked up again when that one is over.
     pub fn waits_for(&mut self, ix: Ix, maker: Ix) {
-        if self.state(ix) != State::Keying {
+        if self.state(ix) != ScheduleState::Keying {
             return;
         }
-        self.set(ix, State::Waiting);
+        self.set(ix, ScheduleState::Waiting);
         let node = &mut self.nodes[ix as usize];
         node.unsettled += 1;
         node.item.needs.push(maker);
@@ -210,29 +210,29 @@ impl Schedule {
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: Ix) {
         self.release(ix);
-        self.set(ix, State::Keying);
+        self.set(ix, ScheduleState::Keying);
         self.to_key.insert(ix);
     }
 
     /// A service that was up has ended, and will be started again: nobody may count on it meanwhile.
     pub fn down(&mut self, ix: Ix) {
-        if self.state(ix) == State::Up {
-            self.set(ix, State::Starting);
+        if self.state(ix) == ScheduleState::Up {
+            self.set(ix, ScheduleState::Starting);
         }
     }
 
     /// A service that ended is to be started again, under another key: who waits for it is looked up anew. The caller says
     /// what becomes of those that were running.
     pub fn relaunch(&mut self, ix: Ix) {
-        if !matches!(self.state(ix), State::Starting | State::Up) {
+        if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Up) {
             return;
         }
         self.release(ix);
-        self.set(ix, State::Known);
+        self.set(ix, ScheduleState::Known);
         for dependent in self.nodes[ix as usize].dependents.clone() {
-            if self.state(dependent) == State::Wanting {
+            if self.state(dependent) == ScheduleState::Wanting {
                 self.wanting.remove(&dependent);
-                self.set(dependent, State::Keying);
+                self.set(dependent, ScheduleState::Keying);
                 self.to_key.insert(dependent);
             }
         }
@@ -246,7 +246,7 @@ impl Schedule {
 
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
     /// while other steps run, so that a big one gets its turn.
-    pub fn next_to_start(&mut self) -> Option<Start> {
+    pub fn next_to_start(&mut self) -> Option<StartItem> {
         if self.halted {
             return None;
         }
@@ -275,14 +275,14 @@ impl Schedule {
             let mut to_start = None;
             for need in &node.item.needs {
                 if self.nodes[*need as usize].item.service {
-                    all_up &= matches!(self.state(*need), State::Up | State::Over(_));
+                    all_up &= matches!(self.state(*need), ScheduleState::Up | ScheduleState::Over(_));
                     to_start = to_start.or_else(|| self.startable(*need));
                 }
             }
             if let Some(service) = to_start {
                 let gpus = self.lease(service, 0);
-                self.set(service, State::Starting);
-                return Some(Start { task: service, gpus });
+                self.set(service, ScheduleState::Starting);
+                return Some(StartItem { task: service, gpus });
             }
             if !all_up {
                 continue;
@@ -292,10 +292,10 @@ impl Schedule {
                 self.wanting.remove(&ix);
                 self.wanting_elsewhere -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
-                self.set(ix, State::Running);
+                self.set(ix, ScheduleState::Running);
                 self.running_steps += 1;
                 self.running_alone += u32::from(self.nodes[ix as usize].item.is_alone());
-                return Some(Start { task: ix, gpus });
+                return Some(StartItem { task: ix, gpus });
             }
             if self.running_steps > 0 {
                 if self.wanting_elsewhere == 0 {
@@ -310,11 +310,11 @@ impl Schedule {
     /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
     fn startable(&self, ix: Ix) -> Option<Ix> {
         let node = &self.nodes[ix as usize];
-        if node.state != State::Known {
+        if node.state != ScheduleState::Known {
             return None;
         }
         let below = || node.item.needs.iter().copied().filter(|n| self.nodes[*n as usize].item.service);
-        if below().all(|n| matches!(self.state(n), State::Up | State::Over(_))) {
+        if below().all(|n| matches!(self.state(n), ScheduleState::Up | ScheduleState::Over(_))) {
             return (node.item.gpus as usize <= self.free_gpus.len()).then_some(ix);
         }
         below().find_map(|n| self.startable(n))
@@ -322,27 +322,27 @@ impl Schedule {
 
     /// A service is ready.
     pub fn up(&mut self, ix: Ix) {
-        if self.state(ix) == State::Starting {
-            self.set(ix, State::Up);
+        if self.state(ix) == ScheduleState::Starting {
+            self.set(ix, ScheduleState::Up);
             self.stop_if_unneeded(ix);
         }
     }
 
     /// A task is over, in whichever way. Dependents of a bad end are cancelled (see [`Self::take_cancelled`]).
-    pub fn over(&mut self, ix: Ix, how: Over) {
+    pub fn over(&mut self, ix: Ix, how: TaskEnd) {
         let mut work = vec![(ix, how)];
         while let Some((at, how)) = work.pop() {
-            if matches!(self.state(at), State::Over(_)) {
+            if matches!(self.state(at), ScheduleState::Over(_)) {
                 continue;
             }
             self.release(at);
             let was_settled = self.nodes[at as usize].item.service
-                && matches!(self.state(at), State::Known | State::Starting | State::Up | State::Stopping);
+                && matches!(self.state(at), ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping);
             self.to_key.remove(&at);
             if self.wanting.remove(&at) {
                 self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
             }
-            self.set(at, State::Over(how));
+            self.set(at, ScheduleState::Over(how));
             self.open -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
                 self.nodes[need as usize].open -= 1;
@@ -356,15 +356,15 @@ impl Schedule {
             }
             for dependent in self.nodes[at as usize].dependents.clone() {
                 // Running dependents of a dead server end by themselves; the loop stops them.
-                if matches!(self.state(dependent), State::Running | State::Over(_)) {
+                if matches!(self.state(dependent), ScheduleState::Running | ScheduleState::Over(_)) {
                     continue;
                 }
-                if matches!(self.state(dependent), State::Starting | State::Up) {
+                if matches!(self.state(dependent), ScheduleState::Starting | ScheduleState::Up) {
                     self.begin_stop(dependent);
                     continue;
                 }
                 self.cancelled.push((dependent, at));
-                work.push((dependent, Over::Cancelled));
+                work.push((dependent, TaskEnd::Cancelled));
             }
         }
     }
@@ -374,12 +374,12 @@ impl Schedule {
         self.halted = true;
         for ix in 0..self.nodes.len() as Ix {
             match self.state(ix) {
-                State::Waiting | State::Wanting | State::Keying | State::Known => {
-                    if self.state(ix) == State::Known {
-                        self.over(ix, Over::NotNeeded);
+                ScheduleState::Waiting | ScheduleState::Wanting | ScheduleState::Keying | ScheduleState::Known => {
+                    if self.state(ix) == ScheduleState::Known {
+                        self.over(ix, TaskEnd::NotNeeded);
                     } else {
                         self.cancelled.push((ix, ix));
-                        self.over(ix, Over::Cancelled);
+                        self.over(ix, TaskEnd::Cancelled);
                     }
                 }
                 _ => {}
@@ -409,7 +409,7 @@ impl Schedule {
     /// Running steps that need this service.
     pub fn running_dependents(&self, ix: Ix) -> Vec<Ix> {
         let node = &self.nodes[ix as usize];
-        node.dependents.iter().copied().filter(|d| self.state(*d) == State::Running).collect()
+        node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
     fn lease(&mut self, ix: Ix, slots: u32) -> Vec<u32> {
@@ -426,21 +426,21 @@ impl Schedule {
     }
 
     /// Every transition passes here.
-    fn set(&mut self, ix: Ix, state: State) {
-        let moves = |s: State| matches!(s, State::Running | State::Starting | State::Stopping | State::Keying);
+    fn set(&mut self, ix: Ix, state: ScheduleState) {
+        let moves = |s: ScheduleState| matches!(s, ScheduleState::Running | ScheduleState::Starting | ScheduleState::Stopping | ScheduleState::Keying);
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
         self.moving += u32::from(moves(state));
         self.moving -= u32::from(moves(was));
         if let Some(group) = self.nodes[ix as usize].item.group {
             let keying = self.keying.entry(group).or_default();
-            *keying += u32::from(state == State::Keying);
-            *keying -= u32::from(was == State::Keying);
+            *keying += u32::from(state == ScheduleState::Keying);
+            *keying -= u32::from(was == ScheduleState::Keying);
         }
     }
 
     fn release(&mut self, ix: Ix) {
         let node = &mut self.nodes[ix as usize];
-        if node.state == State::Running {
+        if node.state == ScheduleState::Running {
             self.running_steps -= 1;
             self.running_alone -= u32::from(node.item.is_alone());
         }
@@ -452,7 +452,7 @@ impl Schedule {
         for dependent in self.nodes[ix as usize].dependents.clone() {
             let node = &mut self.nodes[dependent as usize];
             node.unsettled -= 1;
-            if node.unsettled == 0 && node.state == State::Waiting {
+            if node.unsettled == 0 && node.state == ScheduleState::Waiting {
                 self.settle_ready(dependent);
             }
         }
@@ -461,9 +461,9 @@ impl Schedule {
     /// All needs of `ix` are settled.
     fn settle_ready(&mut self, ix: Ix) {
         if self.nodes[ix as usize].item.skipped {
-            self.over(ix, Over::Skipped);
+            self.over(ix, TaskEnd::Skipped);
         } else {
-            self.set(ix, State::Keying);
+            self.set(ix, ScheduleState::Keying);
             self.to_key.insert(ix);
         }
     }
@@ -474,14 +474,14 @@ impl Schedule {
             return;
         }
         match node.state {
-            State::Known => self.over(ix, Over::NotNeeded),
-            State::Starting | State::Up => self.begin_stop(ix),
+            ScheduleState::Known => self.over(ix, TaskEnd::NotNeeded),
+            ScheduleState::Starting | ScheduleState::Up => self.begin_stop(ix),
             _ => {}
         }
     }
 
     fn begin_stop(&mut self, ix: Ix) {
-        self.set(ix, State::Stopping);
+        self.set(ix, ScheduleState::Stopping);
         self.to_stop.push(ix);
     }
 }

@@ -6,32 +6,32 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::event::{Digest, Done, TaskId};
-use crate::store::{Key, Record, Sealed};
+use crate::store::{TaskKey, TaskRecord, Sealed};
 
 /// A store that machines share. One implementation in the product (`share::Share`); runs without one have none.
-pub trait Shared: std::fmt::Debug + Send + Sync + 'static {
+pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
     /// Brings the output of a key into a new folder of this project. `None`: nobody has made it, it may not stand for this
     /// machine's own, or the store cannot be used; then it is made here. Never fails the run.
-    fn fetch(&self, wanted: Wanted) -> Fetching;
+    fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
 
     /// Says that an output was made here. Returns at once; sending it is the store's own affair.
-    fn offer(&self, task: &TaskId, record: Arc<Record>);
+    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>);
 }
 
 /// An answer under way.
-pub type Fetching = Pin<Box<dyn Future<Output = Option<Fetched>> + Send>>;
+pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FetchedOutput>> + Send>>;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct OutputRequest {
     pub task: TaskId,
-    pub key: Key,
+    pub key: TaskKey,
     pub digest: Digest,
 }
 
 /// What another machine made, whole and checked, not yet accepted.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct FetchedOutput {
     pub folder: PathBuf,
     pub sealed: Sealed,
     pub done: Done,

@@ -10,13 +10,13 @@ use crate::plan::{Lifetime, Task};
 
 /// A place among tasks that are started together. Dropping it, wherever its task has got to, says that the task goes its own way.
 #[derive(Debug)]
-pub struct Seat {
+pub struct BatchSlot {
     party: Arc<str>,
     ix: u32,
     undecided: Arc<watch::Sender<u32>>,
 }
 
-impl Seat {
+impl BatchSlot {
     /// Seats for `n` tasks. `party`: no other group has that name, of this run or of another.
     pub fn party(party: &str, n: u32) -> Vec<Self> {
         let party: Arc<str> = party.into();
@@ -42,27 +42,27 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for BatchSlot {
     fn drop(&mut self) {
         self.undecided.send_modify(|undecided| *undecided -= 1);
     }
 }
 
 /// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, in the same words.
-pub(super) struct Parties<'a> {
+pub(super) struct Batches<'a> {
     run: &'a RunId,
     /// Parties of this run so far.
     count: &'a mut u32,
 }
 
-impl<'a> Parties<'a> {
+impl<'a> Batches<'a> {
     pub(super) const fn new(run: &'a RunId, count: &'a mut u32) -> Self {
         Self { run, count }
     }
 
     /// A seat for each of these tasks that has company.
-    pub(super) fn seats(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<Seat>> {
-        let mut seats: Vec<Option<Seat>> = tasks.iter().map(|_| None).collect();
+    pub(super) fn seats(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<BatchSlot>> {
+        let mut seats: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
         for (ix, task) in tasks.iter().enumerate() {
             if seats[ix].is_some() || !is_company(task, task) {
                 continue;
@@ -73,7 +73,7 @@ impl<'a> Parties<'a> {
             }
             *self.count += 1;
             let name = format!("{}-{}", self.run, self.count);
-            for (place, seat) in alike.iter().zip(Seat::party(&name, alike.len() as u32)) {
+            for (place, seat) in alike.iter().zip(BatchSlot::party(&name, alike.len() as u32)) {
                 seats[*place] = Some(seat);
             }
         }
@@ -96,7 +96,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_part_waits_until_everybody_has_decided() {
-        let mut seats = Seat::party("p", 3).into_iter();
+        let mut seats = BatchSlot::party("p", 3).into_iter();
         let mut next = || seats.next().unwrap();
         let (first, second, third) = (next(), next(), next());
         assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));

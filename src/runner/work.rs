@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
 use crate::plan::Task;
 
-use super::origins::Origins;
-use super::together::Seat;
+use super::origins::Upstream;
+use super::together::BatchSlot;
 
 /// What performs tasks. One implementation in the product (`stage::Stages`), fakes in tests.
-pub trait Work: Send + Sync + 'static {
+pub trait TaskExecutor: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
     /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.
     fn perform(&self, lease: Lease) -> impl Future<Output = Result<Done, Failure>> + Send;
@@ -53,14 +53,14 @@ pub struct Lease {
     /// The number that its retry rule has lowered.
     pub lowered: Option<Lowered>,
     /// Its place among the tasks of its stage that were started in the same moment, if there are any.
-    pub seat: Option<Seat>,
+    pub seat: Option<BatchSlot>,
     pub stop: Stop,
     /// Services report their endpoints here, once, when they are ready.
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
     /// Facts and chatter.
     pub emit: Arc<dyn Fn(Event) + Send + Sync>,
     /// What the task was made from, all the way down.
-    pub origins: Arc<dyn Fn() -> Origins + Send + Sync>,
+    pub origins: Arc<dyn Fn() -> Upstream + Send + Sync>,
 }
 
 /// An action ready to be done.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::address::Address;
 use super::folder::{self, Folder};
 use super::objects::{self, Objects};
-use super::trouble::Trouble;
+use super::trouble::RemoteCacheError;
 use crate::event::Digest;
 
 /// The layout, with its version: another one begins beside it.
@@ -25,7 +25,7 @@ pub(super) enum Bucket {
 
 /// One object, as a listing has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ListedObject {
     pub name: String,
     pub size: u64,
     /// Since it was written.
@@ -50,7 +50,7 @@ pub(super) const RECORDS: &str = "regatta-1/records";
 pub(super) const TEMPORARY: &str = "regatta-1/tmp";
 
 impl Bucket {
-    pub(super) fn open(address: &Address) -> Result<Self, Trouble> {
+    pub(super) fn open(address: &Address) -> Result<Self, RemoteCacheError> {
         Ok(match address {
             Address::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
             Address::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
@@ -58,7 +58,7 @@ impl Bucket {
     }
 
     /// Its size; `None`: it is not there.
-    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, Trouble> {
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.size(name).await,
             Self::Objects(objects) => objects.size(name).await,
@@ -66,7 +66,7 @@ impl Bucket {
     }
 
     /// All of it.
-    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.get(name, None).await,
             Self::Objects(objects) => objects.get(name).await,
@@ -74,9 +74,9 @@ impl Bucket {
     }
 
     /// Some of it. That it is there, a record has said.
-    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, Trouble> {
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
         let gone =
-            || Trouble::Damaged { object: name.to_owned(), why: "is gone, although a record names it".to_owned() };
+            || RemoteCacheError::Damaged { object: name.to_owned(), why: "is gone, although a record names it".to_owned() };
         match self {
             Self::Folder(folder) => folder.get(name, Some(range)).await?.ok_or_else(gone),
             Self::Objects(objects) => objects.get_range(name, range).await?.ok_or_else(gone),
@@ -84,7 +84,7 @@ impl Bucket {
     }
 
     /// Puts it, whatever was there.
-    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), Trouble> {
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.put(name, bytes).await,
             Self::Objects(objects) => objects.put(name, bytes).await,
@@ -92,7 +92,7 @@ impl Bucket {
     }
 
     /// Puts it if nobody has; `false`: somebody has.
-    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.create(name, bytes).await,
             Self::Objects(objects) => objects.create(name, bytes).await,
@@ -100,15 +100,15 @@ impl Bucket {
     }
 
     /// Begins to put something large.
-    pub(super) async fn upload(&self, name: &str) -> Result<Upload, Trouble> {
+    pub(super) async fn upload(&self, name: &str) -> Result<BucketUpload, RemoteCacheError> {
         Ok(match self {
-            Self::Folder(folder) => Upload::Folder(folder.upload(name).await?),
-            Self::Objects(objects) => Upload::Objects(objects.upload(name).await?),
+            Self::Folder(folder) => BucketUpload::Folder(folder.upload(name).await?),
+            Self::Objects(objects) => BucketUpload::Objects(objects.upload(name).await?),
         })
     }
 
     /// Everything below.
-    pub(super) async fn list(&self, below: &str) -> Result<Vec<Seen>, Trouble> {
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.list(below).await,
             Self::Objects(objects) => objects.list(below).await,
@@ -116,7 +116,7 @@ impl Bucket {
     }
 
     /// It may be gone already.
-    pub(super) async fn delete(&self, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
         match self {
             Self::Folder(folder) => folder.delete(name).await,
             Self::Objects(objects) => objects.delete(name).await,
@@ -126,21 +126,21 @@ impl Bucket {
 
 /// Something large on its way; nobody sees it before it is finished.
 #[derive(Debug)]
-pub(super) enum Upload {
-    Folder(folder::Upload),
-    Objects(objects::Upload),
+pub(super) enum BucketUpload {
+    Folder(folder::FolderUpload),
+    Objects(objects::ObjectUpload),
 }
 
-impl Upload {
+impl BucketUpload {
     /// The next part: [`PART`] bytes, the last one fewer.
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), Trouble> {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
         match self {
             Self::Folder(upload) => upload.part(bytes).await,
             Self::Objects(upload) => upload.part(bytes).await,
         }
     }
 
-    pub(super) async fn finish(self) -> Result<(), Trouble> {
+    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
         match self {
             Self::Folder(upload) => upload.finish().await,
             Self::Objects(upload) => upload.finish().await,

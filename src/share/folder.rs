@@ -18,8 +18,8 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
-use super::bucket::{Seen, TEMPORARY};
-use super::trouble::Trouble;
+use super::bucket::{ListedObject, TEMPORARY};
+use super::trouble::RemoteCacheError;
 
 /// How often something is asked for that should be there, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;
@@ -42,7 +42,7 @@ impl Folder {
         self: &Arc<Self>,
         name: &str,
         what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, RemoteCacheError> {
         let folder = Arc::clone(self);
         let path = self.root.join(name);
         spawn_blocking(move || {
@@ -50,24 +50,24 @@ impl Folder {
             what(&folder, &path).map_err(|error| trouble(&path, &error))
         })
         .await
-        .map_err(|error| Trouble::Here(error.to_string()))?
+        .map_err(|error| RemoteCacheError::Here(error.to_string()))?
     }
 
     /// A folder that is not mounted is no empty store: it must be there, and is never made.
-    fn is_there(&self) -> Result<(), Trouble> {
+    fn is_there(&self) -> Result<(), RemoteCacheError> {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(_) => Err(Trouble::Away(format!("{} is no folder", self.root.display()))),
+            Ok(_) => Err(RemoteCacheError::Away(format!("{} is no folder", self.root.display()))),
             Err(error) => Err(trouble(&self.root, &error)),
         }
     }
 
-    pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, Trouble> {
+    pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, RemoteCacheError> {
         self.do_it(name, |_, path| Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len())))
             .await
     }
 
-    pub(super) async fn get(self: &Arc<Self>, name: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn get(self: &Arc<Self>, name: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, RemoteCacheError> {
         self.do_it(name, move |_, path| {
             let Some(file) = open(path)? else { return Ok(None) };
             let length = file.metadata()?.len();
@@ -80,7 +80,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), Trouble> {
+    pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
         self.do_it(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             file.write_all(&bytes).and_then(|()| publish(&file, &temporary, path)).inspect_err(|_| {
@@ -90,7 +90,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+    pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
         self.do_it(name, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             let created = (|| {
@@ -112,15 +112,15 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<Upload, Trouble> {
+    pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, RemoteCacheError> {
         self.do_it(name, |folder, path| {
             let (file, temporary) = folder.begin()?;
-            Ok(Upload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
+            Ok(FolderUpload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
         })
         .await
     }
 
-    pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<Seen>, Trouble> {
+    pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
         self.do_it(below, |folder, path| {
             let mut seen = Vec::new();
             let now = SystemTime::now();
@@ -135,7 +135,7 @@ impl Folder {
                 if meta.is_file() {
                     let name = item.path().strip_prefix(&folder.root).unwrap_or(item.path());
                     let age = meta.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
-                    seen.push(Seen { name: name.to_string_lossy().into_owned(), size: meta.len(), age });
+                    seen.push(ListedObject { name: name.to_string_lossy().into_owned(), size: meta.len(), age });
                 }
             }
             Ok(seen)
@@ -143,7 +143,7 @@ impl Folder {
         .await
     }
 
-    pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), RemoteCacheError> {
         self.do_it(name, |_, path| match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
@@ -170,22 +170,22 @@ impl Folder {
 
 /// A large file under way.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(super) struct FolderUpload {
     file: Arc<File>,
     temporary: PathBuf,
     path: PathBuf,
     offset: u64,
 }
 
-impl Upload {
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), Trouble> {
+impl FolderUpload {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
         let (file, at) = (Arc::clone(&self.file), self.offset);
         self.offset += bytes.len() as u64;
         let written = spawn_blocking(move || file.write_all_at(&bytes, at)).await;
         flat(written).map_err(|error| trouble(&self.temporary, &error))
     }
 
-    pub(super) async fn finish(self) -> Result<(), Trouble> {
+    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
         let path = self.path.clone();
         let published = spawn_blocking(move || {
             publish(&self.file, &self.temporary, &self.path).inspect_err(|_| {
@@ -258,11 +258,11 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-fn trouble(path: &Path, error: &io::Error) -> Trouble {
+fn trouble(path: &Path, error: &io::Error) -> RemoteCacheError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Denied(text),
-        _ => Trouble::Away(text),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => RemoteCacheError::Denied(text),
+        _ => RemoteCacheError::Away(text),
     }
 }
 
@@ -312,7 +312,7 @@ mod tests {
         let path = root.path().to_owned();
         drop(root);
         let error = folder.put("a", Bytes::new()).await.unwrap_err();
-        assert!(matches!(error, Trouble::Away(_)), "{error}");
+        assert!(matches!(error, RemoteCacheError::Away(_)), "{error}");
         assert!(!path.exists());
     }
 }

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::address::Address;
-use super::bucket::{BLOBS, Bucket, RECORDS, Seen, TEMPORARY, blob};
-use super::record::Shared;
-use super::trouble::Trouble;
+use super::bucket::{BLOBS, Bucket, RECORDS, ListedObject, TEMPORARY, blob};
+use super::record::SharedOutput;
+use super::trouble::RemoteCacheError;
 
 /// What stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Removed {
 }
 
 /// Looks, and with `really` removes. A record that cannot be asked for now ends it before any file goes.
-pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Removed, Trouble> {
+pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Removed, RemoteCacheError> {
     let bucket = Bucket::open(address)?;
     let mut records = bucket.list(RECORDS).await?;
     records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
@@ -48,7 +48,7 @@ pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Remo
     let mut doomed = Vec::new();
     for record in &records {
         let Some(bytes) = bucket.get(&record.name).await? else { continue };
-        let Ok(shared) = Shared::open(&bytes) else {
+        let Ok(shared) = SharedOutput::open(&bytes) else {
             removed.damaged += 1;
             doomed.push(record);
             continue;
@@ -74,13 +74,13 @@ pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Remo
         // Records that have come since the first look.
         for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
             if let Some(bytes) = bucket.get(&record.name).await?
-                && let Ok(shared) = Shared::open(&bytes)
+                && let Ok(shared) = SharedOutput::open(&bytes)
             {
                 named.extend(files(&shared));
             }
         }
     }
-    let is_idle = |seen: &&Seen| !named.contains_key(&seen.name) && seen.age >= keep.grace;
+    let is_idle = |seen: &&ListedObject| !named.contains_key(&seen.name) && seen.age >= keep.grace;
     for idle in blobs.iter().filter(is_idle) {
         removed.blobs += 1;
         removed.bytes += idle.size;
@@ -100,7 +100,7 @@ pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Remo
 }
 
 /// Object and size of every file, each content once.
-fn files(shared: &Shared) -> impl Iterator<Item = (String, u64)> {
+fn files(shared: &SharedOutput) -> impl Iterator<Item = (String, u64)> {
     let files = shared.items.iter().filter(|item| item.is_file());
     let each: HashMap<String, u64> = files.filter_map(|item| Some((blob(&item.digest?), item.size))).collect();
     each.into_iter()

@@ -7,11 +7,11 @@ use super::bucket::{self, BLOBS, RECORDS, blob};
 use super::machine::name;
 use super::pull::read;
 use super::push::{Pushed, examined, push};
-use super::sharing::{Of, Share};
-use super::trouble::Trouble;
+use super::sharing::{Of, RemoteCache};
+use super::trouble::RemoteCacheError;
 use crate::event::{Digest, TaskId};
-use crate::runner::{Fetched, Shared as _, Wanted};
-use crate::store::{Key, Record};
+use crate::runner::{FetchedOutput, RemoteOutputs as _, OutputRequest};
+use crate::store::{TaskKey, TaskRecord};
 
 /// All of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub enum Put {
     Stays(String),
 }
 
-impl Share {
-    pub async fn inventory(&self) -> Result<Inventory, Trouble> {
+impl RemoteCache {
+    pub async fn inventory(&self) -> Result<Inventory, RemoteCacheError> {
         let bucket = &self.inner().bucket;
         let blobs = bucket.list(BLOBS).await?;
         Ok(Inventory {
@@ -59,7 +59,7 @@ impl Share {
     }
 
     /// Whether a key's output is there; `examine`: reads every file of it.
-    pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, Trouble> {
+    pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, RemoteCacheError> {
         let inner = self.inner();
         let machine = match inner.of(task) {
             None => return Ok(Presence::NotShared(None)),
@@ -69,7 +69,7 @@ impl Share {
         let shared = match read(inner, &name(key, machine)).await {
             Ok(None) => return Ok(Presence::Missing),
             Ok(Some(shared)) => shared,
-            Err(Trouble::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
+            Err(RemoteCacheError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
             Err(trouble) => return Err(trouble),
         };
         let mut damaged = BTreeSet::new();
@@ -90,7 +90,7 @@ impl Share {
     }
 
     /// Puts an output there now. `again`: where it is already, every file of it is examined, and mended.
-    pub async fn put(&self, record: &Arc<Record>, again: bool) -> Result<Put, Trouble> {
+    pub async fn put(&self, record: &Arc<TaskRecord>, again: bool) -> Result<Put, RemoteCacheError> {
         Ok(match push(self.inner(), record, again).await? {
             Pushed::New { sent } => Put::New(sent),
             Pushed::There => Put::There,
@@ -99,8 +99,8 @@ impl Share {
     }
 
     /// Brings an output here, not yet accepted. What is wrong has been told.
-    pub async fn get(&self, task: &TaskId, key: &Key, digest: &Digest) -> Option<Fetched> {
-        self.fetch(Wanted { task: task.clone(), key: key.clone(), digest: *digest }).await
+    pub async fn get(&self, task: &TaskId, key: &TaskKey, digest: &Digest) -> Option<FetchedOutput> {
+        self.fetch(OutputRequest { task: task.clone(), key: key.clone(), digest: *digest }).await
     }
 
     /// The object of a key's record, for people who want to look.

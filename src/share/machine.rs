@@ -8,7 +8,7 @@ use crate::plan::{ActionKind, Task};
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gpus {
+pub enum MachineGpus {
     /// Names with compute capabilities, each once; empty: there are none.
     Known(BTreeSet<String>),
     /// There is a driver, and it did not say: in words.
@@ -22,11 +22,11 @@ pub struct Machine {
     pub arch: String,
     /// Distribution and its version: what a program that was compiled here runs on.
     pub system: String,
-    pub gpus: Gpus,
+    pub gpus: MachineGpus,
 }
 
 impl Machine {
-    pub fn new(gpus: Gpus) -> Self {
+    pub fn new(gpus: MachineGpus) -> Self {
         let told = fs::read_to_string("/etc/os-release").unwrap_or_default();
         Self { arch: std::env::consts::ARCH.to_owned(), system: system(&told), gpus }
     }
@@ -44,11 +44,11 @@ impl Machine {
         }
         if task.gpus > 0 {
             match &self.gpus {
-                Gpus::Known(gpus) => {
+                MachineGpus::Known(gpus) => {
                     let list = gpus.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
                     facts.insert("gpu".to_owned(), if list.is_empty() { "none".to_owned() } else { list });
                 }
-                Gpus::Unknown(why) => {
+                MachineGpus::Unknown(why) => {
                     return Err(format!("it is made with GPUs, and which these are is not known: {why}"));
                 }
             }

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
-use super::bucket::Seen;
-use super::trouble::{Trouble, told};
+use super::bucket::ListedObject;
+use super::trouble::{RemoteCacheError, told};
 
 /// A connection that is not there by then will not come.
 const CONNECT: &str = "5 seconds";
@@ -43,7 +43,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Asks nobody anything yet. Credentials are what the environment, its files or the machine's role say.
-    pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, Trouble> {
+    pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, RemoteCacheError> {
         // Another part of the program may have said so before; there is only one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let store = match kind {
@@ -51,7 +51,7 @@ impl Objects {
             BucketKind::Google => google(name).map(|store| Arc::new(store) as _),
             BucketKind::Azure => azure(name).map(|store| Arc::new(store) as _),
         };
-        let store = store.map_err(|error| Trouble::Denied(told(&error)))?;
+        let store = store.map_err(|error| RemoteCacheError::Denied(told(&error)))?;
         Ok(Self { store, prefix: prefix.to_owned() })
     }
 
@@ -59,27 +59,27 @@ impl Objects {
         Path::from(format!("{}/{name}", self.prefix))
     }
 
-    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, Trouble> {
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
         let path = self.path(name);
         if_there(limited(self.store.head(&path)).await?.map(|meta| meta.size))
     }
 
-    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
         let path = self.path(name);
         if_there(limited(async { self.store.get_opts(&path, GetOptions::default()).await?.bytes().await }).await?)
     }
 
-    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, RemoteCacheError> {
         let path = self.path(name);
         if_there(limited(self.store.get_range(&path, range)).await?)
     }
 
-    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), Trouble> {
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
         let path = self.path(name);
         limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| trouble(&error))
     }
 
-    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
         let path = self.path(name);
         let options = PutOptions::from(PutMode::Create);
         match limited(self.store.put_opts(&path, bytes.into(), options)).await? {
@@ -89,13 +89,13 @@ impl Objects {
         }
     }
 
-    pub(super) async fn upload(&self, name: &str) -> Result<Upload, Trouble> {
+    pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, RemoteCacheError> {
         let path = self.path(name);
         let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| trouble(&error))?;
-        Ok(Upload { upload, parts: JoinSet::new() })
+        Ok(ObjectUpload { upload, parts: JoinSet::new() })
     }
 
-    pub(super) async fn list(&self, below: &str) -> Result<Vec<Seen>, Trouble> {
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
         let path = self.path(below);
         let mut listing = self.store.list(Some(&path));
         let now = jiff::Timestamp::now().as_second();
@@ -104,12 +104,12 @@ impl Objects {
         while let Some(meta) = limited(async { listing.next().await.transpose() }).await?.map_err(|e| trouble(&e))? {
             let name = meta.location.as_ref().strip_prefix(&start).unwrap_or(meta.location.as_ref());
             let age = Duration::from_secs((now - meta.last_modified.timestamp()).max(0) as u64);
-            seen.push(Seen { name: name.trim_start_matches('/').to_owned(), size: meta.size, age });
+            seen.push(ListedObject { name: name.trim_start_matches('/').to_owned(), size: meta.size, age });
         }
         Ok(seen)
     }
 
-    pub(super) async fn delete(&self, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
         let path = self.path(name);
         if_there(limited(self.store.delete(&path)).await?).map(drop)
     }
@@ -117,13 +117,13 @@ impl Objects {
 
 /// A large object under way, its parts beside each other.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(super) struct ObjectUpload {
     upload: Box<dyn MultipartUpload>,
-    parts: JoinSet<Result<(), Trouble>>,
+    parts: JoinSet<Result<(), RemoteCacheError>>,
 }
 
-impl Upload {
-    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), Trouble> {
+impl ObjectUpload {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
         while self.parts.len() >= LANES {
             self.one_arrives().await?;
         }
@@ -132,14 +132,14 @@ impl Upload {
         Ok(())
     }
 
-    async fn one_arrives(&mut self) -> Result<(), Trouble> {
+    async fn one_arrives(&mut self) -> Result<(), RemoteCacheError> {
         match self.parts.join_next().await {
             None => Ok(()),
-            Some(sent) => sent.map_err(|error| Trouble::Here(error.to_string()))?,
+            Some(sent) => sent.map_err(|error| RemoteCacheError::Here(error.to_string()))?,
         }
     }
 
-    pub(super) async fn finish(mut self) -> Result<(), Trouble> {
+    pub(super) async fn finish(mut self) -> Result<(), RemoteCacheError> {
         while !self.parts.is_empty() {
             self.one_arrives().await?;
         }
@@ -153,13 +153,13 @@ impl Upload {
 }
 
 /// Whatever a store or the network does, an answer comes.
-async fn limited<T>(request: impl Future<Output = T>) -> Result<T, Trouble> {
+async fn limited<T>(request: impl Future<Output = T>) -> Result<T, RemoteCacheError> {
     tokio::time::timeout(Duration::from_secs(REQUEST_S), request)
         .await
-        .map_err(|_| Trouble::Away(format!("no answer within {REQUEST_S} s")))
+        .map_err(|_| RemoteCacheError::Away(format!("no answer within {REQUEST_S} s")))
 }
 
-fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, Trouble> {
+fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCacheError> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Error::NotFound { .. }) => Ok(None),
@@ -167,14 +167,14 @@ fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, Trouble> {
     }
 }
 
-fn trouble(error: &Error) -> Trouble {
+fn trouble(error: &Error) -> RemoteCacheError {
     let text = told(error);
     let is_refused = ["401 Unauthorized", "403 Forbidden"].iter().any(|status| text.contains(status));
     match error {
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Trouble::Denied(text),
-        _ if is_refused => Trouble::Denied(text),
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
+        _ if is_refused => RemoteCacheError::Denied(text),
         // A bucket that is not there, or credentials that nobody has: no other request would fare better.
-        _ => Trouble::Away(text),
+        _ => RemoteCacheError::Away(text),
     }
 }
 

@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
-use super::record::Shared;
-use super::sharing::Inner;
-use super::trouble::Trouble;
+use super::record::SharedOutput;
+use super::sharing::RemoteCacheInner;
+use super::trouble::RemoteCacheError;
 use crate::event::{Digest, Event, size};
-use crate::runner::{Fetched, Wanted};
-use crate::store::{Incoming, Item, Sealed, free_bytes};
+use crate::runner::{FetchedOutput, OutputRequest};
+use crate::store::{Incoming, ParcelItem, Sealed, free_bytes};
 
 /// The output of a key; `None`: nobody has put it there.
-pub(super) async fn pull(inner: &Arc<Inner>, wanted: &Wanted, name: &Digest) -> Result<Option<Fetched>, Trouble> {
+pub(super) async fn pull(inner: &Arc<RemoteCacheInner>, wanted: &OutputRequest, name: &Digest) -> Result<Option<FetchedOutput>, RemoteCacheError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
     if shared.key != wanted.digest {
-        let damage = Trouble::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
+        let damage = RemoteCacheError::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
         inner.note_damage(&damage);
         return Err(damage);
     }
     has_room(inner, &shared)?;
     let incoming = Arc::new(inner.shelf.incoming(&wanted.digest)?);
-    let items: Arc<[Item]> = shared.items.clone().into();
+    let items: Arc<[ParcelItem]> = shared.items.clone().into();
     let sealed = match fill(inner, wanted, &shared, &incoming, &items).await {
         Ok(sealed) => sealed,
         Err(trouble) => {
@@ -37,7 +37,7 @@ pub(super) async fn pull(inner: &Arc<Inner>, wanted: &Wanted, name: &Digest) -> 
             return Err(trouble);
         }
     };
-    Ok(Some(Fetched {
+    Ok(Some(FetchedOutput {
         folder: incoming.folder().to_owned(),
         sealed,
         done: shared.done,
@@ -47,25 +47,25 @@ pub(super) async fn pull(inner: &Arc<Inner>, wanted: &Wanted, name: &Digest) -> 
 }
 
 /// A record of the store. One that is damaged is an error, and will be replaced by who has the output.
-pub(super) async fn read(inner: &Inner, name: &Digest) -> Result<Option<Shared>, Trouble> {
+pub(super) async fn read(inner: &RemoteCacheInner, name: &Digest) -> Result<Option<SharedOutput>, RemoteCacheError> {
     let object = bucket::record(name);
     let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
-    match Shared::open(&bytes) {
+    match SharedOutput::open(&bytes) {
         Ok(shared) => Ok(Some(shared)),
         Err(why) => {
-            let damage = Trouble::Damaged { object, why };
+            let damage = RemoteCacheError::Damaged { object, why };
             inner.note_damage(&damage);
             Err(damage)
         }
     }
 }
 
-fn has_room(inner: &Inner, shared: &Shared) -> Result<(), Trouble> {
+fn has_room(inner: &RemoteCacheInner, shared: &SharedOutput) -> Result<(), RemoteCacheError> {
     let free = free_bytes(inner.shelf.home()).unwrap_or(u64::MAX);
     if shared.bytes() < free {
         return Ok(());
     }
-    Err(Trouble::Here(format!(
+    Err(RemoteCacheError::Here(format!(
         "its output is in the shared store and not fetched: it takes {}, {} are free here",
         size(shared.bytes()),
         size(free)
@@ -74,12 +74,12 @@ fn has_room(inner: &Inner, shared: &Shared) -> Result<(), Trouble> {
 
 /// Fetches what is missing; what turns out to be wrong, once more.
 async fn fill(
-    inner: &Arc<Inner>,
-    wanted: &Wanted,
-    shared: &Shared,
+    inner: &Arc<RemoteCacheInner>,
+    wanted: &OutputRequest,
+    shared: &SharedOutput,
     incoming: &Arc<Incoming>,
-    items: &Arc<[Item]>,
-) -> Result<Sealed, Trouble> {
+    items: &Arc<[ParcelItem]>,
+) -> Result<Sealed, RemoteCacheError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
     let mut missing = here(move || folder.lay_out(&list)).await??;
     let shelf = Arc::clone(&inner.shelf);
@@ -111,7 +111,7 @@ async fn fill(
         }
     }
     Err(match missing.first().and_then(|at| items[*at].digest.map(|digest| (at, digest))) {
-        Some((at, digest)) => Trouble::Damaged {
+        Some((at, digest)) => RemoteCacheError::Damaged {
             object: blob(&digest),
             why: format!(
                 "does not hold what its name says ({} in the output of {})",
@@ -119,27 +119,27 @@ async fn fill(
                 wanted.task
             ),
         },
-        None => Trouble::Here("what was fetched was changed while it was written".to_owned()),
+        None => RemoteCacheError::Here("what was fetched was changed while it was written".to_owned()),
     })
 }
 
 /// Files whose content is not what the record says.
-fn wrong(items: &[Item], sealed: &Sealed) -> Vec<usize> {
+fn wrong(items: &[ParcelItem], sealed: &Sealed) -> Vec<usize> {
     let found: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
-    let differs = |item: &Item| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
+    let differs = |item: &ParcelItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
     (0..items.len()).filter(|at| differs(&items[*at])).collect()
 }
 
 async fn fetch_all(
-    inner: &Arc<Inner>,
+    inner: &Arc<RemoteCacheInner>,
     incoming: &Arc<Incoming>,
-    items: &Arc<[Item]>,
+    items: &Arc<[ParcelItem]>,
     missing: &[usize],
     twins: &HashMap<Digest, PathBuf>,
     progress: &Arc<Progress>,
-) -> Result<(), Trouble> {
-    let mut coming: JoinSet<Result<(), Trouble>> = JoinSet::new();
+) -> Result<(), RemoteCacheError> {
+    let mut coming: JoinSet<Result<(), RemoteCacheError>> = JoinSet::new();
     for at in missing.iter().copied() {
         let item = items[at].clone();
         let Some(digest) = item.digest else { continue };
@@ -177,14 +177,14 @@ async fn fetch_all(
 
 /// One request for all of it. Its bytes are looked at when the folder is sealed, as everybody's.
 async fn small(
-    inner: &Inner,
+    inner: &RemoteCacheInner,
     incoming: &Arc<Incoming>,
-    item: Item,
+    item: ParcelItem,
     digest: Digest,
     progress: &Progress,
-) -> Result<(), Trouble> {
+) -> Result<(), RemoteCacheError> {
     let object = blob(&digest);
-    let gone = || Trouble::Damaged { object: object.clone(), why: "is gone, although a record names it".to_owned() };
+    let gone = || RemoteCacheError::Damaged { object: object.clone(), why: "is gone, although a record names it".to_owned() };
     let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
     progress.more(bytes.len() as u64);
     let incoming = Arc::clone(incoming);
@@ -194,13 +194,13 @@ async fn small(
 
 /// Parts beside each other, those that are here already left out.
 async fn large(
-    inner: &Arc<Inner>,
+    inner: &Arc<RemoteCacheInner>,
     incoming: &Arc<Incoming>,
-    item: &Item,
+    item: &ParcelItem,
     digest: Digest,
     progress: &Arc<Progress>,
-    coming: &mut JoinSet<Result<(), Trouble>>,
-) -> Result<(), Trouble> {
+    coming: &mut JoinSet<Result<(), RemoteCacheError>>,
+) -> Result<(), RemoteCacheError> {
     let parts = Arc::new(incoming.parts(item)?);
     let object: Arc<str> = blob(&digest).into();
     let mut offset = 0;
@@ -218,7 +218,7 @@ async fn large(
             let bytes = inner.bucket.get_range(&object, range.clone()).await?;
             if bytes.len() as u64 != range.end - range.start {
                 let why = "is shorter than its record says".to_owned();
-                return Err(Trouble::Damaged { object: object.to_string(), why });
+                return Err(RemoteCacheError::Damaged { object: object.to_string(), why });
             }
             progress.more(bytes.len() as u64);
             here(move || parts.put(range.start, &bytes)).await??;
@@ -229,23 +229,23 @@ async fn large(
     Ok(())
 }
 
-async fn lane(inner: &Inner) -> Result<tokio::sync::OwnedSemaphorePermit, Trouble> {
-    Arc::clone(&inner.lanes).acquire_owned().await.map_err(|error| Trouble::Here(error.to_string()))
+async fn lane(inner: &RemoteCacheInner) -> Result<tokio::sync::OwnedSemaphorePermit, RemoteCacheError> {
+    Arc::clone(&inner.lanes).acquire_owned().await.map_err(|error| RemoteCacheError::Here(error.to_string()))
 }
 
-async fn here<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Result<T, Trouble> {
+async fn here<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Result<T, RemoteCacheError> {
     spawn_blocking(what).await.map_err(broken)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn broken(error: tokio::task::JoinError) -> Trouble {
-    Trouble::Here(format!("fetching did not come to its end: {error}"))
+fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Here(format!("fetching did not come to its end: {error}"))
 }
 
 /// How much of an output has come.
 struct Progress {
-    inner: Arc<Inner>,
-    wanted: Wanted,
+    inner: Arc<RemoteCacheInner>,
+    wanted: OutputRequest,
     total: u64,
     done: AtomicU64,
     /// Hundredths of it that somebody was told of.

@@ -14,12 +14,12 @@ use walkdir::WalkDir;
 
 use super::bucket::{self, PART, blob};
 use super::machine::name;
-use super::record::Shared;
-use super::scan::{Found, Needles};
-use super::sharing::{Inner, Of};
-use super::trouble::Trouble;
+use super::record::SharedOutput;
+use super::scan::{ScanResult, Needles};
+use super::sharing::{RemoteCacheInner, Of};
+use super::trouble::RemoteCacheError;
 use crate::event::Digest;
-use crate::store::{Item, Record, leads_out};
+use crate::store::{ParcelItem, TaskRecord, leads_out};
 
 /// What became of an output that was to be shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +35,17 @@ pub(super) enum Pushed {
 /// Why a file is not sent.
 enum Held {
     Stays(String),
-    Trouble(Trouble),
+    Trouble(RemoteCacheError),
 }
 
-impl<T: Into<Trouble>> From<T> for Held {
+impl<T: Into<RemoteCacheError>> From<T> for Held {
     fn from(trouble: T) -> Self {
         Self::Trouble(trouble.into())
     }
 }
 
 /// Puts an output there. `again`: also where its record is there already, to mend what is wrong or gone.
-pub(super) async fn push(inner: &Arc<Inner>, record: &Arc<Record>, again: bool) -> Result<Pushed, Trouble> {
+pub(super) async fn push(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>, again: bool) -> Result<Pushed, RemoteCacheError> {
     let Some(Of::Shareable { machine, needles }) = inner.of(&record.task) else {
         return Ok(Pushed::Stays("its stage is not shared".to_owned()));
     };
@@ -65,8 +65,8 @@ pub(super) async fn push(inner: &Arc<Inner>, record: &Arc<Record>, again: bool) 
     let Some(fields) = record.key_fields() else {
         return Ok(Pushed::Stays("its record here cannot be read".to_owned()));
     };
-    let shared = Shared::new(record, fields, machine.clone(), items);
-    let bytes = shared.seal().map_err(|error| Trouble::Here(error.to_string()))?;
+    let shared = SharedOutput::new(record, fields, machine.clone(), items);
+    let bytes = shared.seal().map_err(|error| RemoteCacheError::Here(error.to_string()))?;
     let files = unique(&shared.items);
     let mut there: Vec<(String, Digest)> = Vec::new();
     let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
@@ -94,7 +94,7 @@ pub(super) async fn push(inner: &Arc<Inner>, record: &Arc<Record>, again: bool) 
 }
 
 /// One of its files was found to be damaged in the store.
-fn names_damage(inner: &Inner, record: &Record) -> bool {
+fn names_damage(inner: &RemoteCacheInner, record: &TaskRecord) -> bool {
     let damaged = super::sharing::lock(&inner.damaged).clone();
     !damaged.is_empty()
         && inner.shelf.items(record).is_ok_and(|items| {
@@ -105,7 +105,7 @@ fn names_damage(inner: &Inner, record: &Record) -> bool {
         })
 }
 
-fn unfit_for_others(folder: &Path, items: &[Item]) -> Option<String> {
+fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
     if let Some(why) = items.iter().find_map(leads_out) {
         return Some(why);
     }
@@ -116,14 +116,14 @@ fn unfit_for_others(folder: &Path, items: &[Item]) -> Option<String> {
 }
 
 /// Each content once: digest → path and size.
-fn unique(items: &[Item]) -> BTreeMap<Digest, (PathBuf, u64)> {
+fn unique(items: &[ParcelItem]) -> BTreeMap<Digest, (PathBuf, u64)> {
     let files = items.iter().filter(|item| item.is_file());
     files.filter_map(|item| Some((item.digest?, (item.path.clone(), item.size)))).collect()
 }
 
 /// Sends what is not there. Small ones first: they are what holds paths.
 async fn send_files(
-    inner: &Arc<Inner>,
+    inner: &Arc<RemoteCacheInner>,
     folder: &Path,
     files: &BTreeMap<Digest, (PathBuf, u64)>,
     needles: &Arc<Needles>,
@@ -141,7 +141,7 @@ async fn send_files(
         Ok::<(), Held>(())
     };
     for (size, digest) in order {
-        let lane = Arc::clone(&inner.lanes).acquire_owned().await.map_err(|e| Trouble::Here(e.to_string()))?;
+        let lane = Arc::clone(&inner.lanes).acquire_owned().await.map_err(|e| RemoteCacheError::Here(e.to_string()))?;
         let (inner, needles, path) = (Arc::clone(inner), Arc::clone(needles), folder.join(&files[&digest].0));
         sending.spawn(async move {
             let bytes = if is_good(&inner, digest, size, again).await? {
@@ -164,7 +164,7 @@ async fn send_files(
 }
 
 /// Whether a blob is there as it must be; `examine` reads it.
-async fn is_good(inner: &Inner, digest: Digest, size: u64, examine: bool) -> Result<bool, Trouble> {
+async fn is_good(inner: &RemoteCacheInner, digest: Digest, size: u64, examine: bool) -> Result<bool, RemoteCacheError> {
     let object = blob(&digest);
     if inner.is_damaged(&object) || inner.bucket.size(&object).await? != Some(size) {
         return Ok(false);
@@ -173,7 +173,7 @@ async fn is_good(inner: &Inner, digest: Digest, size: u64, examine: bool) -> Res
 }
 
 /// Whether an object's bytes are those of its digest.
-pub(super) async fn examined(inner: &Inner, object: &str, digest: Digest, size: u64) -> Result<bool, Trouble> {
+pub(super) async fn examined(inner: &RemoteCacheInner, object: &str, digest: Digest, size: u64) -> Result<bool, RemoteCacheError> {
     let mut hasher = blake3::Hasher::new();
     let mut offset = 0;
     while offset < size {
@@ -188,7 +188,7 @@ pub(super) async fn examined(inner: &Inner, object: &str, digest: Digest, size: 
     Ok(hasher.finalize().as_bytes() == digest.bytes())
 }
 
-async fn send_file(inner: &Inner, path: &Path, digest: Digest, size: u64, needles: &Arc<Needles>) -> Result<(), Held> {
+async fn send_file(inner: &RemoteCacheInner, path: &Path, digest: Digest, size: u64, needles: &Arc<Needles>) -> Result<(), Held> {
     let object = blob(&digest);
     let mut pieces = read(path.to_owned(), digest, Arc::clone(needles));
     if size <= PART {
@@ -202,7 +202,7 @@ async fn send_file(inner: &Inner, path: &Path, digest: Digest, size: u64, needle
         inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         inner.bucket.put(&object, bytes).await?;
     } else {
-        let _turn = inner.large.acquire().await.map_err(|error| Trouble::Here(error.to_string()))?;
+        let _turn = inner.large.acquire().await.map_err(|error| RemoteCacheError::Here(error.to_string()))?;
         let mut upload = inner.bucket.upload(&object).await?;
         loop {
             let held = match pieces.recv().await {
@@ -230,7 +230,7 @@ async fn send_file(inner: &Inner, path: &Path, digest: Digest, size: u64, needle
 }
 
 fn changed(path: &Path) -> Held {
-    Held::Trouble(Trouble::Here(format!("{} was changed after it was made; it is not shared", path.display())))
+    Held::Trouble(RemoteCacheError::Here(format!("{} was changed after it was made; it is not shared", path.display())))
 }
 
 enum Piece {
@@ -262,8 +262,8 @@ fn read_through(
     digest: &Digest,
     needles: &Needles,
     send: &mpsc::Sender<Piece>,
-) -> Result<Option<Found>, Held> {
-    let unreadable = |error: std::io::Error| Trouble::Here(format!("{}: {error}", path.display()));
+) -> Result<Option<ScanResult>, Held> {
+    let unreadable = |error: std::io::Error| RemoteCacheError::Here(format!("{}: {error}", path.display()));
     let mut file = File::open(path).map_err(unreadable)?;
     let room = file.metadata().map_err(unreadable)?.len().min(PART) as usize;
     let (mut hasher, mut scanner) = (blake3::Hasher::new(), needles.scanner());
@@ -285,6 +285,6 @@ fn read_through(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn broken(error: tokio::task::JoinError) -> Trouble {
-    Trouble::Here(format!("sending did not come to its end: {error}"))
+fn broken(error: tokio::task::JoinError) -> RemoteCacheError {
+    RemoteCacheError::Here(format!("sending did not come to its end: {error}"))
 }

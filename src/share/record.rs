@@ -6,19 +6,19 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Digest, Done, TaskId};
-use crate::store::{Item, Key, digest_of, unfit};
+use crate::store::{ParcelItem, TaskKey, digest_of, unfit};
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
 
 /// An output: what it was made from, what is in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Shared {
+pub(super) struct SharedOutput {
     pub version: u32,
     /// What it was called where it was made. Not what it is found by.
     pub task: TaskId,
     pub key: Digest,
-    pub fields: Key,
+    pub fields: TaskKey,
     /// What kind of machine it is good for.
     pub machine: BTreeMap<String, String>,
     /// Of the whole output.
@@ -29,10 +29,10 @@ pub(super) struct Shared {
     /// RFC 3339, UTC.
     pub at: String,
     pub program: String,
-    pub items: Vec<Item>,
+    pub items: Vec<ParcelItem>,
 }
 
-impl Shared {
+impl SharedOutput {
     pub(super) fn bytes(&self) -> u64 {
         self.items.iter().map(|item| item.size).sum()
     }
@@ -64,10 +64,10 @@ impl Shared {
     }
 
     pub(super) fn new(
-        record: &crate::store::Record,
-        fields: Key,
+        record: &crate::store::TaskRecord,
+        fields: TaskKey,
         machine: BTreeMap<String, String>,
-        items: Vec<Item>,
+        items: Vec<ParcelItem>,
     ) -> Self {
         Self {
             version: VERSION,
@@ -88,10 +88,10 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{KEY_VERSION, Kind};
+    use crate::store::{KEY_VERSION, EntryKind};
 
-    fn shared() -> Shared {
-        let fields = Key {
+    fn shared() -> SharedOutput {
+        let fields = TaskKey {
             version: KEY_VERSION,
             action: r#"{"shell":"x\ny"}"#.to_owned(),
             env: BTreeMap::new(),
@@ -101,15 +101,15 @@ mod tests {
             inputs: BTreeMap::new(),
             upstream: BTreeMap::new(),
         };
-        let item = |path: &str, kind, digest| Item {
+        let item = |path: &str, kind, digest| ParcelItem {
             path: path.into(),
             kind,
             size: 3,
             digest,
             target: std::path::PathBuf::default(),
         };
-        let items = vec![item("", Kind::Folder, None), item("a", Kind::File, Some(Digest::of(b"abc")))];
-        Shared {
+        let items = vec![item("", EntryKind::Folder, None), item("a", EntryKind::File, Some(Digest::of(b"abc")))];
+        SharedOutput {
             version: VERSION,
             task: TaskId::new("t"),
             key: fields.digest(),
@@ -127,21 +127,21 @@ mod tests {
     #[test]
     fn a_record_is_read_back_and_no_changed_byte_goes_unseen() {
         let sealed = shared().seal().unwrap();
-        assert_eq!(Shared::open(&sealed).unwrap().items, shared().items);
+        assert_eq!(SharedOutput::open(&sealed).unwrap().items, shared().items);
         for at in 0..sealed.len() - 1 {
             let mut bytes = sealed.to_vec();
             bytes[at] ^= 4;
-            assert!(Shared::open(&bytes).is_err(), "byte {at}");
-            assert!(Shared::open(&sealed[..at]).is_err(), "cut at {at}");
+            assert!(SharedOutput::open(&bytes).is_err(), "byte {at}");
+            assert!(SharedOutput::open(&sealed[..at]).is_err(), "cut at {at}");
         }
     }
 
     #[test]
     fn a_record_that_was_sealed_wrong_is_refused() {
-        let why = |change: fn(&mut Shared)| {
+        let why = |change: fn(&mut SharedOutput)| {
             let mut shared = shared();
             change(&mut shared);
-            Shared::open(&shared.seal().unwrap()).unwrap_err()
+            SharedOutput::open(&shared.seal().unwrap()).unwrap_err()
         };
         assert!(why(|s| s.version = VERSION + 1).contains("newer"));
         assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));

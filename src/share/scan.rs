@@ -10,17 +10,17 @@ const LEAST: usize = 6;
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Needles {
-    list: Vec<(Vec<u8>, Found)>,
+    list: Vec<(Vec<u8>, ScanResult)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ScanResult {
     /// The path of this project: on another machine it leads nowhere.
     Place,
     Secret,
 }
 
-impl Found {
+impl ScanResult {
     pub(super) const fn why(self) -> &'static str {
         match self {
             Self::Place => "holds the path of this project's folder, which leads nowhere on another machine",
@@ -33,8 +33,8 @@ impl Needles {
     /// `places`: folders whose path ties a file to this machine.
     pub(super) fn new(places: &[&Path], secrets: &[String]) -> Self {
         use std::os::unix::ffi::OsStrExt as _;
-        let places = places.iter().map(|path| (path.as_os_str().as_bytes().to_vec(), Found::Place));
-        let secrets = secrets.iter().map(|secret| (secret.as_bytes().to_vec(), Found::Secret));
+        let places = places.iter().map(|path| (path.as_os_str().as_bytes().to_vec(), ScanResult::Place));
+        let secrets = secrets.iter().map(|secret| (secret.as_bytes().to_vec(), ScanResult::Secret));
         Self { list: places.chain(secrets).filter(|(needle, _)| needle.len() >= LEAST).collect() }
     }
 
@@ -47,13 +47,13 @@ impl Needles {
 
 /// One file, piece by piece.
 pub(super) struct Scanner<'n> {
-    finders: Vec<(Finder<'n>, Found)>,
+    finders: Vec<(Finder<'n>, ScanResult)>,
     overlap: usize,
     tail: Vec<u8>,
 }
 
 impl Scanner<'_> {
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<Found> {
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<ScanResult> {
         let find = |text: &[u8]| self.finders.iter().find(|(finder, _)| finder.find(text).is_some()).map(|(_, f)| *f);
         let start = &bytes[..bytes.len().min(self.overlap)];
         self.tail.extend_from_slice(start);
@@ -79,12 +79,12 @@ mod tests {
         let text = b"prefix /work/projec /work/project/out ab";
         for size in 1..text.len() {
             let mut scanner = needles.scanner();
-            let found: Vec<Found> = text.chunks(size).filter_map(|piece| scanner.feed(piece)).collect();
-            assert_eq!(found.first(), Some(&Found::Place), "pieces of {size}");
+            let found: Vec<ScanResult> = text.chunks(size).filter_map(|piece| scanner.feed(piece)).collect();
+            assert_eq!(found.first(), Some(&ScanResult::Place), "pieces of {size}");
         }
         let mut scanner = needles.scanner();
         assert_eq!(scanner.feed(b"token=s3cr3t-"), None);
-        assert_eq!(scanner.feed(b"token\n"), Some(Found::Secret));
+        assert_eq!(scanner.feed(b"token\n"), Some(ScanResult::Secret));
         assert_eq!(needles.scanner().feed(b"ab /work/projec"), None);
     }
 }

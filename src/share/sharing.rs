@@ -15,11 +15,11 @@ use super::may::why_not;
 use super::pull::pull;
 use super::push::{Pushed, push};
 use super::scan::Needles;
-use super::trouble::Trouble;
+use super::trouble::RemoteCacheError;
 use crate::event::{Digest, Event, Stop, TaskId, size};
 use crate::plan::Plan;
-use crate::runner::{Emit, Fetching, Shared, Wanted};
-use crate::store::{Record, Shelf};
+use crate::runner::{Emit, PendingFetch, RemoteOutputs, OutputRequest};
+use crate::store::{TaskRecord, OutputCache};
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
 pub(super) const LANES: usize = 8;
@@ -28,20 +28,20 @@ const SENDERS: usize = 2;
 
 /// A store that machines share.
 #[derive(Clone, Debug)]
-pub struct Share {
-    inner: Arc<Inner>,
+pub struct RemoteCache {
+    inner: Arc<RemoteCacheInner>,
     queue: Arc<Mutex<Option<Queue>>>,
 }
 
 #[derive(Debug)]
 struct Queue {
-    send: mpsc::UnboundedSender<Arc<Record>>,
+    send: mpsc::UnboundedSender<Arc<TaskRecord>>,
     worker: JoinHandle<()>,
 }
 
-pub(super) struct Inner {
+pub(super) struct RemoteCacheInner {
     pub bucket: Bucket,
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<OutputCache>,
     /// As a person knows it.
     pub address: String,
     pub lanes: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(super) struct Inner {
     pub emit: Emit,
     tasks: HashMap<TaskId, Of>,
     /// Why nothing more is asked.
-    closed: OnceLock<Trouble>,
+    closed: OnceLock<RemoteCacheError>,
     /// Objects that are not what they must be: the next who has the right bytes puts them there.
     pub damaged: Mutex<HashSet<String>>,
     /// Keys that are being fetched: two tasks with one key must not fill one folder.
@@ -61,7 +61,7 @@ pub(super) struct Inner {
     pub sent_bytes: AtomicU64,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for RemoteCacheInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share").field("address", &self.address).finish_non_exhaustive()
     }
@@ -80,15 +80,15 @@ pub(super) enum Of {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsent(pub u64);
 
-impl Share {
+impl RemoteCache {
     /// Asks the store nothing yet. Must be called on a runtime: outputs are sent from there.
     pub fn new(
         address: &Address,
         plan: &Plan,
         machine: &Machine,
-        shelf: Arc<Shelf>,
+        shelf: Arc<OutputCache>,
         emit: Emit,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, RemoteCacheError> {
         let home = shelf.home().clone();
         let places = [home.project().to_owned(), home.state().to_owned()];
         let mut tasks = HashMap::new();
@@ -101,7 +101,7 @@ impl Share {
             };
             tasks.insert(task.id.clone(), of);
         }
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(RemoteCacheInner {
             bucket: Bucket::open(address)?,
             shelf,
             address: address.to_string(),
@@ -153,13 +153,13 @@ impl Share {
         &self.inner.address
     }
 
-    pub(super) fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<RemoteCacheInner> {
         &self.inner
     }
 }
 
-impl Shared for Share {
-    fn fetch(&self, wanted: Wanted) -> Fetching {
+impl RemoteOutputs for RemoteCache {
+    fn fetch(&self, wanted: OutputRequest) -> PendingFetch {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
             let Some(Of::Shareable { machine, .. }) = inner.tasks.get(&wanted.task) else { return None };
@@ -179,7 +179,7 @@ impl Shared for Share {
         })
     }
 
-    fn offer(&self, task: &TaskId, record: Arc<Record>) {
+    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>) {
         match self.inner.tasks.get(task) {
             Some(Of::Shareable { .. }) => {
                 let queue = lock(&self.queue);
@@ -195,7 +195,7 @@ impl Shared for Share {
     }
 }
 
-impl Inner {
+impl RemoteCacheInner {
     pub(super) fn of(&self, task: &TaskId) -> Option<&Of> {
         self.tasks.get(task)
     }
@@ -205,7 +205,7 @@ impl Inner {
     }
 
     /// Once for what is wrong with the store, each time for what is wrong with one output.
-    pub(super) fn tell(&self, task: Option<&TaskId>, trouble: &Trouble) {
+    pub(super) fn tell(&self, task: Option<&TaskId>, trouble: &RemoteCacheError) {
         if !trouble.is_of_the_store() {
             return self.notice(task, with_hint(&trouble.to_string(), trouble));
         }
@@ -224,14 +224,14 @@ impl Inner {
         lock(&self.damaged).contains(object)
     }
 
-    pub(super) fn note_damage(&self, trouble: &Trouble) {
-        if let Trouble::Damaged { object, .. } = trouble {
+    pub(super) fn note_damage(&self, trouble: &RemoteCacheError) {
+        if let RemoteCacheError::Damaged { object, .. } = trouble {
             lock(&self.damaged).insert(object.clone());
         }
     }
 }
 
-fn with_hint(what: &str, trouble: &Trouble) -> String {
+fn with_hint(what: &str, trouble: &RemoteCacheError) -> String {
     match trouble.hint() {
         "" => what.to_owned(),
         hint => format!("{what}; {hint}"),
@@ -239,7 +239,7 @@ fn with_hint(what: &str, trouble: &Trouble) -> String {
 }
 
 /// Sends what comes, some at once, until nobody offers any more.
-async fn send_all(inner: Arc<Inner>, mut receive: mpsc::UnboundedReceiver<Arc<Record>>) {
+async fn send_all(inner: Arc<RemoteCacheInner>, mut receive: mpsc::UnboundedReceiver<Arc<TaskRecord>>) {
     let senders = Arc::new(Semaphore::new(SENDERS));
     let mut sending = tokio::task::JoinSet::new();
     while let Some(record) = receive.recv().await {
@@ -254,7 +254,7 @@ async fn send_all(inner: Arc<Inner>, mut receive: mpsc::UnboundedReceiver<Arc<Re
     while sending.join_next().await.is_some() {}
 }
 
-async fn send_one(inner: &Arc<Inner>, record: &Arc<Record>) {
+async fn send_one(inner: &Arc<RemoteCacheInner>, record: &Arc<TaskRecord>) {
     if inner.is_closed() {
         inner.unsent.fetch_add(1, Ordering::Relaxed);
         return;

@@ -4,7 +4,7 @@ use crate::store::PathError;
 
 /// Why something could not be done.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum RemoteCacheError {
     /// The store does not answer, or not in time.
     #[error("{0}")]
     Away(String),
@@ -19,7 +19,7 @@ pub enum Trouble {
     Here(String),
 }
 
-impl Trouble {
+impl RemoteCacheError {
     /// Whether asking again, for something else, would end the same way.
     pub const fn is_of_the_store(&self) -> bool {
         matches!(self, Self::Away(_) | Self::Denied(_))
@@ -42,7 +42,7 @@ impl Trouble {
     }
 }
 
-impl From<PathError> for Trouble {
+impl From<PathError> for RemoteCacheError {
     fn from(error: PathError) -> Self {
         Self::Here(error.to_string())
     }

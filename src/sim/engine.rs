@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::timing::{Coefficients, Gpu, Memory, Model, Precision, derive};
+use super::timing::{Coefficients, GpuTiming, GpuMemory, DecoderModel, Precision, derive};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one whose engine layout and Triton templates this program knows.
@@ -16,8 +16,8 @@ const VERSION: &str = "0.19.0";
 /// What to build.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
-    pub model: Model,
-    pub gpu: Gpu,
+    pub model: DecoderModel,
+    pub gpu: GpuTiming,
     /// `fp16, bf16, fp8, fp4`.
     pub precision: String,
     pub tensor_parallelism: u32,
@@ -34,10 +34,10 @@ pub struct RankFile {
     pub simulated: bool,
     pub note: String,
     pub rank: u32,
-    pub model: Model,
-    pub gpu: Gpu,
+    pub model: DecoderModel,
+    pub gpu: GpuTiming,
     pub timing: Coefficients,
-    pub memory: Memory,
+    pub memory: GpuMemory,
 }
 
 /// Why no engine was written or read.
@@ -285,7 +285,7 @@ pub(super) mod tests {
     #[test]
     fn a_model_that_does_not_fit_is_refused_with_the_numbers() {
         let out = tempfile::tempdir().unwrap();
-        let gpu = Gpu { memory_gb: 8.0, ..h200() };
+        let gpu = GpuTiming { memory_gb: 8.0, ..h200() };
         let error = write(&EngineSpec { gpu, ..spec() }, out.path()).unwrap_err().to_string();
         assert!(error.contains("9.0 GB") && error.contains("8.0 GB"), "{error}");
     }

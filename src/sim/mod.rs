@@ -10,8 +10,8 @@ mod random;
 mod serve;
 mod timing;
 
-pub use self::core::{Arrival, Chunking, Limits, Policy, Ran, Served, Unfit, simulate};
+pub use self::core::{SimulatedRequest, Chunking, EngineLimits, Policy, VirtualRun, Served, Unfit, simulate};
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
-pub use proof::{Manner, Proof, Script, Truth};
+pub use proof::{ResponsePattern, GroundTruthServer, ResponseScript, GroundTruth};
 pub use serve::{Addresses, Faults, ServeError, SimOptions, serve, token};
-pub use timing::{Coefficients, Gpu, Memory, Model, Precision};
+pub use timing::{Coefficients, GpuTiming, GpuMemory, DecoderModel, Precision};

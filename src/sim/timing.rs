@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The numbers of a decoder model that decide its memory and its speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Model {
+pub struct DecoderModel {
     pub name: String,
     /// As in `config.json`: `LlamaForCausalLM`.
     pub architecture: String,
@@ -27,7 +27,7 @@ pub struct Model {
 
 /// The numbers of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
+pub struct GpuTiming {
     pub name: String,
     /// GB (10^9 bytes).
     pub memory_gb: f64,
@@ -112,7 +112,7 @@ impl Coefficients {
 
 /// What lies in one GPU's memory. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct GpuMemory {
     pub gpu_bytes: f64,
     pub weight_bytes: f64,
     /// Activations and the runtime.
@@ -123,7 +123,7 @@ pub struct Memory {
 /// Room that activations and the runtime take on each GPU, bytes.
 const WORKSPACE: f64 = 5e9;
 
-impl Memory {
+impl GpuMemory {
     /// KV blocks when the share `fraction` of the GPU may be used.
     pub fn blocks(&self, fraction: f64, tokens_per_block: u32) -> u64 {
         let free = fraction * self.gpu_bytes - self.weight_bytes - self.workspace_bytes;
@@ -133,13 +133,13 @@ impl Memory {
 
 /// What a model costs on tp × pp GPUs.
 pub fn derive(
-    model: &Model,
-    gpu: &Gpu,
+    model: &DecoderModel,
+    gpu: &GpuTiming,
     precision: Precision,
     kv: Precision,
     tp: u32,
     pp: u32,
-) -> (Coefficients, Memory) {
+) -> (Coefficients, GpuMemory) {
     let (tp, pp) = (f64::from(tp.max(1)), f64::from(pp.max(1)));
     let bandwidth = 0.8 * gpu.bandwidth_gbs * 1e9;
     let linear = 0.6 * gpu.tflops_16bit * 1e12 * precision.rate();
@@ -165,7 +165,7 @@ pub fn derive(
         // Two ring all-reduces of 16-bit activations in each layer.
         all_reduce: if is_split { 2.0 * layers * hidden * 2.0 * 2.0 * (tp - 1.0) / tp / link } else { 0.0 },
     };
-    let memory = Memory {
+    let memory = GpuMemory {
         gpu_bytes: gpu.memory_gb * 1e9,
         weight_bytes: weight_bytes / tp / pp,
         workspace_bytes: WORKSPACE,
@@ -178,8 +178,8 @@ pub fn derive(
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::sim) fn llama_8b() -> Model {
-        Model {
+    pub(in crate::sim) fn llama_8b() -> DecoderModel {
+        DecoderModel {
             name: "llama3.1-8b".into(),
             architecture: "LlamaForCausalLM".into(),
             parameters: 8_030_261_248,
@@ -194,8 +194,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::sim) fn h200() -> Gpu {
-        Gpu { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 }
+    pub(in crate::sim) fn h200() -> GpuTiming {
+        GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 }
     }
 
     fn close(value: f64, expected: f64) {
@@ -214,7 +214,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_70b_model_in_fp8_costs_what_the_table_says() {
-        let model = Model {
+        let model = DecoderModel {
             parameters: 70_600_000_000,
             active_parameters: 70_600_000_000,
             num_hidden_layers: 80,

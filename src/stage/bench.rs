@@ -4,21 +4,21 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::errand::Errand;
-use super::health::{self, Question, SILENCE};
+use super::errand::TaskContext;
+use super::health::{self, HealthProbe, SILENCE};
 use super::load;
 use super::loadgen;
 use super::request::request;
 use super::serve::attach;
 use super::{identity, preflight, repeat, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Measured, RunResult, Spec};
+use crate::harness::{self, HarnessError, Measured, RunResult, BenchSpec};
 use crate::manifest::model::{self, Bench, Turn};
 use crate::manifest::{Targets, duration, targets};
 use crate::plan::REPEATED_RUNS;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
-pub async fn perform(errand: &Errand, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     if bench.turn == Some(Turn::Sum) {
         let runs = errand.lease.assignment.inputs.get(REPEATED_RUNS);
         return repeat::sum_up(errand, runs.map_or(&[], Vec::as_slice));
@@ -74,7 +74,7 @@ pub fn below(result: &RunResult) -> Vec<(String, String)> {
 }
 
 /// A service of ours that has no HTTP port cannot be asked over HTTP.
-fn have_http(errand: &Errand, spec: &Spec) -> Result<(), Failure> {
+fn have_http(errand: &TaskContext, spec: &BenchSpec) -> Result<(), Failure> {
     let ours = &errand.lease.assignment.endpoints;
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
         None => Ok(()),
@@ -86,8 +86,8 @@ fn have_http(errand: &Errand, spec: &Spec) -> Result<(), Failure> {
 }
 
 /// Asks the servers whether they are what the benchmark needs, before anything is sent.
-async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failure> {
-    let expected = attach::Expected::of_bench(bench);
+async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
+    let expected = attach::ExpectedServer::of_bench(bench);
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked?,
         () = errand.lease.stop.asked() => {
@@ -104,7 +104,7 @@ async fn greet(errand: &Errand, bench: &Bench, spec: &Spec) -> Result<(), Failur
 }
 
 /// One measurement, with its progress told under a name, and ended at the task's own time limit.
-pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, name: &str) -> Result<Measured, Failure> {
+pub async fn measure(errand: &TaskContext, spec: &BenchSpec, watched: model::Telemetry, name: &str) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(errand, spec, &before, watched)).await;
@@ -170,10 +170,10 @@ pub async fn measure(errand: &Errand, spec: &Spec, watched: model::Telemetry, na
 }
 
 /// The servers are asked beside the requests. Over HTTP nothing is: what falls silent there ends at `stall_timeout`.
-pub async fn silence(spec: &Spec) -> health::Silent {
+pub async fn silence(spec: &BenchSpec) -> health::UnresponsiveServer {
     match spec.protocol {
         harness::Protocol::Kserve => {
-            let question = Question::Kserve(vec![spec.model.clone()]);
+            let question = HealthProbe::Kserve(vec![spec.model.clone()]);
             health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
         }
         harness::Protocol::Http(_) => std::future::pending().await,
@@ -207,7 +207,7 @@ pub fn failure(error: &HarnessError) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
-fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
+fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, String> {
     let optional = |text: &Option<String>| text.as_deref().map(duration).transpose();
     let ms = |text: &Option<String>| Ok::<_, String>(optional(text)?.map(|time| time.as_secs_f64() * 1e3));
     let promise = bench.slo.clone().unwrap_or_default();
@@ -215,13 +215,13 @@ fn spec(bench: &Bench, project: &Path) -> Result<Spec, String> {
     let protocol = protocol(bench, &targets, project)?;
     let mut request = request(&bench.request)?;
     request.streaming = request.streaming.or(targets.streams);
-    Ok(Spec {
+    Ok(BenchSpec {
         endpoints: targets.endpoints,
         protocol,
         model: targets.model.unwrap_or_else(|| bench.model.clone()),
         scenario: load::scenario(bench)?,
         arrivals: load::arrivals(bench.arrivals),
-        stop: harness::Until { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
+        stop: harness::StopAfter { requests: bench.stop.requests, duration: optional(&bench.stop.duration)? },
         input_len: load::length(&bench.input_tokens),
         output_len: load::length(&bench.output_tokens),
         seed: bench.seed,

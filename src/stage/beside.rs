@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::Event;
 use crate::process::{How, Running};
 
 /// Those who clean up after a killed run are told when it begins and when it is gone.
-pub struct Beside {
+pub struct Sidecar {
     running: Option<Running>,
     /// All that it writes; gone with it.
     file: PathBuf,
     ended: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Drop for Beside {
+impl Drop for Sidecar {
     fn drop(&mut self) {
         drop(self.running.take());
         let _ = std::fs::remove_file(&self.file);
@@ -23,9 +23,9 @@ impl Drop for Beside {
     }
 }
 
-impl Beside {
+impl Sidecar {
     /// Starts a command in the task's own environment and these variables. `name` tells its file from those of others.
-    pub fn start(errand: &Errand, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
+    pub fn start(errand: &TaskContext, argv: Vec<String>, env: &[(&str, &str)], name: &str) -> Result<Self, String> {
         let file = errand.lease.log.with_extension(name);
         let _ = std::fs::remove_file(&file);
         // Straight into the file: it knows no secret, and nobody would move its output on.
@@ -63,7 +63,7 @@ impl Beside {
     }
 
     /// Ends it; what it wrote can still be read. Its own end, if it came first.
-    pub async fn stop(&mut self, errand: &Errand, grace: Duration) -> How {
+    pub async fn stop(&mut self, errand: &TaskContext, grace: Duration) -> How {
         match self.running.take() {
             Some(running) => running.stop(grace, &errand.lease.stop).await.how,
             None => How::Stopped,

@@ -6,27 +6,27 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::{Record, repeat_folders};
+use crate::harness::{RequestRecord, repeat_folders};
 use crate::manifest::model::CompareResults;
-use crate::report::compare::{Ratios, Rules, RunSet, Sheet};
-use crate::report::compat::Seen;
-use crate::report::{Paint, Told};
+use crate::report::compare::{Ratios, CompareRules, RunSet, ComparedResult};
+use crate::report::compat::RequestTrace;
+use crate::report::{Styler, MeasuredRun};
 
-pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();
     let told = read(errand, compare)?;
     let mut ratios = Ratios { base: columns.first().cloned().unwrap_or_default(), ..Ratios::default() };
     for (index, row) in told.iter().enumerate() {
         let sets = columns.iter().zip(row).map(|(column, runs)| {
-            RunSet::new(column.as_str(), runs.iter().map(Sheet::of).collect())
+            RunSet::new(column.as_str(), runs.iter().map(ComparedResult::of).collect())
                 .map_err(|why| Failure::new(FailureKind::Refused, why))
         });
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
         let first = row.first().and_then(|runs| runs.first()).map_or(&Value::Null, |told| &told.result);
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
-        let rules = Rules { force: compare.force, ..Rules::default() };
+        let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
     }
     let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn perform(errand: &Errand, compare: &CompareResults) -> Result<Done, Failur
             ratios.published(&row.row, base, column, *other, metric, &row.source);
         }
     }
-    let text = ratios.text(Paint::OFF);
+    let text = ratios.text(Styler::OFF);
     for line in text.lines() {
         errand.lease.notice(line.to_owned());
     }
@@ -57,7 +57,7 @@ fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Row by row, in the order of the columns, the runs of each result.
-fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Vec<Told>>>, Failure> {
+fn read(errand: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<MeasuredRun>>>, Failure> {
     let rows = compare.results.values().map(|paths| paths.all().len()).max().unwrap_or_default();
     let counts: Vec<String> =
         compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
@@ -77,7 +77,7 @@ fn read(errand: &Errand, compare: &CompareResults) -> Result<Vec<Vec<Vec<Told>>>
 }
 
 /// The runs of one result: itself, or its repeats.
-fn runs(name: &str, folder: &Path) -> Result<Vec<Told>, Failure> {
+fn runs(name: &str, folder: &Path) -> Result<Vec<MeasuredRun>, Failure> {
     let repeats = repeat_folders(folder);
     if repeats.is_empty() {
         return Ok(vec![told(name, folder)?]);
@@ -86,7 +86,7 @@ fn runs(name: &str, folder: &Path) -> Result<Vec<Told>, Failure> {
 }
 
 /// A result with its requests, where they were kept.
-fn told(name: &str, folder: &Path) -> Result<Told, Failure> {
+fn told(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join("result.json");
     let text = fs::read_to_string(&path).map_err(|error| {
         cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
@@ -99,13 +99,13 @@ fn told(name: &str, folder: &Path) -> Result<Told, Failure> {
         let file = fs::File::open(&path).map_err(|error| cannot("read", &path, &error))?;
         for (n, line) in BufReader::new(file).lines().enumerate() {
             let line = line.map_err(|error| cannot("read", &path, &error))?;
-            let record: Record = serde_json::from_str(&line).map_err(|error| {
+            let record: RequestRecord = serde_json::from_str(&line).map_err(|error| {
                 Failure::new(FailureKind::Files, format!("{}, line {}: {error}", path.display(), n + 1))
             })?;
-            seen.push(Seen::from(&record));
+            seen.push(RequestTrace::from(&record));
         }
     }
-    Ok(Told { name: name.to_owned(), result, seen })
+    Ok(MeasuredRun { name: name.to_owned(), result, seen })
 }
 
 /// `server`, `offline`, …; of one whose scenario nobody knows its number.

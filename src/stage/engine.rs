@@ -8,13 +8,13 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::{engine_files, memory};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
 use crate::sim::{self, EngineSpec};
 
-pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let lowered = errand.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
     let engine = lowered.as_ref().unwrap_or(engine);
     match engine.backend {
@@ -23,14 +23,14 @@ pub async fn perform(errand: &Errand, engine: &Engine) -> Result<Done, Failure> 
     }
 }
 
-fn simulate(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+fn simulate(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
         return Err(Failure::new(FailureKind::Refused, "the simulator has no checkpoints")
             .hint("take `only` and `trtllm_checkpoint` away"));
     }
     let model = &engine.model;
     let spec = EngineSpec {
-        model: sim::Model {
+        model: sim::DecoderModel {
             name: model.name.clone(),
             architecture: model.architecture.clone(),
             parameters: model.parameters,
@@ -43,7 +43,7 @@ fn simulate(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
             vocab_size: model.vocab_size,
             max_position_embeddings: model.max_position_embeddings,
         },
-        gpu: sim::Gpu {
+        gpu: sim::GpuTiming {
             name: engine.system.name.clone(),
             memory_gb: engine.system.memory_gb,
             bandwidth_gbs: engine.system.bandwidth_gbs,
@@ -70,7 +70,7 @@ fn simulate(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
     Ok(Done::default())
 }
 
-async fn build(errand: &Errand, engine: &Engine) -> Result<Done, Failure> {
+async fn build(errand: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     // In the output folder, so that whoever cleans up after a crash finds it; gone before the engine is published.
     let scratch = errand.lease.out.join(".checkpoint");
     let refused = |what: String| Failure::new(FailureKind::Refused, what);

@@ -3,18 +3,18 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::container::{self, NotRun, Place};
+use super::container::{self, NotRun, TaskContainer};
 use super::slurm::around;
 use super::undeclared::undeclared;
 use super::{memory, options};
 use crate::event::{Event, Failure, FailureKind, RunId, Stop};
-use crate::process::{self, Command, Exit, How, SpawnError};
+use crate::process::{self, ProcessCommand, ProcessExit, How, SpawnError};
 use crate::runner::Lease;
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
 
-pub struct Errand {
+pub struct TaskContext {
     pub lease: Lease,
     env: Vec<(String, Option<OsString>)>,
     /// The part of `env` that a person needs to repeat a command.
@@ -23,10 +23,10 @@ pub struct Errand {
     /// `<run>.<task>.<attempt>`: a name that nothing else has.
     pub mark: String,
     /// Where its commands run, if not simply here.
-    pub place: Option<Place>,
+    pub place: Option<TaskContainer>,
 }
 
-impl Errand {
+impl TaskContext {
     pub fn new(lease: Lease, home: &Path, run: &RunId) -> Self {
         let mut shown: Vec<(String, Option<OsString>)> =
             lease.assignment.env.iter().map(|(name, value)| (name.clone(), Some(value.into()))).collect();
@@ -55,13 +55,13 @@ impl Errand {
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
-    pub fn command(&self, argv: Vec<OsString>) -> Command {
+    pub fn command(&self, argv: Vec<OsString>) -> ProcessCommand {
         // No timeout here: the runner's covers the whole task.
         let argv = match &self.lease.assignment.host {
             Some(_) => around(&self.lease, argv, &self.names()),
             None => argv,
         };
-        let mut command = Command::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
+        let mut command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
         command.env.clone_from(&self.env);
         command
     }
@@ -86,12 +86,12 @@ impl Errand {
     }
 
     /// Runs a command to its end. Everything but exit code 0 is a failure.
-    pub async fn run(&self, command: Command) -> Result<Exit, Failure> {
+    pub async fn run(&self, command: ProcessCommand) -> Result<ProcessExit, Failure> {
         self.run_until(command, &self.lease.stop).await
     }
 
     /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's alone.
-    pub async fn run_until(&self, command: Command, stop: &Stop) -> Result<Exit, Failure> {
+    pub async fn run_until(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, Failure> {
         let mut argv = command.argv.clone();
         let exit = match &self.place {
             Some(place) => match container::run(&self.lease, place, &command, &mut argv).await {
@@ -111,7 +111,7 @@ impl Errand {
         if exit.how.is_success() { Ok(exit) } else { Err(self.ended_badly(&argv, exit.how)) }
     }
 
-    async fn run_here(&self, command: Command, stop: &Stop) -> Result<Exit, SpawnError> {
+    async fn run_here(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, SpawnError> {
         let mut group = None;
         let exit = process::run(command, stop, |pgid| {
             group = Some(pgid);
@@ -125,7 +125,7 @@ impl Errand {
     }
 
     /// Runs a command for what it writes to its standard output; that is not logged.
-    pub async fn ask(&self, command: Command) -> Result<String, Failure> {
+    pub async fn ask(&self, command: ProcessCommand) -> Result<String, Failure> {
         let answer = self.lease.log.with_extension("answer");
         self.run(command.answer(&answer)).await?;
         let text = std::fs::read(&answer);

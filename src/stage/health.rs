@@ -20,7 +20,7 @@ pub const SILENCE: Duration = Duration::from_secs(8);
 
 /// How a server is asked.
 #[derive(Clone, Debug)]
-pub enum Question {
+pub enum HealthProbe {
     /// ServerLive, and ModelReady for each of these models.
     Kserve(Vec<String>),
     /// A TCP connection.
@@ -31,14 +31,14 @@ pub enum Question {
 
 /// A server that does not answer any more.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Silent {
+pub struct UnresponsiveServer {
     pub endpoint: Endpoint,
     pub for_s: f64,
     /// What the last question met.
     pub last: String,
 }
 
-impl std::fmt::Display for Silent {
+impl std::fmt::Display for UnresponsiveServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.endpoint.name.as_ref().map(|name| format!("host {name}: ")).unwrap_or_default();
         write!(f, "{name}{} has not answered for {:.1} s: {}", self.endpoint, self.for_s, self.last)
@@ -46,7 +46,7 @@ impl std::fmt::Display for Silent {
 }
 
 /// Resolves when the server has been silent for `limit`. `heard` is called at each answer.
-pub async fn silent(endpoint: &Endpoint, question: Question, limit: Duration, heard: impl Fn(Instant)) -> Silent {
+pub async fn silent(endpoint: &Endpoint, question: HealthProbe, limit: Duration, heard: impl Fn(Instant)) -> UnresponsiveServer {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client = None;
@@ -66,7 +66,7 @@ pub async fn silent(endpoint: &Endpoint, question: Question, limit: Duration, he
                 // A connection that failed once may never come back; a new one tells.
                 client = None;
                 if since.elapsed() >= limit {
-                    return Silent { endpoint: endpoint.clone(), for_s: since.elapsed().as_secs_f64(), last };
+                    return UnresponsiveServer { endpoint: endpoint.clone(), for_s: since.elapsed().as_secs_f64(), last };
                 }
             }
         }
@@ -74,7 +74,7 @@ pub async fn silent(endpoint: &Endpoint, question: Question, limit: Duration, he
 }
 
 /// Resolves when one of several has been silent for `limit`.
-pub async fn any_silent(endpoints: Vec<Endpoint>, question: Question, limit: Duration) -> Silent {
+pub async fn any_silent(endpoints: Vec<Endpoint>, question: HealthProbe, limit: Duration) -> UnresponsiveServer {
     let mut watches = JoinSet::new();
     for endpoint in endpoints {
         let question = question.clone();
@@ -86,14 +86,14 @@ pub async fn any_silent(endpoints: Vec<Endpoint>, question: Question, limit: Dur
     }
 }
 
-async fn ask(endpoint: &Endpoint, question: &Question, client: &mut Option<TritonClient>) -> Result<(), String> {
+async fn ask(endpoint: &Endpoint, question: &HealthProbe, client: &mut Option<TritonClient>) -> Result<(), String> {
     let models = match question {
-        Question::Kserve(models) => models,
-        Question::Port => {
+        HealthProbe::Kserve(models) => models,
+        HealthProbe::Port => {
             let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
             return connected.map(drop).map_err(|error| format!("no connection: {error}"));
         }
-        Question::Health => return health(endpoint).await.map_err(|error| error.why.to_string()),
+        HealthProbe::Health => return health(endpoint).await.map_err(|error| error.why.to_string()),
     };
     if client.is_none() {
         *client = Some(TritonClient::connect(endpoint).await.map_err(|error| error.why.to_string())?);

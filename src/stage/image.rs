@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::container::{Seen, engine, look};
-use super::errand::Errand;
+use super::container::{FoundImage, engine, look};
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Action, ContainerEngine, Image, ImageBuild};
 use crate::plan::Task;
@@ -20,7 +20,7 @@ const IMAGE: &str = "image";
 /// For people.
 pub const TOLD: &str = "image.json";
 
-pub async fn perform(errand: &Errand, image: &Image) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, image: &Image) -> Result<Done, Failure> {
     let (engine, program) = program(image);
     let file = match engine {
         ContainerEngine::Enroot => Some("image.sqsh"),
@@ -98,7 +98,7 @@ pub fn image_program(image: &Image) -> (String, String) {
     (word(engine).to_owned(), program)
 }
 
-fn build_words(errand: &Errand, image: &Image, build: &ImageBuild, program: &str, ids: &Path) -> Vec<OsString> {
+fn build_words(errand: &TaskContext, image: &Image, build: &ImageBuild, program: &str, ids: &Path) -> Vec<OsString> {
     let path = |written: &str| {
         if written.contains("://") { written.into() } else { errand.path(written).into_os_string() }
     };
@@ -155,8 +155,8 @@ fn address(engine: ContainerEngine, name: &str) -> String {
     }
 }
 
-fn remember(errand: &Errand, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
-    let Seen { id, digests } = look(program, image)?;
+fn remember(errand: &TaskContext, program: &str, image: &str, name: Option<&str>) -> Result<Done, Failure> {
+    let FoundImage { id, digests } = look(program, image)?;
     let told = json!({ "name": name, "id": id, "digests": digests });
     write(errand, TOLD, &format!("{told:#}\n"))?;
     write(errand, IMAGE, &format!("{id}\n"))?;
@@ -168,7 +168,7 @@ fn short(id: &str) -> &str {
     id.get(..19).unwrap_or(id)
 }
 
-fn write(errand: &Errand, name: &str, text: &str) -> Result<(), Failure> {
+fn write(errand: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
     fs::write(errand.lease.out.join(name), text).map_err(|error| system(format!("{name} cannot be written: {error}")))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, Asking, Content, DataKind, GoodputLimit, History, Length, Level, Pace, Pause, Picking, Piece, Retries,
+    Arrivals, CallSource, PromptSource, DataKind, GoodputLimit, History, Length, LoadLevel, SendingSpec, Pause, RecordOrder, LoadSegment, Retries,
     Scenario, StreamMode, Weighted,
 };
 use crate::manifest::duration;
@@ -13,15 +13,15 @@ use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};
 pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     let level = |fixed: Option<f64>, what: &str| match (&bench.ramp, fixed) {
         (Some(ramp), None) => ramp_level(ramp),
-        (None, Some(level)) => Ok(Level::Fixed(level)),
+        (None, Some(level)) => Ok(LoadLevel::Fixed(level)),
         (Some(_), Some(_)) => Err(format!("`ramp` stands in place of `{what}`, and both are given")),
         (None, None) => Err(format!("this scenario needs a `{what}` or a `ramp`")),
     };
     if bench.loadgen.is_some() {
         return Ok(Scenario::Outside(match bench.scenario {
-            model::Scenario::Offline => Asking::AllAtOnce,
-            model::Scenario::Server | model::Scenario::Interactive => Asking::AtTimes,
-            model::Scenario::SingleStream => Asking::OneByOne,
+            model::Scenario::Offline => CallSource::AllAtOnce,
+            model::Scenario::Server | model::Scenario::Interactive => CallSource::AtTimes,
+            model::Scenario::SingleStream => CallSource::OneByOne,
             model::Scenario::Trace | model::Scenario::Concurrency => {
                 return Err("LoadGen's scenarios are offline, server, interactive and single_stream".to_owned());
             }
@@ -30,7 +30,7 @@ pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     Ok(match bench.scenario {
         model::Scenario::Offline => Scenario::Offline,
         // Each probe of a search sets its own.
-        model::Scenario::Server if bench.search.is_some() => Scenario::Server { rate: Level::Fixed(1.0) },
+        model::Scenario::Server if bench.search.is_some() => Scenario::Server { rate: LoadLevel::Fixed(1.0) },
         model::Scenario::Server => Scenario::Server { rate: level(bench.rate, "rate")? },
         model::Scenario::Trace => Scenario::Trace { speed: bench.speed.unwrap_or(1.0) },
         model::Scenario::Interactive | model::Scenario::SingleStream => {
@@ -42,13 +42,13 @@ pub fn scenario(bench: &Bench) -> Result<Scenario, String> {
     })
 }
 
-fn ramp_level(ramp: &Ramp) -> Result<Level, String> {
+fn ramp_level(ramp: &Ramp) -> Result<LoadLevel, String> {
     let seconds = |text: &str| Ok::<_, String>(duration(text)?.as_secs_f64());
-    Ok(Level::Ramp(match ramp {
-        Ramp::Linear { from, to, over } => vec![Piece { from: *from, to: *to, seconds: seconds(over)? }],
+    Ok(LoadLevel::Ramp(match ramp {
+        Ramp::Linear { from, to, over } => vec![LoadSegment { from: *from, to: *to, seconds: seconds(over)? }],
         Ramp::Steps(steps) => steps
             .iter()
-            .map(|step| Ok(Piece { from: step.level, to: step.level, seconds: seconds(&step.lasts)? }))
+            .map(|step| Ok(LoadSegment { from: step.level, to: step.level, seconds: seconds(&step.lasts)? }))
             .collect::<Result<_, String>>()?,
     }))
 }
@@ -98,7 +98,7 @@ pub fn length(length: &model::Length) -> Length {
     }
 }
 
-pub fn pace(bench: &Bench) -> Result<Pace, String> {
+pub fn pace(bench: &Bench) -> Result<SendingSpec, String> {
     let ms = |text: &str| Ok::<_, String>(duration(text)?.as_secs_f64() * 1e3);
     let think = match &bench.think_time {
         None => Pause::default(),
@@ -112,7 +112,7 @@ pub fn pace(bench: &Bench) -> Result<Pace, String> {
         model::Stream::PerRequest => StreamMode::PerRequest,
         model::Stream::Shared => StreamMode::Shared,
     };
-    Ok(Pace { think, max_in_flight: bench.max_in_flight, warmup_for, stream, retries })
+    Ok(SendingSpec { think, max_in_flight: bench.max_in_flight, warmup_for, stream, retries })
 }
 
 fn retries(given: &model::Retries) -> Result<Retries, String> {
@@ -125,8 +125,8 @@ fn retries(given: &model::Retries) -> Result<Retries, String> {
 }
 
 /// Paths are relative to `project`.
-pub fn content(bench: &Bench, project: &Path) -> Content {
-    Content {
+pub fn content(bench: &Bench, project: &Path) -> PromptSource {
+    PromptSource {
         data: bench.data.as_ref().and_then(|given| data(given, project)),
         prefixes: bench.prefixes.map(|model::Prefixes { count, tokens, zipf }| harness::Prefixes {
             count,
@@ -146,7 +146,7 @@ pub fn content(bench: &Bench, project: &Path) -> Content {
     }
 }
 
-fn data(given: &Data, project: &Path) -> Option<harness::Data> {
+fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
     let (key, file) = given.files().next()?;
     let kind = match key {
         "jsonl" => DataKind::Jsonl,
@@ -156,16 +156,16 @@ fn data(given: &Data, project: &Path) -> Option<harness::Data> {
         _ => DataKind::Plan,
     };
     let path = |file: &Option<String>| file.as_ref().map(|file| -> PathBuf { project.join(file) });
-    Some(harness::Data {
+    Some(harness::PromptFile {
         kind,
         file: project.join(file),
         lengths: path(&given.lengths),
         output_lengths: path(&given.output_lengths),
         first: given.first,
         order: match given.order {
-            model::DataOrder::Given => Picking::Given,
-            model::DataOrder::Shuffled => Picking::Shuffled,
-            model::DataOrder::Random => Picking::Random,
+            model::DataOrder::Given => RecordOrder::Given,
+            model::DataOrder::Shuffled => RecordOrder::Shuffled,
+            model::DataOrder::Random => RecordOrder::Random,
         },
         repeat: given.repeat,
         block_tokens: given.block_tokens,

@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 pub use child::run;
 
 use super::bench::{judged, silence};
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::mlperf::LIBRARY;
 use super::{identity, scrape, search, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Measured, RunResult, Slo, Spec};
-use crate::loadgen::{Job, Line, Moment, Test};
+use crate::harness::{self, Measured, RunResult, Slo, BenchSpec};
+use crate::loadgen::{ChildJob, ChildMessage, Moment, LoadgenTest};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
 use crate::mlperf::log::Detail;
-use crate::mlperf::{Ask, Benchmark, DatasetTold, Estimate, Scenario, Wrong, explain};
+use crate::mlperf::{TestRequest, Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, explain};
 use crate::plan::loadgen::ask;
 
 /// One test, or a search for the highest rate by many.
 pub async fn perform(
-    errand: &Errand,
+    errand: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
-    spec: Spec,
+    spec: BenchSpec,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
     if let Some(model::RateSearch { low, high, precision, .. }) = bench.search {
-        let bounds = harness::Bounds { low, high, precision };
+        let bounds = harness::RateBounds { low, high, precision };
         return Box::pin(search::loadgen::perform(errand, bench, bounds, &spec, program)).await;
     }
     let out = &errand.lease.out;
@@ -50,16 +50,16 @@ fn hint(out: &Path) -> Option<String> {
 
 /// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
 pub async fn once(
-    errand: &Errand,
+    errand: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
-    spec: Spec,
+    spec: BenchSpec,
     program: Option<&Path>,
     out: &Path,
 ) -> Result<RunResult, Failure> {
     let test = test(errand, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
-    let job = Job::Test(Box::new(test));
+    let job = ChildJob::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(errand, &spec, &before, bench.telemetry)).await;
     let scraper = scrape::start(&spec.endpoints)?;
@@ -101,21 +101,21 @@ struct Raced {
 }
 
 /// Runs the test. Err: it took longer than its task may.
-async fn race(errand: &Errand, program: Option<&Path>, job: &Job, spec: &Spec) -> Result<Raced, Failure> {
+async fn race(errand: &TaskContext, program: Option<&Path>, job: &ChildJob, spec: &BenchSpec) -> Result<Raced, Failure> {
     let begun = Instant::now();
     let stop = errand.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
         let mut running = std::pin::pin!(run(errand, program, job, &stop, |line| match line {
-            Line::Phase(phase) => errand.lease.say(phase, 0, None),
-            Line::Progress { issued, ended, failed } => {
+            ChildMessage::Phase(phase) => errand.lease.say(phase, 0, None),
+            ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
                 let minutes = begun.elapsed().as_secs_f64() / 60.0;
                 errand.lease.say(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
             }
-            Line::Zero(at) => zero = Some(at),
-            Line::Probed(_) | Line::Done | Line::Failed { .. } => {}
+            ChildMessage::Zero(at) => zero = Some(at),
+            ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
         }));
         let limit = errand.lease.task.timeout.unwrap_or(Duration::MAX);
         tokio::select! {
@@ -138,12 +138,12 @@ async fn race(errand: &Errand, program: Option<&Path>, job: &Job, spec: &Spec) -
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
-fn test(errand: &Errand, bench: &Bench, loadgen: &Loadgen, mut spec: Spec, out: &Path) -> Result<Test, Failure> {
+fn test(errand: &TaskContext, bench: &Bench, loadgen: &Loadgen, mut spec: BenchSpec, out: &Path) -> Result<LoadgenTest, Failure> {
     let folder = errand.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
     let asked = ask(&bench).ok_or_else(|| Failure::new(FailureKind::Refused, "LoadGen has no such scenario"))?;
-    let asked = Ask { dataset_samples: Some(dataset.samples), ..asked };
+    let asked = TestRequest { dataset_samples: Some(dataset.samples), ..asked };
     let conf = conf(&asked).map_err(|wrong| forbidden(&wrong))?;
     let found = asked.find().map_err(|wrong| forbidden(&wrong))?;
     if asked.rehearsal {
@@ -159,7 +159,7 @@ fn test(errand: &Errand, bench: &Bench, loadgen: &Loadgen, mut spec: Spec, out: 
     };
     let user_conf = write("user.conf", &conf.text)?;
     let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
-    Ok(Test {
+    Ok(LoadgenTest {
         library: errand.path(&loadgen.library).join(LIBRARY),
         samples: folder.join("dataset.jsonl"),
         dataset,
@@ -180,7 +180,7 @@ fn test(errand: &Errand, bench: &Bench, loadgen: &Loadgen, mut spec: Spec, out: 
 }
 
 /// What the rules forbid, all of it.
-fn forbidden(wrong: &[Wrong]) -> Failure {
+fn forbidden(wrong: &[RuleError]) -> Failure {
     let told: Vec<String> =
         wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
     let failure = Failure::new(FailureKind::Refused, told.join("; "));
@@ -191,7 +191,7 @@ fn forbidden(wrong: &[Wrong]) -> Failure {
 }
 
 /// What the rules say of requests.
-fn settle(spec: &mut Spec, bench: &Bench, benchmark: &Benchmark, scenario: Scenario) {
+fn settle(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scenario: MlperfScenario) {
     if let Some(min) = benchmark.min_output_tokens.filter(|_| spec.request.min_length.is_none()) {
         spec.request.min_length = Some(min as i32);
     }
@@ -200,14 +200,14 @@ fn settle(spec: &mut Spec, bench: &Bench, benchmark: &Benchmark, scenario: Scena
     }
 }
 
-fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetTold, Failure> {
+fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
     let path = folder.join("dataset.json");
     let refuse = |what: String| {
         let failure = Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
         failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
     };
     let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
-    let told: DatasetTold = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
+    let told: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
     if told.benchmark != benchmark {
         return Err(refuse(format!("it is the data set of {}, and the benchmark is {benchmark}", told.benchmark)));
     }

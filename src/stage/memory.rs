@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::errand::Errand;
-use crate::event::{Failure, Lowered, Memory, OutOfMemory};
+use super::errand::TaskContext;
+use crate::event::{Failure, Lowered, MemoryKind, OutOfMemory};
 use crate::manifest::model::{Engine, EngineBackend};
 use crate::process::{self, How};
-use crate::triton::memory::{Fit, Shape, advise, bytes_of};
+use crate::triton::memory::{Fit, ModelSplit, advise, bytes_of};
 
 /// How many of the last lines are read for a reason.
 const FAR: usize = 400;
@@ -24,7 +24,7 @@ pub const fn is_killed(how: How) -> bool {
 }
 
 /// What a command's end says of memory: of the GPU's, or of the host's. `value`: of the number that its rule lowers.
-pub fn ran_out(errand: &Errand, how: How, value: Option<f64>) -> Option<OutOfMemory> {
+pub fn ran_out(errand: &TaskContext, how: How, value: Option<f64>) -> Option<OutOfMemory> {
     if matches!(how, How::Stopped | How::Code(0)) {
         return None;
     }
@@ -61,11 +61,11 @@ pub fn lower(engine: &Engine, lowered: &Lowered) -> Engine {
 }
 
 /// Adds to the failure of an engine's build what to lower. `quantized`: it was the first command that failed.
-pub fn explain(mut failure: Failure, errand: &Errand, engine: &Engine, quantized: bool) -> Failure {
+pub fn explain(mut failure: Failure, errand: &TaskContext, engine: &Engine, quantized: bool) -> Failure {
     let Some(memory) = &mut failure.out_of_memory else { return failure };
     let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     memory.value = rule.and_then(|rule| flag(engine, &rule.knob));
-    if memory.of == Memory::Host || engine.backend != EngineBackend::TensorrtLlm {
+    if memory.of == MemoryKind::Host || engine.backend != EngineBackend::TensorrtLlm {
         return failure;
     }
     failure.hint = Some(if quantized { loading(engine, errand.lease.gpus.len()) } else { building(engine, errand) });
@@ -85,13 +85,13 @@ fn loading(engine: &Engine, gpus: usize) -> String {
     )
 }
 
-fn building(engine: &Engine, errand: &Errand) -> String {
+fn building(engine: &Engine, errand: &TaskContext) -> String {
     let (model, tp) = (&engine.model, f64::from(engine.tensor_parallelism.max(1)));
     let pp = f64::from(engine.pipeline_parallelism.max(1));
     let weight = bytes_of(&engine.precision).unwrap_or(2.0);
     let kv = engine.checkpoint_flags.get("kv_cache_dtype").and_then(Value::as_str).and_then(bytes_of);
     let fit = Fit {
-        shape: Some(Shape {
+        shape: Some(ModelSplit {
             layers: f64::from(model.num_hidden_layers),
             hidden: f64::from(model.hidden_size),
             intermediate: Some(f64::from(model.intermediate_size)),

@@ -44,32 +44,32 @@ use std::sync::Arc;
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task};
-use crate::runner::{Lease, Work, within};
+use crate::runner::{Lease, TaskExecutor, within};
 pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
-use errand::Errand;
-pub use hosts::{Guarded, Orders, Said, ask_host, guard};
+use errand::TaskContext;
+pub use hosts::{AgentInput, AgentOrders, AgentMessage, ask_host, guard};
 pub use image::image_program;
-pub use serve::{Launch, Preview, previews};
-use slurm::Cluster;
-pub use slurm::{Allocation, Claim, NotDone, end_abandoned, in_allocation, work};
+pub use serve::{LaunchPreview, ServePreview, previews};
+use slurm::SlurmContext;
+pub use slurm::{Allocation, AttemptClaim, NotDone, end_abandoned, in_allocation, work};
 pub use weights::weights_size;
 
 /// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
-pub struct Stages {
+pub struct StageExecutor {
     home: PathBuf,
     run: RunId,
     /// The program whose `sim serve` is the simulated server; `None` is this one.
     program: Option<PathBuf>,
-    cluster: Cluster,
+    cluster: SlurmContext,
     /// Every task runs here, whatever its stage says: this is the place already.
     in_place: bool,
     images: Arc<container::Images>,
 }
 
-impl Stages {
+impl StageExecutor {
     /// `home` is the project's state folder; with `run` it marks every process, so that the next run can tell whose
     /// a process is.
     pub fn new(home: impl Into<PathBuf>, run: RunId) -> Self {
@@ -77,7 +77,7 @@ impl Stages {
             home: home.into(),
             run,
             program: None,
-            cluster: Cluster::default(),
+            cluster: SlurmContext::default(),
             in_place: false,
             images: Arc::default(),
         }
@@ -120,7 +120,7 @@ const fn format(kind: ActionKind) -> Option<u32> {
     }
 }
 
-impl Work for Stages {
+impl TaskExecutor for StageExecutor {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
         let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
@@ -153,7 +153,7 @@ impl Work for Stages {
     }
 }
 
-impl Stages {
+impl StageExecutor {
     /// Does a task on this machine, wherever its stage says that it runs: on a node of a cluster that is so already.
     async fn here(&self, lease: Lease) -> Result<Done, Failure> {
         if let Some(HostOn::Slurm(slurm)) = hosts::elsewhere(lease.assignment.host.as_deref())?
@@ -165,8 +165,8 @@ impl Stages {
             Failure::new(FailureKind::Refused, format!("its action cannot be read: {error}"))
                 .hint("this is a mistake in Regatta, not in the manifest")
         })?;
-        let mut errand = Errand::new(lease, &self.home, &self.run);
-        errand.place = container::Place::of(&errand.lease, &errand.mark, &self.images).await?;
+        let mut errand = TaskContext::new(lease, &self.home, &self.run);
+        errand.place = container::TaskContainer::of(&errand.lease, &errand.mark, &self.images).await?;
         match action {
             Action::Shell(script) => shell::perform(&errand, &script).await,
             Action::Git(git) => git::perform(errand, &git).await,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::beside::Beside;
-use super::errand::Errand;
+use super::beside::Sidecar;
+use super::errand::TaskContext;
 use crate::event::Endpoint;
-use crate::harness::preflight::{Preflight, Trial, WORTH_IT, expected};
-use crate::harness::{self, Spec};
+use crate::harness::preflight::{PreflightResult, Trial, WORTH_IT, expected};
+use crate::harness::{self, BenchSpec};
 use crate::manifest::model::Preflight as Wanted;
 
 /// For the server to open its port, and for the trial to end.
@@ -19,13 +19,13 @@ const LOOK: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Tries it, where it is asked for or worth it. Whatever keeps it from being tried is a notice.
-pub async fn preflight(errand: &Errand, spec: &Spec, wanted: Wanted, program: Option<&Path>) -> Option<Preflight> {
+pub async fn preflight(errand: &TaskContext, spec: &BenchSpec, wanted: Wanted, program: Option<&Path>) -> Option<PreflightResult> {
     if wanted == Wanted::Off {
         return None;
     }
     match attempt(errand, spec, wanted == Wanted::On, program).await {
         Ok(told) => {
-            for reason in told.iter().flat_map(Preflight::reasons) {
+            for reason in told.iter().flat_map(PreflightResult::reasons) {
                 errand.lease.notice(format!("preflight: {}; it is measured all the same", reason.text));
             }
             told
@@ -40,11 +40,11 @@ pub async fn preflight(errand: &Errand, spec: &Spec, wanted: Wanted, program: Op
 }
 
 async fn attempt(
-    errand: &Errand,
-    spec: &Spec,
+    errand: &TaskContext,
+    spec: &BenchSpec,
     is_asked: bool,
     program: Option<&Path>,
-) -> Result<Option<Preflight>, String> {
+) -> Result<Option<PreflightResult>, String> {
     let Some(trial) = trial(spec, is_asked).await else {
         return if is_asked {
             Err("offline sends everything at once, so there is no schedule that a client could be late for".to_owned())
@@ -64,7 +64,7 @@ async fn attempt(
 
 /// What is tried; nothing where the measurement is short, or has no schedule. A plan that cannot be made is the
 /// measurement's to tell.
-async fn trial(spec: &Spec, is_asked: bool) -> Option<Trial> {
+async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<Trial> {
     let is_trace = matches!(spec.scenario, harness::Scenario::Trace { .. });
     let is_long = expected(spec).is_some_and(|time| time >= WORTH_IT);
     // How long a trace is, and any load from data, is in the files.
@@ -82,7 +82,7 @@ async fn trial(spec: &Spec, is_asked: bool) -> Option<Trial> {
     planned.await.ok().flatten()
 }
 
-async fn run(errand: &Errand, trial: &Trial, endpoint: &Endpoint) -> Result<Preflight, String> {
+async fn run(errand: &TaskContext, trial: &Trial, endpoint: &Endpoint) -> Result<PreflightResult, String> {
     let spec = trial.at(endpoint.clone());
     let stop = errand.lease.stop.child();
     let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
@@ -91,17 +91,17 @@ async fn run(errand: &Errand, trial: &Trial, endpoint: &Endpoint) -> Result<Pref
 }
 
 /// The server, as a process of its own.
-fn start(errand: &Errand, trial: &Trial, program: Option<&Path>) -> Result<Beside, String> {
+fn start(errand: &TaskContext, trial: &Trial, program: Option<&Path>) -> Result<Sidecar, String> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
     let program = program.map_err(|error| format!("our own program cannot be found: {error}"))?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
-    Beside::start(errand, argv, &[], "null")
+    Sidecar::start(errand, argv, &[], "null")
 }
 
 /// Where it listens, once it says so.
-async fn endpoint(errand: &Errand, server: &mut Beside) -> Result<Endpoint, String> {
+async fn endpoint(errand: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, String> {
     let file = server.file().to_owned();
     let says = async {
         loop {

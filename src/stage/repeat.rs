@@ -7,29 +7,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::bench::{below, failure, judged, measure};
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::search::{before, keep};
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind};
-use crate::harness::preflight::Preflight;
-use crate::harness::{self, RunResult, Spec, repeat_folder, result_of_repeats};
+use crate::harness::preflight::PreflightResult;
+use crate::harness::{self, RunResult, BenchSpec, repeat_folder, result_of_repeats};
 use crate::manifest::model::Telemetry;
 
 /// What a run leaves beside its result.
 const FILES: [&str; 4] = ["requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"];
 
 pub async fn perform(
-    errand: &Errand,
-    spec: &Spec,
+    errand: &TaskContext,
+    spec: &BenchSpec,
     times: u32,
     watched: Telemetry,
-    mut preflight: Option<Preflight>,
+    mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
     start_anew(&errand.lease.out, &errand.lease.out.join("result.json"), harness::REPEATS)?;
     let servers = Servers::now(errand, spec).await;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
-        let spec = Spec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
+        let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = errand.lease.out.join(repeat_folder(number));
         let result = if let Some(result) = before(&folder, &spec, &servers) {
             result
@@ -56,7 +56,7 @@ pub async fn perform(
 }
 
 /// The result of runs that are in these folders, in order.
-pub fn sum_up(errand: &Errand, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub fn sum_up(errand: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
         let folder = errand.lease.out.join(repeat_folder(number));
@@ -74,7 +74,7 @@ pub fn sum_up(errand: &Errand, runs: &[PathBuf]) -> Result<Done, Failure> {
     })
 }
 
-fn summed_up(errand: &Errand, results: &[RunResult]) -> Result<Done, Failure> {
+fn summed_up(errand: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };

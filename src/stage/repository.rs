@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::sim;
 use crate::triton::repository::{Layout, RepositoryError, write};
 use crate::triton::{RepositorySpec, pbtxt};
 
-pub fn perform(errand: &Errand, repository: &Repository) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
     let leased = errand.lease.gpus.len() as u32;
     let spec = RepositorySpec {
         engine: errand.path(&repository.engine),

@@ -13,12 +13,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::bench::{below, failure, measure};
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Bounds, Found, Probe, Reason, RunResult, Scenario, Severity, Spec};
+use crate::harness::{self, RateBounds, FoundRate, RateProbe, Reason, RunResult, Scenario, ReasonSeverity, BenchSpec};
 use crate::manifest::model::{self, Telemetry};
-use crate::stats::{Margin, RateEstimate, RateSearch, RateStep};
+use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
@@ -31,23 +31,23 @@ const MARGIN: &str = "margin.json";
 
 /// `search.json`
 #[derive(Serialize)]
-struct Told<'a> {
-    bounds: Bounds,
+struct SearchReport<'a> {
+    bounds: RateBounds,
     ttft_p99_limit_ms: Option<f64>,
     tpot_p99_limit_ms: Option<f64>,
     /// In the order in which they were made.
-    probes: &'a [Tried],
+    probes: &'a [ProbeReport],
     /// Requests per second: the 95 % interval of the highest rate at which all limits hold, within the rates that may be tried.
-    found: Found,
+    found: FoundRate,
     /// Null where the limits held at the highest rate.
     estimate: Option<RateEstimate>,
 }
 
 /// One probe as it is told.
 #[derive(Serialize)]
-struct Tried {
+struct ProbeReport {
     #[serde(flatten)]
-    probe: Probe,
+    probe: RateProbe,
     margin: Margin,
     verdict: Verdict,
     ttft_p99_ms: Option<f64>,
@@ -61,21 +61,21 @@ struct Tried {
 }
 
 pub async fn perform(
-    errand: &Errand,
-    spec: Spec,
+    errand: &TaskContext,
+    spec: BenchSpec,
     asked: model::RateSearch,
     watched: Telemetry,
 ) -> Result<Done, Failure> {
     let model::RateSearch { low, high, start, precision } = asked;
-    let bounds = Bounds { low, high, precision };
+    let bounds = RateBounds { low, high, precision };
     if let Some(wrong) = bounds.wrong() {
         return Err(Failure::new(FailureKind::Refused, format!("`bench.search`: {wrong}")));
     }
     errand.lease.notice(foretold(&spec, &bounds));
     start_anew(&errand.lease.out, &errand.lease.out.join(FILE), PROBES)?;
     let servers = Servers::now(errand, &spec).await;
-    let search = RateSearch { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
-    let mut tried: Vec<Tried> = Vec::new();
+    let search = RateSearcher { low, high, start: start.unwrap_or(low), precision, most: ESTIMATING };
+    let mut tried: Vec<ProbeReport> = Vec::new();
     let estimate = loop {
         let margins: Vec<Margin> = tried.iter().map(|tried| tried.margin).collect();
         match search.next(&margins) {
@@ -105,7 +105,7 @@ pub async fn perform(
         }
         tried.push(last);
     }
-    let told = Told {
+    let told = SearchReport {
         bounds,
         ttft_p99_limit_ms: spec.limits.ttft_p99.map(|limit| limit.as_secs_f64() * 1e3),
         tpot_p99_limit_ms: spec.limits.tpot_p99.map(|limit| limit.as_secs_f64() * 1e3),
@@ -133,7 +133,7 @@ pub async fn perform(
 }
 
 /// Those of the probe whose figures are the result, each in full; of the others, how many probes have which.
-fn warnings_of(tried: &[Tried], rate: f64) -> Vec<String> {
+fn warnings_of(tried: &[ProbeReport], rate: f64) -> Vec<String> {
     let chosen = tried.iter().rposition(|tried| tried.probe.rate.total_cmp(&rate).is_eq());
     let mut of_others: BTreeMap<&str, usize> = BTreeMap::new();
     let mut qualified = 0;
@@ -166,16 +166,16 @@ fn with_identity(out: &Path, headline: String) -> Done {
 }
 
 /// Rates that can be read and typed again, within those that may be tried.
-fn found(estimate: Option<&RateEstimate>, bounds: &Bounds) -> Found {
-    let Some(estimate) = estimate else { return Found { at_least: bounds.high, below: None } };
+fn found(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
+    let Some(estimate) = estimate else { return FoundRate { at_least: bounds.high, below: None } };
     let scale = 10f64.powi(3 - estimate.rate.abs().log10().floor() as i32);
     let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
     let below = (estimate.high * scale).ceil() / scale;
-    Found { at_least, below: (below < bounds.high).then_some(below.max(at_least)) }
+    FoundRate { at_least, below: (below < bounds.high).then_some(below.max(at_least)) }
 }
 
 /// What it will cost, before it costs it.
-fn foretold(spec: &Spec, bounds: &Bounds) -> String {
+fn foretold(spec: &BenchSpec, bounds: &RateBounds) -> String {
     let probes = ESTIMATING + 1;
     let arrivals = |rate: f64| {
         let by_number = spec.stop.requests.map_or(0.0, |requests| requests as f64 / rate);
@@ -197,16 +197,16 @@ fn foretold(spec: &Spec, bounds: &Bounds) -> String {
 
 /// Measures at one rate, or reads what an earlier try of this stage measured there.
 async fn attempt(
-    errand: &Errand,
-    spec: &Spec,
+    errand: &TaskContext,
+    spec: &BenchSpec,
     rate: f64,
     number: usize,
     watched: Telemetry,
     servers: &Servers,
-) -> Result<Tried, Failure> {
+) -> Result<ProbeReport, Failure> {
     // The same arrivals, only faster, would have the same luck in every probe.
     let seed = spec.seed.wrapping_add(number as u64);
-    let spec = Spec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
+    let spec = BenchSpec { scenario: Scenario::Server { rate: rate.into() }, seed, ..spec.clone() };
     let folder = Path::new(PROBES).join(format!("{:02}-{rate}", number + 1));
     let path = errand.lease.out.join(&folder);
     let (result, margin) = if let Some(earlier) = probe_before(&path, &spec, servers) {
@@ -236,10 +236,10 @@ async fn attempt(
     }
     let met = margin.whole < 0.0;
     // Why a probe missed is no warning; whatever else is said of one that held is.
-    let warnings = result.reasons.iter().filter(|reason| met || reason.severity == Severity::Warning);
-    Ok(Tried {
+    let warnings = result.reasons.iter().filter(|reason| met || reason.severity == ReasonSeverity::Warning);
+    Ok(ProbeReport {
         warnings: warnings.cloned().collect(),
-        probe: Probe { rate, met },
+        probe: RateProbe { rate, met },
         margin,
         verdict: result.verdict,
         ttft_p99_ms: result.latency.ttft.p99,
@@ -253,7 +253,7 @@ async fn attempt(
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one that
 /// can be read is whole, and so is what stands beside it. One that measured its own client says nothing about the server, and
 /// is measured again.
-pub(super) fn before(path: &Path, spec: &Spec, servers: &Servers) -> Option<RunResult> {
+pub(super) fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<RunResult> {
     let result = harness::read_result(&path.join("result.json")).ok()?;
     let planned = harness::plan(spec).ok()?;
     let same = result.schedule_digest == planned.digest.to_string()
@@ -263,7 +263,7 @@ pub(super) fn before(path: &Path, spec: &Spec, servers: &Servers) -> Option<RunR
 }
 
 /// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &Spec, servers: &Servers) -> Option<(RunResult, Margin)> {
+fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, Margin)> {
     let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
     Some((before(path, spec, servers)?, margin))
 }
@@ -281,7 +281,7 @@ pub(super) fn keep(path: &Path, measured: &harness::Measured) -> Result<(), Fail
     harness::write(path, measured).map_err(|error| failure(&error))
 }
 
-fn headline(found: &Found, spec: &Spec, probes: usize) -> String {
+fn headline(found: &FoundRate, spec: &BenchSpec, probes: usize) -> String {
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let limits = spec
         .limits

@@ -2,22 +2,22 @@
 
 use std::ffi::OsString;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::options;
 use crate::event::{Done, Failure};
-use crate::manifest::model::Script;
+use crate::manifest::model::ShellScript;
 
 /// A failure in the middle of a pipe counts, too. POSIX has this since 2024 only, and a shell without it ends at an unknown option, so
 /// a subshell tries it first. On the line of the text, so that the line numbers of messages stay true.
 const PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
 
-pub async fn perform(errand: &Errand, script: &Script) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {
     let argv: Vec<OsString> = match script {
-        Script::Text(text) if errand.lease.task.strict => {
+        ShellScript::Text(text) if errand.lease.task.strict => {
             vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{PIPEFAIL}{text}").into()]
         }
-        Script::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
-        Script::Words(words) => {
+        ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
+        ShellScript::Words(words) => {
             let mut words = words.clone();
             if let Some(lowered) = &errand.lease.lowered {
                 options::lower(&mut words, lowered);

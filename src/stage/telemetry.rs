@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
-use super::beside::Beside;
-use super::errand::{Errand, signal_name};
-use crate::harness::gpu::{self, Circumstances, Identity, Refusal, Smi, Trace};
-use crate::harness::{FULL_WINDOW, Measured, ServerIdentity, Spec};
+use super::beside::Sidecar;
+use super::errand::{TaskContext, signal_name};
+use crate::harness::gpu::{self, GpuContext, GpuDevice, SmiError, NvidiaSmi, GpuTrace};
+use crate::harness::{FULL_WINDOW, Measured, ServerIdentity, BenchSpec};
 use crate::manifest::model::Telemetry as Wanted;
 use crate::process::How;
 
@@ -36,10 +36,10 @@ const SIGTERM: i32 = 15;
 const APART: f64 = 0.1;
 
 /// An nvidia-smi that runs. Dropping it ends it.
-pub struct Telemetry {
-    sampler: Beside,
-    smi: Smi,
-    gpus: Vec<Identity>,
+pub struct TelemetrySampler {
+    sampler: Sidecar,
+    smi: NvidiaSmi,
+    gpus: Vec<GpuDevice>,
     population: String,
     /// The same moment on both clocks.
     anchor: (Instant, Timestamp),
@@ -48,7 +48,7 @@ pub struct Telemetry {
 }
 
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
-pub async fn start(errand: &Errand, spec: &Spec, servers: &[ServerIdentity], wanted: Wanted) -> Option<Telemetry> {
+pub async fn start(errand: &TaskContext, spec: &BenchSpec, servers: &[ServerIdentity], wanted: Wanted) -> Option<TelemetrySampler> {
     let is_asked = match wanted {
         Wanted::Auto => false,
         Wanted::NvidiaSmi => true,
@@ -58,7 +58,7 @@ pub async fn start(errand: &Errand, spec: &Spec, servers: &[ServerIdentity], wan
         if is_asked {
             errand.lease.notice(format!("no GPU telemetry: {why}"));
         }
-        None::<Telemetry>
+        None::<TelemetrySampler>
     };
     if !errand.command(vec!["nvidia-smi".into()]).is_found() {
         return gone("`nvidia-smi` is not in PATH");
@@ -81,15 +81,15 @@ pub async fn start(errand: &Errand, spec: &Spec, servers: &[ServerIdentity], wan
     }
 }
 
-async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
-    let mut smi = Smi::default();
+async fn watch(errand: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, String> {
+    let mut smi = NvidiaSmi::default();
     let gpus = loop {
         let (how, text) = ask(errand, smi.probe(leased)).await?;
         let gpus = smi.identities(&text);
         if how.is_success() && !gpus.is_empty() {
             break gpus;
         }
-        if let Refusal::Said(said) = smi.refusal(&text) {
+        if let SmiError::Said(said) = smi.refusal(&text) {
             return Err(format!("nvidia-smi says: {said}"));
         }
     };
@@ -105,13 +105,13 @@ async fn watch(errand: &Errand, leased: &[u32]) -> Result<Telemetry, String> {
     };
     let anchor = (Instant::now(), Timestamp::now());
     let sampler = launch(errand, smi.sampler(leased, EVERY.as_millis() as u64))?;
-    let mut telemetry = Telemetry { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
+    let mut telemetry = TelemetrySampler { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
     telemetry.lines(errand, 1, FIRST).await;
     Ok(telemetry)
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn ask(errand: &Errand, argv: Vec<String>) -> Result<(How, String), String> {
+async fn ask(errand: &TaskContext, argv: Vec<String>) -> Result<(How, String), String> {
     let mut probe = launch(errand, argv)?;
     let how = tokio::select! {
         ended = timeout(PATIENCE, probe.ended()) => {
@@ -122,14 +122,14 @@ async fn ask(errand: &Errand, argv: Vec<String>) -> Result<(How, String), String
     Ok((how, probe.written()))
 }
 
-fn launch(errand: &Errand, argv: Vec<String>) -> Result<Beside, String> {
+fn launch(errand: &TaskContext, argv: Vec<String>) -> Result<Sidecar, String> {
     // It stamps local time without its zone.
-    Beside::start(errand, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
+    Sidecar::start(errand, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
 }
 
-impl Telemetry {
+impl TelemetrySampler {
     /// Waits until so many lines have come, as long as they can.
-    async fn lines(&mut self, errand: &Errand, count: usize, limit: Duration) {
+    async fn lines(&mut self, errand: &TaskContext, count: usize, limit: Duration) {
         let enough = async {
             while self.sampler.written().matches('\n').count() < count {
                 sleep(LOOK).await;
@@ -153,7 +153,7 @@ impl Telemetry {
     }
 
     /// Ends it; all that was told goes beside the measurement, and its sum into the result.
-    pub async fn finish(mut self, errand: &Errand, measured: &mut Measured) {
+    pub async fn finish(mut self, errand: &TaskContext, measured: &mut Measured) {
         let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
         if early.is_none() {
@@ -183,21 +183,21 @@ impl Telemetry {
         for note in &self.notes {
             errand.lease.notice(format!("GPU telemetry: {note}"));
         }
-        let told = Circumstances {
+        let told = GpuContext {
             source: "nvidia-smi".to_owned(),
             population: std::mem::take(&mut self.population),
             interval_s: EVERY.as_secs_f64(),
             malformed,
             cuda: self.cuda.take(),
             notes: std::mem::take(&mut self.notes),
-            ..Circumstances::default()
+            ..GpuContext::default()
         };
         put(trace, told, measured);
     }
 
-    fn read(&self, zero: Instant) -> (Trace, Vec<String>) {
+    fn read(&self, zero: Instant) -> (GpuTrace, Vec<String>) {
         let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
-        let mut trace = Trace { gpus: self.gpus.clone(), readings: Vec::new() };
+        let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
         let mut malformed = Vec::new();
         let text = self.sampler.written();
         for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
@@ -206,7 +206,7 @@ impl Telemetry {
             match (answer, gpu) {
                 (Some(answer), Some(gpu)) => {
                     let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
-                    trace.readings.push(gpu::Reading { at_s, gpu, ..answer.reading });
+                    trace.readings.push(gpu::GpuReading { at_s, gpu, ..answer.reading });
                 }
                 // Our own stop may have cut the last line.
                 _ if !line.ends_with('\n') => {}
@@ -236,18 +236,18 @@ pub fn of_servers(wanted: Wanted, measured: &mut Measured) {
     if trace.gpus.is_empty() {
         return;
     }
-    let told = Circumstances {
+    let told = GpuContext {
         source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
         population: "GPUs that the servers under test tell of".to_owned(),
         interval_s: scrape.interval.as_secs_f64(),
-        ..Circumstances::default()
+        ..GpuContext::default()
     };
     put(trace, told, measured);
 }
 
-fn put(trace: Trace, told: Circumstances, measured: &mut Measured) {
+fn put(trace: GpuTrace, told: GpuContext, measured: &mut Measured) {
     let result = &mut measured.result;
-    let told = Circumstances {
+    let told = GpuContext {
         window: FULL_WINDOW.to_owned(),
         window_s: result.rates.window_s,
         tokens_per_s: result.rates.output_tokens,

@@ -12,11 +12,11 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Template;
 
-pub fn perform(errand: &Errand, template: &Template) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, template: &Template) -> Result<Done, Failure> {
     let from = errand.path(&template.from);
     if !from.is_dir() {
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))

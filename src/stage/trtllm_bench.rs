@@ -9,14 +9,14 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::TrtllmBench;
-use crate::report::import::{self, Imported, Source};
+use crate::report::import::{self, Imported, ImportSource};
 
 const RESULT: &str = "result.json";
 
-pub async fn perform(errand: &Errand, bench: &TrtllmBench) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
     let out = &errand.lease.out;
     let path = |written: &String| errand.path(written).to_string_lossy().into_owned();
     let bench = TrtllmBench {
@@ -117,8 +117,8 @@ fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
 /// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
 fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, String> {
     let source = match fs::read_to_string(report) {
-        Ok(text) => Source { name: format!("{}.json", bench.name), text },
-        Err(_) => Source { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() },
+        Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
+        Err(_) => ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() },
     };
     import::import(&bench.name, &[source])
         .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::identity;
 use crate::event::{Failure, FailureKind};
-use crate::harness::{RunResult, ServerIdentity, Spec, changes_of_servers};
+use crate::harness::{RunResult, ServerIdentity, BenchSpec, changes_of_servers};
 
 /// The servers as they are when the stage goes on.
 pub(super) struct Servers {
@@ -16,7 +16,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub async fn now(errand: &Errand, spec: &Spec) -> Self {
+    pub async fn now(errand: &TaskContext, spec: &BenchSpec) -> Self {
         Self { now: identity::of_servers(spec).await, is_ours: errand.lease.task.external().is_empty() }
     }
 

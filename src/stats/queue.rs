@@ -9,7 +9,7 @@ const SETTLING: usize = 5_000;
 
 /// How long a request is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Service {
+pub enum ServiceTime {
     Exponential,
     Fixed,
 }
@@ -25,9 +25,9 @@ pub enum Noise {
 
 /// One server system under one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Queue {
+pub struct SimulatedQueue {
     pub servers: usize,
-    pub service: Service,
+    pub service: ServiceTime,
     /// Arrivals over what the servers could do.
     pub utilisation: f64,
     /// Mean service time; 1.05 is a server that is 5 % slower under the same arrivals.
@@ -42,8 +42,8 @@ pub struct Passage {
     pub service: f64,
 }
 
-impl Queue {
-    pub const fn new(servers: usize, service: Service, utilisation: f64) -> Self {
+impl SimulatedQueue {
+    pub const fn new(servers: usize, service: ServiceTime, utilisation: f64) -> Self {
         Self { servers, service, utilisation, service_time: 1.0 }
     }
 
@@ -76,7 +76,7 @@ impl Queue {
         for number in 0..SETTLING + n {
             arrival += exponential() / (self.servers as f64 * self.utilisation);
             let drawn = exponential();
-            let demand = if self.service == Service::Fixed { 1.0 } else { drawn };
+            let demand = if self.service == ServiceTime::Fixed { 1.0 } else { drawn };
             let service = self.service_time * serve(demand);
             let next = (0..free.len()).min_by(|one, other| free[*one].total_cmp(&free[*other])).unwrap_or_default();
             let begin = free[next].max(arrival);

@@ -60,7 +60,7 @@ pub struct Margin {
 
 /// Between which rates to search, and when to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RateSearch {
+pub struct RateSearcher {
     /// The lowest and the highest rate that may be tried, requests per second.
     pub low: f64,
     pub high: f64,
@@ -95,7 +95,7 @@ pub enum RateStep {
     MissedAtLowest,
 }
 
-impl RateSearch {
+impl RateSearcher {
     /// The same history gives the same step, so a search that was cut off goes on where it was.
     pub fn next(&self, probes: &[Margin]) -> RateStep {
         let Some(latest) = probes.last() else { return self.probe(self.start) };
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    const SEARCH: RateSearch = RateSearch { low: 10.0, high: 160.0, start: 10.0, precision: 0.02, most: 11 };
+    const SEARCH: RateSearcher = RateSearcher { low: 10.0, high: 160.0, start: 10.0, precision: 0.02, most: 11 };
 
     fn search(mut margin: impl FnMut(f64, usize) -> Margin) -> (RateStep, Vec<Margin>) {
         let mut probes = Vec::new();

@@ -45,7 +45,7 @@ const NORMAL_975: f64 = 1.959_963_985;
 
 /// Values of one run in the order of their arrival, looked at once for all intervals.
 #[derive(Clone, Debug)]
-pub struct Series {
+pub struct RunSeries {
     values: Vec<f64>,
     sorted: Vec<f64>,
     /// How many independent blocks the ranks are worth.
@@ -88,7 +88,7 @@ impl fmt::Display for NoInterval {
 /// Ends of a 95 % interval.
 pub type Ends = (f64, f64);
 
-impl Series {
+impl RunSeries {
     /// Values that are not numbers are left out.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();

@@ -12,13 +12,13 @@ use walkdir::WalkDir;
 use super::Home;
 use super::durable::{PathError, replace_cache};
 use super::outputs::hash_file;
-use super::stamp::Stamp;
+use super::stamp::FileStamp;
 use crate::event::{Digest, Hasher};
 
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
 #[derive(Debug, Default)]
 pub struct Digests {
-    known: Mutex<HashMap<PathBuf, (Stamp, Digest)>>,
+    known: Mutex<HashMap<PathBuf, (FileStamp, Digest)>>,
     fresh: Mutex<bool>,
 }
 
@@ -29,7 +29,7 @@ pub struct InputState {
     /// The paths that the patterns named, absolute and sorted.
     pub paths: Vec<PathBuf>,
     /// Everything that was looked at: files, and folders whose listing matters.
-    pub seen: Vec<(PathBuf, Stamp)>,
+    pub seen: Vec<(PathBuf, FileStamp)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +61,9 @@ impl Digests {
     }
 
     /// The digest of one file's content; follows links.
-    pub fn file(&self, path: &Path) -> Result<(Digest, Stamp), PathError> {
+    pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
         use super::durable::At as _;
-        let stamp = Stamp::through_links(path).at("look at", path)?;
+        let stamp = FileStamp::through_links(path).at("look at", path)?;
         if let Some((known, digest)) = lock(&self.known).get(path)
             && *known == stamp
         {
@@ -84,7 +84,7 @@ impl Digests {
         patterns.iter().all(|pattern| {
             let path = base.join(pattern);
             !pattern.contains(['*', '?', '[', '{'])
-                && Stamp::through_links(&path).is_ok_and(|stamp| {
+                && FileStamp::through_links(&path).is_ok_and(|stamp| {
                     let known = || lock(&self.known).get(&path).is_some_and(|(known, _)| *known == stamp);
                     stamp.is_file() && (stamp.size <= SMALL || known())
                 })
@@ -121,8 +121,8 @@ impl Digests {
         Ok(InputState { digest, paths, seen })
     }
 
-    fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, Stamp)>) -> Result<Digest, InputError> {
-        let Ok(stamp) = Stamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
+    fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>) -> Result<Digest, InputError> {
+        let Ok(stamp) = FileStamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
             seen.push((path.to_owned(), stamp));
@@ -132,7 +132,7 @@ impl Digests {
         for item in WalkDir::new(path).follow_links(true).sort_by_file_name() {
             let item = item.map_err(|e| walk_error(path, e))?;
             let name = item.path().strip_prefix(path).unwrap_or(item.path());
-            let stamp = Stamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
+            let stamp = FileStamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
             h.field(name.as_os_str().as_bytes()).field(&[stamp.kind as u8]);
             if stamp.is_file() {
                 let (digest, stamp) = self.file(item.path())?;
@@ -147,7 +147,7 @@ impl Digests {
 
     /// Whether an input still is what it was: by stamps, and by content where they differ.
     pub fn unchanged(&self, base: &Path, patterns: &[String], then: &InputState) -> bool {
-        let same = then.seen.iter().all(|(path, stamp)| Stamp::through_links(path).is_ok_and(|now| now == *stamp));
+        let same = then.seen.iter().all(|(path, stamp)| FileStamp::through_links(path).is_ok_and(|now| now == *stamp));
         same || self.input(base, patterns).is_ok_and(|now| now.digest == then.digest)
     }
 }
@@ -156,7 +156,7 @@ fn glob(
     base: &Path,
     pattern: &str,
     into: &mut Vec<PathBuf>,
-    seen: &mut Vec<(PathBuf, Stamp)>,
+    seen: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<(), InputError> {
     let bad = |e| InputError::Pattern(pattern.to_owned(), e);
     let full = base.join(pattern);
@@ -169,7 +169,7 @@ fn glob(
     for item in WalkDir::new(&fixed).sort_by_file_name() {
         let item = item.map_err(|e| walk_error(&fixed, e))?;
         if item.file_type().is_dir() {
-            if let Ok(stamp) = Stamp::through_links(item.path()) {
+            if let Ok(stamp) = FileStamp::through_links(item.path()) {
                 seen.push((item.path().to_owned(), stamp));
             }
         } else if set.is_match(item.path()) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Key;
+use super::TaskKey;
 
 /// The differences from `old` to `new`, one line each; empty if the keys are the same.
-pub fn explain(old: &Key, new: &Key) -> Vec<String> {
+pub fn explain(old: &TaskKey, new: &TaskKey) -> Vec<String> {
     let mut why = Vec::new();
     if old.version != new.version {
         why.push(format!("key version: {} → {}", old.version, new.version));
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
     use crate::event::{Digest, TaskId};
 
-    fn key(action: &str) -> Key {
-        Key {
+    fn key(action: &str) -> TaskKey {
+        TaskKey {
             version: super::super::KEY_VERSION,
             action: action.to_owned(),
             env: BTreeMap::new(),

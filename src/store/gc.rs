@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, discard, half_written_by};
-use super::{Home, Shelf, runs};
+use super::{Home, OutputCache, runs};
 use crate::event::TaskId;
 
 /// Something under the state folder that no longer has a use.
@@ -20,7 +20,7 @@ pub struct Garbage {
 }
 
 /// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest `keep_runs`. Reads only.
-pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec<Garbage> {
+pub fn garbage(home: &Home, shelf: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
     let kept = kept_folders(shelf, keep);
     let named = shelf.named_folders();
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ pub fn garbage(home: &Home, shelf: &Shelf, keep: usize, keep_runs: usize) -> Vec
 
 /// What a crash cut off: files and links that were being replaced, and output folders of tries that did not end (no record
 /// names them, nobody was shown them, nothing continues in them).
-pub fn unfinished(home: &Home, shelf: &Shelf) -> Vec<PathBuf> {
+pub fn unfinished(home: &Home, shelf: &OutputCache) -> Vec<PathBuf> {
     let named = shelf.named_folders();
     let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
         .into_iter()
@@ -87,7 +87,7 @@ pub fn unfinished_plans(home: &Home) -> Vec<PathBuf> {
 }
 
 /// The folders of each task's newest `keep` outputs, for each manifest.
-fn kept_folders(shelf: &Shelf, keep: usize) -> HashSet<String> {
+fn kept_folders(shelf: &OutputCache, keep: usize) -> HashSet<String> {
     let mut by_task: BTreeMap<(String, TaskId), Vec<(String, String)>> = BTreeMap::new();
     for record in shelf.records() {
         let owner = (record.manifest.clone(), record.task.clone());
@@ -104,7 +104,7 @@ fn kept_folders(shelf: &Shelf, keep: usize) -> HashSet<String> {
 }
 
 /// Removes garbage; records of removed outputs are forgotten first, so that a crash in between leaves only unnamed folders.
-pub fn remove(home: &Home, shelf: &Shelf, garbage: &[Garbage]) -> Result<(), PathError> {
+pub fn remove(home: &Home, shelf: &OutputCache, garbage: &[Garbage]) -> Result<(), PathError> {
     let gone: HashSet<String> = garbage
         .iter()
         .filter(|g| g.path.parent() == Some(&home.outputs()))

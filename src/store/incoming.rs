@@ -14,9 +14,9 @@ use walkdir::WalkDir;
 
 use super::durable::{At as _, PathError, discard};
 use super::outputs::{Sealed, hash_file, list_folder};
-use super::parcel::Item;
-use super::stamp::{Kind, Stamp};
-use super::{Home, Shelf};
+use super::parcel::ParcelItem;
+use super::stamp::{EntryKind, FileStamp};
+use super::{Home, OutputCache};
 use crate::event::Digest;
 
 /// What says which parts of a large file are there. Goes before the folder is sealed.
@@ -38,7 +38,7 @@ pub struct Parts {
     there: HashSet<u64>,
 }
 
-impl Shelf {
+impl OutputCache {
     /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
     pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
@@ -87,14 +87,14 @@ impl Incoming {
 
     /// Makes folders and links, takes away what is not on the list, and says which files are to come: indices into `items`.
     /// Reads what an earlier try left. The list must be fit ([`super::unfit`]).
-    pub fn lay_out(&self, items: &[Item]) -> Result<Vec<usize>, PathError> {
-        let wanted: BTreeMap<&Path, &Item> = items.iter().map(|item| (item.path.as_path(), item)).collect();
+    pub fn lay_out(&self, items: &[ParcelItem]) -> Result<Vec<usize>, PathError> {
+        let wanted: BTreeMap<&Path, &ParcelItem> = items.iter().map(|item| (item.path.as_path(), item)).collect();
         let is_large = |name: &str| items.iter().any(|item| item.digest.is_some_and(|d| name == parts_name(&d)));
         let left = WalkDir::new(&self.folder).min_depth(1).contents_first(true);
         for item in left.into_iter().flatten() {
             let relative = item.path().strip_prefix(&self.folder).unwrap_or(item.path());
-            let kind = Stamp::of(item.path()).at("look at", item.path())?.kind;
-            let keeps = wanted.get(relative).is_some_and(|wanted| wanted.kind == kind && kind != Kind::Link)
+            let kind = FileStamp::of(item.path()).at("look at", item.path())?.kind;
+            let keeps = wanted.get(relative).is_some_and(|wanted| wanted.kind == kind && kind != EntryKind::Link)
                 || relative.to_str().is_some_and(is_large);
             if !keeps {
                 discard(item.path())?;
@@ -104,8 +104,8 @@ impl Incoming {
         for (at, item) in items.iter().enumerate().skip(1) {
             let path = self.folder.join(&item.path);
             match item.kind {
-                Kind::Folder => fs::create_dir_all(&path).at("create", &path)?,
-                Kind::Link => symlink(&item.target, &path).at("link", &path)?,
+                EntryKind::Folder => fs::create_dir_all(&path).at("create", &path)?,
+                EntryKind::Link => symlink(&item.target, &path).at("link", &path)?,
                 _ => {
                     let begun = item.digest.is_some_and(|digest| self.folder.join(parts_name(&digest)).exists());
                     let is_there =
@@ -123,13 +123,13 @@ impl Incoming {
     }
 
     /// A file with these bytes.
-    pub fn put(&self, item: &Item, bytes: &[u8]) -> Result<(), PathError> {
+    pub fn put(&self, item: &ParcelItem, bytes: &[u8]) -> Result<(), PathError> {
         let path = self.folder.join(&item.path);
         create(&path, item.kind)?.write_all(bytes).at("write", &path)
     }
 
     /// A file that another output has already. The copy shares its blocks where the filesystem can.
-    pub fn copy(&self, item: &Item, from: &Path) -> Result<(), PathError> {
+    pub fn copy(&self, item: &ParcelItem, from: &Path) -> Result<(), PathError> {
         let path = self.folder.join(&item.path);
         let mut source = File::open(from).at("open", from)?;
         let mut file = create(&path, item.kind)?;
@@ -137,7 +137,7 @@ impl Incoming {
     }
 
     /// A large file, as far as it is there.
-    pub fn parts(&self, item: &Item) -> Result<Parts, PathError> {
+    pub fn parts(&self, item: &ParcelItem) -> Result<Parts, PathError> {
         let path = self.folder.join(&item.path);
         let list = self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b""))));
         let told = if path.exists() { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
@@ -157,12 +157,12 @@ impl Incoming {
     }
 
     /// The list of parts of a file that is whole, or that has to come again from its beginning, goes.
-    pub fn forget_parts(&self, item: &Item) -> Result<(), PathError> {
+    pub fn forget_parts(&self, item: &ParcelItem) -> Result<(), PathError> {
         discard(&self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b"")))))
     }
 
     /// Takes one file away again.
-    pub fn drop_file(&self, item: &Item) -> Result<(), PathError> {
+    pub fn drop_file(&self, item: &ParcelItem) -> Result<(), PathError> {
         self.forget_parts(item)?;
         discard(&self.folder.join(&item.path))
     }
@@ -195,9 +195,9 @@ fn parts_name(digest: &Digest) -> String {
     format!("{PARTS}{}", digest.short())
 }
 
-fn create(path: &Path, kind: Kind) -> Result<File, PathError> {
+fn create(path: &Path, kind: EntryKind) -> Result<File, PathError> {
     discard(path)?;
-    let mode = if kind == Kind::Program { 0o777 } else { 0o666 };
+    let mode = if kind == EntryKind::Program { 0o777 } else { 0o666 };
     OpenOptions::new().create_new(true).write(true).mode(mode).open(path).at("create", path)
 }
 

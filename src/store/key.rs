@@ -13,7 +13,7 @@ pub const KEY_VERSION: u32 = 1;
 
 /// Everything that decides a task's output. No times, no absolute paths, no secret values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Key {
+pub struct TaskKey {
     pub version: u32,
     /// The action after rendering, with references still symbolic: canonical JSON.
     pub action: String,
@@ -29,7 +29,7 @@ pub struct Key {
     pub upstream: BTreeMap<TaskId, Digest>,
 }
 
-impl Key {
+impl TaskKey {
     pub fn digest(&self) -> Digest {
         let mut h = Hasher::new();
         h.field(&self.version.to_le_bytes()).field(self.action.as_bytes());

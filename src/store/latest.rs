@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
-use super::{Home, Stamp};
+use super::{Home, FileStamp};
 use crate::event::{Digest, TaskId};
 
 /// The links of one manifest.
@@ -57,12 +57,12 @@ impl Latest {
     }
 
     /// What must look the same for `latest` to be this manifest's.
-    pub fn stamp(&self) -> Result<(PathBuf, Stamp), PathError> {
+    pub fn stamp(&self) -> Result<(PathBuf, FileStamp), PathError> {
         stamp_of(self.shown.clone())
     }
 
     /// What must look the same for the task's link to lead where it leads now: another run of this project may point it elsewhere.
-    pub fn stamp_of(&self, task: &TaskId) -> Result<(PathBuf, Stamp), PathError> {
+    pub fn stamp_of(&self, task: &TaskId) -> Result<(PathBuf, FileStamp), PathError> {
         stamp_of(self.folder().join(task.as_str()))
     }
 
@@ -81,9 +81,9 @@ impl Latest {
     }
 }
 
-fn stamp_of(link: PathBuf) -> Result<(PathBuf, Stamp), PathError> {
+fn stamp_of(link: PathBuf) -> Result<(PathBuf, FileStamp), PathError> {
     use super::durable::At as _;
-    let stamp = Stamp::of(&link).at("look at", &link)?;
+    let stamp = FileStamp::of(&link).at("look at", &link)?;
     Ok((link, stamp))
 }
 

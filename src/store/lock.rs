@@ -15,14 +15,14 @@ use crate::event::RunId;
 
 /// Who holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct LockHolder {
     pub run: String,
     pub pid: u32,
 }
 
 /// The lock of a project; let go of on drop.
 #[derive(Debug)]
-pub struct Lock {
+pub struct ProjectLock {
     file: File,
     /// The filesystem cannot lock: two runs at once would not see each other.
     pub unprotected: bool,
@@ -32,15 +32,15 @@ pub struct Lock {
 
 /// What became of a try.
 #[derive(Debug)]
-pub enum Taken {
-    Yes(Lock),
+pub enum LockAttempt {
+    Yes(ProjectLock),
     /// Somebody else has it; who, if it could be read.
-    No(Option<Held>),
+    No(Option<LockHolder>),
 }
 
-impl Lock {
+impl ProjectLock {
     /// Never waits. `name` is asked only when the lock has been taken, so that names of runs follow the order of runs.
-    pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<Taken, PathError> {
+    pub fn try_take(home: &Home, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
         let mut file =
@@ -50,21 +50,21 @@ impl Lock {
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 let _ = file.read_to_string(&mut text);
-                return Ok(Taken::No(serde_json::from_str(&text).ok()));
+                return Ok(LockAttempt::No(serde_json::from_str(&text).ok()));
             }
             Err(TryLockError::Error(e)) if e.kind() == std::io::ErrorKind::Unsupported => true,
             Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
         };
         let run = name();
-        let held = Held { run: run.to_string(), pid: std::process::id() };
+        let held = LockHolder { run: run.to_string(), pid: std::process::id() };
         file.set_len(0).at("write", &path)?;
         file.rewind().at("write", &path)?;
         file.write_all(&serde_json::to_vec(&held).unwrap_or_default()).at("write", &path)?;
-        Ok(Taken::Yes(Self { file, unprotected, run }))
+        Ok(LockAttempt::Yes(Self { file, unprotected, run }))
     }
 
     /// Who holds the lock now, if anybody does. Takes it for an instant if it is free.
-    pub fn holder(home: &Home) -> Option<Held> {
+    pub fn holder(home: &Home) -> Option<LockHolder> {
         let mut file = File::open(home.lock()).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, replace};
-use super::{Home, Shelf};
+use super::{Home, OutputCache};
 use crate::event::{Digest, Lowered, TaskId};
 
 #[derive(Serialize, Deserialize)]
@@ -21,7 +21,7 @@ fn path(home: &Home, key: &Digest) -> PathBuf {
     home.lowered().join(format!("{key}.json"))
 }
 
-impl Shelf {
+impl OutputCache {
     /// The number that has to be lower than this key says, if one was ever found.
     pub fn lowered(&self, key: &Digest) -> Option<Lowered> {
         let text = fs::read(path(self.home(), key)).ok()?;

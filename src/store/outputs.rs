@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{At as _, PathError};
-use super::stamp::{Kind, Stamp};
+use super::stamp::{EntryKind, FileStamp};
 use crate::event::{Digest, Hasher};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct OutputEntry {
     /// Relative to the output folder.
     #[serde(with = "any_bytes")]
     pub path: PathBuf,
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
     /// Of a file's bytes or a link's target; absent for folders.
     #[serde(default)]
     pub digest: Option<Digest>,
@@ -78,25 +78,25 @@ pub(super) mod any_bytes {
 pub struct Sealed {
     /// Over names, kinds and contents in sorted order; not over times.
     pub digest: Digest,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<OutputEntry>,
 }
 
 /// What is in a folder, not yet hashed.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedFolder {
     folder: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<OutputEntry>,
 }
 
 /// Lists everything in `folder`. Links are taken as they are, not followed. `.git` is left out: two clones of one
 /// revision hold the same files and different indexes, logs and packs, and `git status` rewrites the index.
-pub fn list_folder(folder: &Path) -> Result<Listed, PathError> {
+pub fn list_folder(folder: &Path) -> Result<ListedFolder, PathError> {
     let mut entries = Vec::new();
     list(folder, Path::new(""), &mut entries)?;
-    Ok(Listed { folder: folder.to_owned(), entries })
+    Ok(ListedFolder { folder: folder.to_owned(), entries })
 }
 
-impl Listed {
+impl ListedFolder {
     /// Hashing it takes so long that it should not be done on the way.
     pub fn is_large(&self) -> bool {
         let bytes: u64 = self.entries.iter().map(|entry| entry.stamp.size).sum();
@@ -110,8 +110,8 @@ impl Listed {
         for entry in &mut entries {
             let path = folder.join(&entry.path);
             entry.digest = match entry.stamp.kind {
-                Kind::Folder => None,
-                Kind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
+                EntryKind::Folder => None,
+                EntryKind::Link => Some(Digest::of(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
                 _ => {
                     let (digest, stamp) = hash_file(&path)?;
                     entry.stamp = stamp;
@@ -126,9 +126,9 @@ impl Listed {
 }
 
 /// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.
-fn list(root: &Path, at: &Path, into: &mut Vec<Entry>) -> Result<(), PathError> {
+fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathError> {
     let folder = root.join(at);
-    into.push(Entry { path: at.to_owned(), stamp: Stamp::of(&folder).at("look at", &folder)?, digest: None });
+    into.push(OutputEntry { path: at.to_owned(), stamp: FileStamp::of(&folder).at("look at", &folder)?, digest: None });
     let mut names = Vec::new();
     for item in fs::read_dir(&folder).at("list", &folder)? {
         let name = item.at("list", &folder)?.file_name();
@@ -140,24 +140,24 @@ fn list(root: &Path, at: &Path, into: &mut Vec<Entry>) -> Result<(), PathError> 
     for name in names {
         let relative = at.join(&name);
         let path = root.join(&relative);
-        let stamp = Stamp::of(&path).at("look at", &path)?;
+        let stamp = FileStamp::of(&path).at("look at", &path)?;
         match stamp.kind {
-            Kind::Folder => list(root, &relative, into)?,
-            Kind::Other => {
+            EntryKind::Folder => list(root, &relative, into)?,
+            EntryKind::Other => {
                 return Err(std::io::Error::other("it is a socket, a pipe or a device")).at("keep", &path);
             }
-            _ => into.push(Entry { path: relative, stamp, digest: None }),
+            _ => into.push(OutputEntry { path: relative, stamp, digest: None }),
         }
     }
     Ok(())
 }
 
 /// The digest of a file's bytes, and its stamp from before they were read.
-pub(super) fn hash_file(path: &Path) -> Result<(Digest, Stamp), PathError> {
+pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
     /// From here on mapping the file and hashing on all cores pays.
     const LARGE: u64 = 1 << 20;
     let mut file = File::open(path).at("open", path)?;
-    let stamp = Stamp::of_open(&file).at("look at", path)?;
+    let stamp = FileStamp::of_open(&file).at("look at", path)?;
     let digest = if stamp.size >= LARGE {
         drop(file);
         let mut hasher = blake3::Hasher::new();
@@ -176,16 +176,16 @@ pub(super) fn hash_file(path: &Path) -> Result<(Digest, Stamp), PathError> {
 pub(super) enum Since {
     Same,
     /// Same content, other times: the entries as they are now.
-    Touched(Vec<Entry>),
+    Touched(Vec<OutputEntry>),
     /// In words, with the file.
     Changed(String),
 }
 
 /// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
-pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since {
+pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> Since {
     let mut suspicious = distrust;
     for entry in entries {
-        match Stamp::of(&folder.join(&entry.path)) {
+        match FileStamp::of(&folder.join(&entry.path)) {
             Ok(stamp) if stamp == entry.stamp => {}
             Ok(_) => {
                 suspicious = true;
@@ -198,7 +198,7 @@ pub(super) fn compare(folder: &Path, entries: &[Entry], distrust: bool) -> Since
     if !suspicious {
         return Since::Same;
     }
-    let now = match list_folder(folder).and_then(Listed::seal) {
+    let now = match list_folder(folder).and_then(ListedFolder::seal) {
         Ok(now) => now.entries,
         Err(e) => return Since::Changed(format!("its output cannot be read: {e}")),
     };
@@ -231,12 +231,12 @@ mod tests {
         #[test]
         fn any_path_is_read_back_as_it_was(bytes in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), any::<u8>()], 0..12)) {
             let path = PathBuf::from(OsStr::from_bytes(&bytes));
-            let stamp = Stamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: Kind::File };
-            let entry = Entry { path, stamp, digest: None };
+            let stamp = FileStamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind: EntryKind::File };
+            let entry = OutputEntry { path, stamp, digest: None };
             let json = serde_json::to_string(&entry).unwrap();
-            prop_assert_eq!(&serde_json::from_str::<Entry>(&json).unwrap(), &entry);
+            prop_assert_eq!(&serde_json::from_str::<OutputEntry>(&json).unwrap(), &entry);
             let packed = postcard::to_stdvec(&entry).unwrap();
-            prop_assert_eq!(&postcard::from_bytes::<Entry>(&packed).unwrap(), &entry);
+            prop_assert_eq!(&postcard::from_bytes::<OutputEntry>(&packed).unwrap(), &entry);
         }
     }
 }

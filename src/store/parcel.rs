@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{At as _, PathError};
 use super::outputs::any_bytes;
-use super::stamp::Kind;
-use super::{Record, Shelf};
+use super::stamp::EntryKind;
+use super::{TaskRecord, OutputCache};
 use crate::event::{Digest, Hasher};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Item {
+pub struct ParcelItem {
     /// Relative to the output folder.
     #[serde(with = "any_bytes")]
     pub path: PathBuf,
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Bytes of a file, 0 for the rest.
     #[serde(default)]
     pub size: u64,
@@ -35,33 +35,33 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-impl Item {
+impl ParcelItem {
     pub fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Program)
+        matches!(self.kind, EntryKind::File | EntryKind::Program)
     }
 }
 
-impl Shelf {
+impl OutputCache {
     /// What a record says is in its folder.
-    pub fn items(&self, record: &Record) -> Result<Vec<Item>, PathError> {
+    pub fn items(&self, record: &TaskRecord) -> Result<Vec<ParcelItem>, PathError> {
         let folder = self.folder(record);
-        let item = |entry: &super::outputs::Entry| {
+        let item = |entry: &super::outputs::OutputEntry| {
             let target = match entry.stamp.kind {
-                Kind::Link => {
+                EntryKind::Link => {
                     let path = folder.join(&entry.path);
                     fs::read_link(&path).at("read", &path)?
                 }
                 _ => PathBuf::new(),
             };
             let size = if entry.stamp.is_file() { entry.stamp.size } else { 0 };
-            Ok(Item { path: entry.path.clone(), kind: entry.stamp.kind, size, digest: entry.digest, target })
+            Ok(ParcelItem { path: entry.path.clone(), kind: entry.stamp.kind, size, digest: entry.digest, target })
         };
         record.entries(self.home())?.iter().map(item).collect()
     }
 }
 
 /// The digest that a folder with these things has: the same as [`super::Sealed`]'s.
-pub fn digest_of(items: &[Item]) -> Digest {
+pub fn digest_of(items: &[ParcelItem]) -> Digest {
     let mut h = Hasher::new();
     for item in items {
         h.field(item.path.as_os_str().as_bytes()).field(&[item.kind as u8]);
@@ -71,7 +71,7 @@ pub fn digest_of(items: &[Item]) -> Digest {
 }
 
 /// Why a list from elsewhere must not be laid out here: a path that leads out of the folder, a file below a link, and the like.
-pub fn unfit(items: &[Item]) -> Option<String> {
+pub fn unfit(items: &[ParcelItem]) -> Option<String> {
     let mut folders: HashSet<&Path> = HashSet::new();
     let mut seen: HashSet<&Path> = HashSet::new();
     for (at, item) in items.iter().enumerate() {
@@ -88,20 +88,20 @@ pub fn unfit(items: &[Item]) -> Option<String> {
             return Some(format!("{name} is in no folder of the output"));
         }
         let digest_is_right = match item.kind {
-            Kind::Folder => {
+            EntryKind::Folder => {
                 folders.insert(path);
                 item.digest.is_none()
             }
-            Kind::File | Kind::Program => item.digest.is_some(),
-            Kind::Link => {
+            EntryKind::File | EntryKind::Program => item.digest.is_some(),
+            EntryKind::Link => {
                 if let Some(why) = leads_out(item) {
                     return Some(why);
                 }
                 item.digest == Some(Digest::of(item.target.as_os_str().as_bytes()))
             }
-            Kind::Other => false,
+            EntryKind::Other => false,
         };
-        if !digest_is_right || is_root && item.kind != Kind::Folder {
+        if !digest_is_right || is_root && item.kind != EntryKind::Folder {
             return Some(format!("what is said of `{name}` does not fit together"));
         }
     }
@@ -109,8 +109,8 @@ pub fn unfit(items: &[Item]) -> Option<String> {
 }
 
 /// In words, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
-pub fn leads_out(item: &Item) -> Option<String> {
-    if item.kind != Kind::Link {
+pub fn leads_out(item: &ParcelItem) -> Option<String> {
+    if item.kind != EntryKind::Link {
         return None;
     }
     let mut depth = item.path.components().count() as i64 - 1;
@@ -132,40 +132,40 @@ pub fn leads_out(item: &Item) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn item(path: &str, kind: Kind) -> Item {
-        let digest = matches!(kind, Kind::File | Kind::Program).then(|| Digest::of(path.as_bytes()));
-        Item { path: path.into(), kind, size: 0, digest, target: PathBuf::new() }
+    fn item(path: &str, kind: EntryKind) -> ParcelItem {
+        let digest = matches!(kind, EntryKind::File | EntryKind::Program).then(|| Digest::of(path.as_bytes()));
+        ParcelItem { path: path.into(), kind, size: 0, digest, target: PathBuf::new() }
     }
 
-    fn link(path: &str, target: &str) -> Item {
+    fn link(path: &str, target: &str) -> ParcelItem {
         let digest = Some(Digest::of(target.as_bytes()));
-        Item { target: target.into(), digest, ..item(path, Kind::Link) }
+        ParcelItem { target: target.into(), digest, ..item(path, EntryKind::Link) }
     }
 
     #[test]
     fn nothing_is_laid_out_that_leads_out_of_the_folder() {
-        let with = |more: &[Item]| {
-            let mut items = vec![item("", Kind::Folder), item("a", Kind::Folder), item("a/b", Kind::File)];
+        let with = |more: &[ParcelItem]| {
+            let mut items = vec![item("", EntryKind::Folder), item("a", EntryKind::Folder), item("a/b", EntryKind::File)];
             items.extend(more.iter().cloned());
             unfit(&items)
         };
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[link("a/up", "../a/b"), link("here", "a")]), None);
-        let says = |more: &[Item], text: &str| {
+        let says = |more: &[ParcelItem], text: &str| {
             let why = with(more).unwrap_or_default();
             assert!(why.contains(text), "{more:?}: {why:?}");
         };
-        says(&[item("../x", Kind::File)], "no path in an output");
-        says(&[item("/etc/passwd", Kind::File)], "no path in an output");
-        says(&[item("a", Kind::Folder)], "twice");
-        says(&[item("c/d", Kind::File)], "in no folder");
-        says(&[link("l", "a"), item("l/x", Kind::File)], "in no folder");
+        says(&[item("../x", EntryKind::File)], "no path in an output");
+        says(&[item("/etc/passwd", EntryKind::File)], "no path in an output");
+        says(&[item("a", EntryKind::Folder)], "twice");
+        says(&[item("c/d", EntryKind::File)], "in no folder");
+        says(&[link("l", "a"), item("l/x", EntryKind::File)], "in no folder");
         says(&[link("l", "/etc")], "link out of it");
         says(&[link("a/l", "../../x")], "link out of it");
         says(&[link("l", "a/../../x")], "link out of it");
-        says(&[Item { digest: None, ..item("x", Kind::File) }], "does not fit");
-        says(&[Item { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "does not fit");
+        says(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "does not fit");
+        says(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "does not fit");
         assert!(unfit(&[]).is_some());
-        assert!(unfit(&[item("", Kind::File)]).is_some());
+        assert!(unfit(&[item("", EntryKind::File)]).is_some());
     }
 }

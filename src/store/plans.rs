@@ -10,19 +10,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, replace_cache};
-use super::{Home, Stamp};
+use super::{Home, FileStamp};
 use crate::event::{Digest, Hasher};
 
 /// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.
 #[derive(Clone, Debug)]
-pub struct Compiler {
+pub struct CompilerId {
     id: Digest,
     folder: PathBuf,
 }
 
 /// What a plan was made from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Origins {
+pub struct PlanSources {
     /// Files that were read: absolute path, and the digest of the text.
     pub sources: Vec<(PathBuf, Digest)>,
     /// Files that would have been read first, had they been there.
@@ -36,16 +36,16 @@ pub struct Origins {
 pub struct Rest {
     /// The events that tell of it, one JSON object a line: what a run that looks at every task would say.
     pub told: String,
-    pub look_at: Vec<(PathBuf, Stamp)>,
+    pub look_at: Vec<(PathBuf, FileStamp)>,
 }
 
-impl Compiler {
+impl CompilerId {
     /// `words`: everything that was typed and matters.
     pub fn new(home: &Home, words: &[&str]) -> Self {
         let mut h = Hasher::new();
         h.field(env!("CARGO_PKG_VERSION").as_bytes());
         // A new build of this program may read a manifest differently.
-        if let Some(stamp) = std::env::current_exe().ok().and_then(|exe| Stamp::through_links(&exe).ok()) {
+        if let Some(stamp) = std::env::current_exe().ok().and_then(|exe| FileStamp::through_links(&exe).ok()) {
             h.field(&stamp.mtime.to_le_bytes()).field(&stamp.size.to_le_bytes());
         }
         for word in words {
@@ -60,7 +60,7 @@ impl Compiler {
 
     /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
     pub fn is_fresh(&self, env: impl Fn(&str) -> Option<String>) -> bool {
-        let Some(origins) = read::<Origins>(&self.path("from")) else { return false };
+        let Some(origins) = read::<PlanSources>(&self.path("from")) else { return false };
         origins.env.iter().all(|(name, value)| env(name) == *value)
             && origins.absent.iter().all(|path| !path.exists())
             && origins
@@ -75,7 +75,7 @@ impl Compiler {
     }
 
     /// The origins are written last: a plan without them is not used.
-    pub fn keep_plan<P: Serialize>(&self, origins: &Origins, plan: &P) -> Result<(), PathError> {
+    pub fn keep_plan<P: Serialize>(&self, origins: &PlanSources, plan: &P) -> Result<(), PathError> {
         let _ = fs::remove_file(self.path("from"));
         self.drop_rest();
         self.write("plan", plan)?;
@@ -109,9 +109,9 @@ impl Rest {
     pub fn holds(&self) -> bool {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         let size = self.look_at.len().div_ceil(threads).max(1);
-        let same = |part: &[(PathBuf, Stamp)]| {
+        let same = |part: &[(PathBuf, FileStamp)]| {
             part.iter().all(|(path, stamp)| {
-                let now = if stamp.is_link() { Stamp::of(path) } else { Stamp::through_links(path) };
+                let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
                 now.is_ok_and(|now| now == *stamp)
             })
         };

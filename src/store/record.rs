@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::durable::{At as _, PathError};
-use super::outputs::Entry;
-use super::{Home, Key};
+use super::outputs::OutputEntry;
+use super::{Home, TaskKey};
 use crate::event::{Digest, Done, TaskId};
 
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub struct TaskRecord {
     /// The name of the manifest in whose run the task was done; empty in records of older programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
@@ -37,7 +37,7 @@ pub struct Record {
     /// The boot of the machine that wrote it: see "What survives what".
     pub boot: Digest,
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<OutputEntry>,
     /// The key, parsed only when somebody asks why.
     pub(super) fields: Box<RawValue>,
 }
@@ -45,12 +45,12 @@ pub struct Record {
 /// More entries than this are kept beside the folder, so that loading `records` stays cheap.
 const INLINE: usize = 64;
 
-impl Record {
-    pub fn key_fields(&self) -> Option<Key> {
+impl TaskRecord {
+    pub fn key_fields(&self) -> Option<TaskKey> {
         serde_json::from_str(self.fields.get()).ok()
     }
 
-    pub(super) fn entries(&self, home: &Home) -> Result<std::borrow::Cow<'_, [Entry]>, PathError> {
+    pub(super) fn entries(&self, home: &Home) -> Result<std::borrow::Cow<'_, [OutputEntry]>, PathError> {
         if !self.entries.is_empty() {
             return Ok(std::borrow::Cow::Borrowed(&self.entries));
         }
@@ -61,7 +61,7 @@ impl Record {
     }
 
     /// Puts long lists beside the folder; returns what goes into the line.
-    pub(super) fn shelve(home: &Home, folder: &str, entries: Vec<Entry>) -> Result<Vec<Entry>, PathError> {
+    pub(super) fn shelve(home: &Home, folder: &str, entries: Vec<OutputEntry>) -> Result<Vec<OutputEntry>, PathError> {
         if entries.len() <= INLINE {
             return Ok(entries);
         }
@@ -75,21 +75,21 @@ impl Record {
 /// A line of `records`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
-    Record(Box<Record>),
+pub(super) enum RecordLine {
+    Record(Box<TaskRecord>),
     /// Everything above was synced to disk.
     Synced,
 }
 
 /// Reads `records`. A line whose seal is wrong is left out: its task is simply not done. The second value is how many
 /// bytes at the end are a torn line.
-pub(super) fn read(path: &Path) -> Result<(Vec<Record>, u64), PathError> {
+pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(e) => return Err(e).at("read", path),
     };
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<TaskRecord> = Vec::new();
     let mut synced = 0;
     let mut rest = &bytes[..];
     while let Some(end) = memchr(rest) {
@@ -97,8 +97,8 @@ pub(super) fn read(path: &Path) -> Result<(Vec<Record>, u64), PathError> {
         rest = &tail[1..];
         let Some(json) = super::journal::unseal(line) else { continue };
         match serde_json::from_slice(json) {
-            Ok(Line::Record(record)) => records.push(*record),
-            Ok(Line::Synced) => synced = records.len(),
+            Ok(RecordLine::Record(record)) => records.push(*record),
+            Ok(RecordLine::Synced) => synced = records.len(),
             Err(_) => {}
         }
     }
@@ -124,7 +124,7 @@ pub(super) fn open(path: &Path, torn: u64) -> Result<File, PathError> {
     Ok(file)
 }
 
-pub(super) fn append(file: &mut File, line: &Line, path: &Path) -> Result<(), PathError> {
+pub(super) fn append(file: &mut File, line: &RecordLine, path: &Path) -> Result<(), PathError> {
     let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", path)?;
     let before = file.metadata().at("look at", path)?.len();
     file.write_all(&super::journal::seal(&json))

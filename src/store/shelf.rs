@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::durable::{At as _, PathError, create_folder, point};
 use super::outputs::{Sealed, Since, compare};
-use super::record::{self, Line, Record};
-use super::{Home, Key, Stamp};
+use super::record::{self, RecordLine, TaskRecord};
+use super::{Home, TaskKey, FileStamp};
 use crate::event::{Digest, Done, RunId, TaskId};
 
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct OutputCache {
     home: Home,
     inner: Mutex<Inner>,
     /// Makes the folder of every try new.
@@ -24,9 +24,9 @@ pub struct Shelf {
 
 #[derive(Debug, Default)]
 struct Inner {
-    by_key: HashMap<Digest, Arc<Record>>,
+    by_key: HashMap<Digest, Arc<TaskRecord>>,
     /// By manifest and task: what a task was made from last, also where another task or manifest made it.
-    by_task: HashMap<(String, TaskId), Arc<Record>>,
+    by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
     /// Folders that were compared with their record in this process and are whole.
     whole: HashSet<String>,
     lines: usize,
@@ -37,15 +37,15 @@ struct Inner {
 
 /// What the shelf has for a key.
 #[derive(Clone, Debug)]
-pub enum Look {
+pub enum Lookup {
     /// Done, and its output still is what it was.
-    Hit(Arc<Record>),
+    Hit(Arc<TaskRecord>),
     /// Done once, but its output is not what it was: in words.
     Spoiled(String),
     Absent,
 }
 
-impl Shelf {
+impl OutputCache {
     pub fn open(home: &Home) -> Result<Self, PathError> {
         let (records, torn) = record::read(&home.records())?;
         let mut inner = Inner { lines: records.len(), torn, ..Inner::default() };
@@ -64,38 +64,38 @@ impl Shelf {
     }
 
     /// Looks a key up and compares what is there with its record.
-    pub fn look(&self, key: &Digest) -> Look {
-        let Some(record) = self.inner().by_key.get(key).cloned() else { return Look::Absent };
+    pub fn look(&self, key: &Digest) -> Lookup {
+        let Some(record) = self.inner().by_key.get(key).cloned() else { return Lookup::Absent };
         match self.verify(&record) {
-            None => Look::Hit(record),
-            Some(what) => Look::Spoiled(what),
+            None => Lookup::Hit(record),
+            Some(what) => Lookup::Spoiled(what),
         }
     }
 
     /// What a task's last record was when this manifest ran, whatever its key.
-    pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<Record>> {
+    pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
         self.inner().by_task.get(&(manifest.to_owned(), task.clone())).cloned()
     }
 
     /// Remembers a record, which may have been made for another task or manifest, as the last one of this task.
-    pub fn adopt(&self, manifest: &str, task: &TaskId, record: &Arc<Record>) -> Result<Arc<Record>, PathError> {
+    pub fn adopt(&self, manifest: &str, task: &TaskId, record: &Arc<TaskRecord>) -> Result<Arc<TaskRecord>, PathError> {
         if let Some(last) = self.last(manifest, task)
             && last.key == record.key
             && last.folder == record.folder
         {
             return Ok(last);
         }
-        let adopted = Arc::new(Record { manifest: manifest.to_owned(), task: task.clone(), ..Record::clone(record) });
+        let adopted = Arc::new(TaskRecord { manifest: manifest.to_owned(), task: task.clone(), ..TaskRecord::clone(record) });
         self.inner().append(&self.home, Arc::clone(&adopted))?;
         Ok(adopted)
     }
 
-    pub fn folder(&self, record: &Record) -> PathBuf {
+    pub fn folder(&self, record: &TaskRecord) -> PathBuf {
         self.home.output(&record.folder)
     }
 
     /// `None` if the output is what it was when it was recorded. Looked at once in a process.
-    fn verify(&self, record: &Arc<Record>) -> Option<String> {
+    fn verify(&self, record: &Arc<TaskRecord>) -> Option<String> {
         if self.inner().whole.contains(&record.folder) {
             return None;
         }
@@ -103,7 +103,7 @@ impl Shelf {
     }
 
     /// The same, looking again even if it was whole before: after a stage that could have written into it.
-    pub fn compare(&self, record: &Arc<Record>) -> Option<String> {
+    pub fn compare(&self, record: &Arc<TaskRecord>) -> Option<String> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
             Ok(entries) => entries,
@@ -117,10 +117,10 @@ impl Shelf {
             }
             Since::Touched(entries) => {
                 // Same content with other times: remember the new times, so that it is not read again next time.
-                let refreshed = Record::shelve(&self.home, &record.folder, entries).map(|entries| Record {
+                let refreshed = TaskRecord::shelve(&self.home, &record.folder, entries).map(|entries| TaskRecord {
                     entries,
                     boot: record::boot(),
-                    ..Record::clone(record)
+                    ..TaskRecord::clone(record)
                 });
                 if let Ok(refreshed) = refreshed {
                     let mut inner = self.inner();
@@ -175,13 +175,13 @@ impl Shelf {
         run: &RunId,
         manifest: &str,
         task: &TaskId,
-        key: &Key,
+        key: &TaskKey,
         folder: &Path,
         sealed: Sealed,
         done: Done,
         seconds: f64,
         from: Option<String>,
-    ) -> Result<(Arc<Record>, bool), PathError> {
+    ) -> Result<(Arc<TaskRecord>, bool), PathError> {
         let digest = key.digest();
         let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
         let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
@@ -194,10 +194,10 @@ impl Shelf {
             (before.folder.clone(), before.entries.clone())
         } else {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let entries = Record::shelve(&self.home, &name, sealed.entries)?;
+            let entries = TaskRecord::shelve(&self.home, &name, sealed.entries)?;
             (name, entries)
         };
-        let record = Arc::new(Record {
+        let record = Arc::new(TaskRecord {
             manifest: manifest.to_owned(),
             task: task.clone(),
             key: digest,
@@ -267,7 +267,7 @@ impl Shelf {
         let mut inner = self.inner();
         inner.unsynced = false;
         match &mut inner.file {
-            Some(file) => record::append(file, &Line::Synced, &path),
+            Some(file) => record::append(file, &RecordLine::Synced, &path),
             None => Ok(()),
         }
     }
@@ -283,12 +283,12 @@ impl Shelf {
     }
 
     /// All records, newest last within a task.
-    pub fn records(&self) -> Vec<Arc<Record>> {
+    pub fn records(&self) -> Vec<Arc<TaskRecord>> {
         self.inner().by_key.values().cloned().collect()
     }
 
     /// What must look the same for these records to be whole: absolute paths and stamps.
-    pub fn stamps(&self, record: &Record) -> Result<Vec<(PathBuf, Stamp)>, PathError> {
+    pub fn stamps(&self, record: &TaskRecord) -> Result<Vec<(PathBuf, FileStamp)>, PathError> {
         let folder = self.folder(record);
         Ok(record
             .entries(&self.home)?
@@ -307,26 +307,26 @@ impl Shelf {
 }
 
 impl Inner {
-    fn remember(&mut self, record: Arc<Record>) {
+    fn remember(&mut self, record: Arc<TaskRecord>) {
         self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
         // Who adopts an output has not made it.
         let record = match self.by_key.get(&record.key) {
-            Some(known) if known.folder == record.folder => Arc::new(Record {
+            Some(known) if known.folder == record.folder => Arc::new(TaskRecord {
                 manifest: known.manifest.clone(),
                 task: known.task.clone(),
-                ..Record::clone(&record)
+                ..TaskRecord::clone(&record)
             }),
             _ => record,
         };
         self.by_key.insert(record.key, record);
     }
 
-    fn append(&mut self, home: &Home, record: Arc<Record>) -> Result<(), PathError> {
+    fn append(&mut self, home: &Home, record: Arc<TaskRecord>) -> Result<(), PathError> {
         let path = home.records();
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        record::append(file, &Line::Record(Box::new(Record::clone(&record))), &path)?;
+        record::append(file, &RecordLine::Record(Box::new(TaskRecord::clone(&record))), &path)?;
         self.unsynced = true;
         self.lines += 1;
         self.remember(record);
@@ -340,10 +340,10 @@ impl Inner {
         for last in self.by_task.values_mut() {
             if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {
                 let (manifest, task) = (last.manifest.clone(), last.task.clone());
-                *last = Arc::new(Record { manifest, task, ..Record::clone(newest) });
+                *last = Arc::new(TaskRecord { manifest, task, ..TaskRecord::clone(newest) });
             }
         }
-        let mut live: Vec<(bool, &Arc<Record>)> = Vec::new();
+        let mut live: Vec<(bool, &Arc<TaskRecord>)> = Vec::new();
         for record in self.by_task.values() {
             live.push((true, record));
         }
@@ -356,7 +356,7 @@ impl Inner {
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
         let mut bytes = Vec::new();
         for (_, record) in &live {
-            let json = serde_json::to_vec(&Line::Record(Box::new(Record::clone(record))))
+            let json = serde_json::to_vec(&RecordLine::Record(Box::new(TaskRecord::clone(record))))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;
             bytes.extend(super::journal::seal(&json));

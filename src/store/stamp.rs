@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 /// Size, times and inode. ctime is in it because a change can keep size and mtime (`touch -r`, `cp -p`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Packed", into = "Packed")]
-pub struct Stamp {
+pub struct FileStamp {
     pub size: u64,
     /// Nanoseconds since the epoch.
     pub mtime: i64,
     /// 0 for folders: renaming or linking them changes ctime and nothing that matters here.
     pub ctime: i64,
     pub inode: u64,
-    pub kind: Kind,
+    pub kind: EntryKind,
 }
 
 /// On disk: an array, because there are many of them.
-type Packed = (u64, i64, i64, u64, Kind);
+type Packed = (u64, i64, i64, u64, EntryKind);
 
-impl From<Packed> for Stamp {
+impl From<Packed> for FileStamp {
     fn from((size, mtime, ctime, inode, kind): Packed) -> Self {
         Self { size, mtime, ctime, inode, kind }
     }
 }
 
-impl From<Stamp> for Packed {
-    fn from(s: Stamp) -> Self {
+impl From<FileStamp> for Packed {
+    fn from(s: FileStamp) -> Self {
         (s.size, s.mtime, s.ctime, s.inode, s.kind)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum EntryKind {
     File,
     /// A file that its owner may execute.
     Program,
@@ -47,7 +47,7 @@ pub enum Kind {
     Other,
 }
 
-impl Stamp {
+impl FileStamp {
     /// Of the path itself: a link is not followed.
     pub fn of(path: &Path) -> std::io::Result<Self> {
         Ok(Self::read(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
@@ -60,7 +60,7 @@ impl Stamp {
 
     pub(super) fn of_open(file: &fs::File) -> std::io::Result<Self> {
         let m = file.metadata()?;
-        let kind = if m.mode() & 0o100 == 0 { Kind::File } else { Kind::Program };
+        let kind = if m.mode() & 0o100 == 0 { EntryKind::File } else { EntryKind::Program };
         Ok(Self {
             size: m.size(),
             mtime: m.mtime() * 1_000_000_000 + m.mtime_nsec(),
@@ -73,13 +73,13 @@ impl Stamp {
     #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]
     fn read(s: &Stat) -> Self {
         let kind = match FileType::from_raw_mode(s.st_mode) {
-            FileType::RegularFile if Mode::from_raw_mode(s.st_mode).contains(Mode::XUSR) => Kind::Program,
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Folder,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Other,
+            FileType::RegularFile if Mode::from_raw_mode(s.st_mode).contains(Mode::XUSR) => EntryKind::Program,
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
         };
-        let folder = kind == Kind::Folder;
+        let folder = kind == EntryKind::Folder;
         Self {
             size: if folder { 0 } else { s.st_size as u64 },
             mtime: s.st_mtime as i64 * 1_000_000_000 + s.st_mtime_nsec as i64,
@@ -97,14 +97,14 @@ impl Stamp {
     }
 
     pub fn is_folder(&self) -> bool {
-        self.kind == Kind::Folder
+        self.kind == EntryKind::Folder
     }
 
     pub(super) fn is_link(&self) -> bool {
-        self.kind == Kind::Link
+        self.kind == EntryKind::Link
     }
 
     pub(super) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Program)
+        matches!(self.kind, EntryKind::File | EntryKind::Program)
     }
 }

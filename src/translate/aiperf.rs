@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::genai_perf::header;
-use super::load::{Load, extra, goodput, length};
-use super::options::{Given, Line, Opt, flag, many, one, read};
-use super::told::{Sheet, Told};
+use super::load::{TranslatedLoad, extra, goodput, length};
+use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
+use super::told::{TranslationBuilder, Translation};
 
 const TOOL: &str = "aiperf profile";
 
@@ -49,13 +49,13 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--transport"], "the endpoint type says what is spoken"),
 ];
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
         sheet.fault(format!("`{word}`: {TOOL} takes options only"));
     }
-    let mut load = Load::default();
+    let mut load = TranslatedLoad::default();
     load.put(
         "--protocol",
         match line.value("--endpoint-type").unwrap_or("chat") {
@@ -77,7 +77,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
     sheet.told(TOOL, load.means())
 }
 
-fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "--model" => {
@@ -145,7 +145,7 @@ fn option(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
 }
 
 /// Beside a rate, its concurrency is the most that may be under way.
-fn cap(given: &Given, load: &mut Load, sheet: &mut Sheet) {
+fn cap(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     match given.value().parse::<u32>() {
         Ok(most) if most > 0 => {
             load.keys.insert("max_in_flight".to_owned(), json!(most));
@@ -154,7 +154,7 @@ fn cap(given: &Given, load: &mut Load, sheet: &mut Sheet) {
     }
 }
 
-fn pool(given: &Given, line: &Line, load: &mut Load) {
+fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
     let number = |name: &str| line.value(name).and_then(|n| n.parse::<u32>().ok()).filter(|n| *n > 0);
     if given.name == "--num-dataset-entries" {
         if let Some(entries) = number("--num-dataset-entries") {
@@ -166,7 +166,7 @@ fn pool(given: &Given, line: &Line, load: &mut Load) {
     }
 }
 
-fn defaults(line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");
     }

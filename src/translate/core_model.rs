@@ -1,8 +1,8 @@
 //! `benchmark_core_model.py` of the TensorRT-LLM backend.
 
-use super::load::{Load, length};
-use super::options::{Given, Opt, flag, one, read};
-use super::told::{Sheet, Told};
+use super::load::{TranslatedLoad, length};
+use super::options::{GivenOption, Opt, flag, one, read};
+use super::told::{TranslationBuilder, Translation};
 
 const TOOL: &str = "benchmark_core_model.py";
 
@@ -16,10 +16,10 @@ static TABLE: &[Opt] = &[
     one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
 ];
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
-    let mut load = Load::default();
+    let mut load = TranslatedLoad::default();
     // Its page writes them with `_`.
     let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
     match kinds.as_slice() {
@@ -56,7 +56,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
     sheet.told(TOOL, load.means())
 }
 
-fn option(given: &Given, load: &mut Load, sheet: &mut Sheet) {
+fn option(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "--protocol" | "--url" | "--decoupled" | "--tensorrt-llm-model-name" => {}

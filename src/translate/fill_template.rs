@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest;
 use super::options::{Opt, flag, read};
-use super::told::{Means, Sheet, Told};
+use super::told::{TranslationKind, TranslationBuilder, Translation};
 use crate::diag::did_you_mean;
 use crate::triton::repository::{PARAMETERS, pairs};
 
@@ -17,17 +17,17 @@ static TABLE: &[Opt] = &[flag(&["--in_place", "-i"])];
 
 /// One file and its values.
 #[derive(Clone, Debug)]
-pub(super) struct Filled {
+pub(super) struct FilledFile {
     /// The folder above the model's.
     pub tree: String,
     pub model: String,
     pub values: Vec<(String, String)>,
 }
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut sheet) else {
-        return sheet.told(TOOL, Means::Commands(Vec::new()));
+        return sheet.told(TOOL, TranslationKind::Commands(Vec::new()));
     };
     if let Some(stage) = repository(std::slice::from_ref(&filled), &mut sheet) {
         sheet.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
@@ -44,11 +44,11 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
     sheet.note(
         "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
     );
-    sheet.told(TOOL, Means::Commands(vec![command]))
+    sheet.told(TOOL, TranslationKind::Commands(vec![command]))
 }
 
 /// Reads `[-i] FILE key:value,key:value`.
-pub(super) fn filled(words: &[String], sheet: &mut Sheet) -> Option<Filled> {
+pub(super) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option<FilledFile> {
     let line = read(TOOL, TABLE, words, sheet);
     let [file, text] = line.plain.as_slice() else {
         sheet.fault(format!("{TOOL} takes a file and `key:value,key:value`"));
@@ -78,11 +78,11 @@ pub(super) fn filled(words: &[String], sheet: &mut Sheet) -> Option<Filled> {
     for (name, value) in values.iter().filter(|(_, value)| value.contains('$')) {
         sheet.fault(format!("`{name}:{value}`: a variable of your shell; give its value"));
     }
-    Some(Filled { tree, model: model.to_owned(), values })
+    Some(FilledFile { tree, model: model.to_owned(), values })
 }
 
 /// The `repository:` of what was filled; none without an engine.
-pub(super) fn repository(files: &[Filled], sheet: &mut Sheet) -> Option<Value> {
+pub(super) fn repository(files: &[FilledFile], sheet: &mut TranslationBuilder) -> Option<Value> {
     let find = |name: &str| {
         files.iter().flat_map(|file| &file.values).find(|(other, _)| other == name).map(|(_, value)| value.clone())
     };

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::load::{Load, extra, goodput, length, range};
-use super::options::{Given, Line, Opt, flag, many, one, read};
+use super::load::{TranslatedLoad, extra, goodput, length, range};
+use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
 use super::perf_analyzer;
-use super::told::{Sheet, Told};
+use super::told::{TranslationBuilder, Translation};
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -50,10 +50,10 @@ const TELLING: [(&str, &str); 9] = [
     ("--prompt-source", "made-up prompts are what there is without data"),
 ];
 
-pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(tool, TABLE, words, &mut sheet);
-    let mut load = Load::default();
+    let mut load = TranslatedLoad::default();
     let is_http = interface(&line, &mut load, &mut sheet);
     for word in &line.plain {
         sheet.fault(format!("`{word}`: {tool} takes options only"));
@@ -76,7 +76,7 @@ pub(super) fn tell(tool: &'static str, is_analyze: bool, words: &[String]) -> Re
 }
 
 /// Where the server is and what is spoken. Says whether that is HTTP.
-fn interface(line: &Line, load: &mut Load, sheet: &mut Sheet) -> bool {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
     let endpoint = line.value("--endpoint-type");
     let protocol = match (line.value("--service-kind"), endpoint) {
         (None | Some("triton"), None | Some("kserve")) => "kserve",
@@ -97,7 +97,7 @@ fn interface(line: &Line, load: &mut Load, sheet: &mut Sheet) -> bool {
     is_http
 }
 
-fn option(given: &Given, is_http: bool, line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn option(given: &GivenOption, is_http: bool, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
         return sheet.leave(given.words(), *why);
     }
@@ -167,7 +167,7 @@ fn option(given: &Given, is_http: bool, line: &Line, load: &mut Load, sheet: &mu
     }
 }
 
-fn whole(given: &Given, load: &mut Load, sheet: &mut Sheet, key: &str) {
+fn whole(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, key: &str) {
     match given.value().parse::<u64>() {
         Ok(number) if number > 0 => {
             load.keys.insert(key.to_owned(), json!(number));
@@ -176,7 +176,7 @@ fn whole(given: &Given, load: &mut Load, sheet: &mut Sheet, key: &str) {
     }
 }
 
-fn prefixes(line: &Line, load: &mut Load) {
+fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
     let count = line.value("--num-prefix-prompts").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
     let tokens = line.value("--prefix-prompt-length").and_then(|n| n.parse::<u32>().ok()).unwrap_or(100);
     if count > 0 {
@@ -185,7 +185,7 @@ fn prefixes(line: &Line, load: &mut Load) {
 }
 
 /// A key belongs into the environment, and nowhere else.
-pub(super) fn header(given: &Given, load: &mut Load, sheet: &mut Sheet) {
+pub(super) fn header(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     for word in &given.values {
         let name = word.split([':', ' ']).next().unwrap_or_default();
         if name.eq_ignore_ascii_case("authorization") {
@@ -197,7 +197,7 @@ pub(super) fn header(given: &Given, load: &mut Load, sheet: &mut Sheet) {
     }
 }
 
-fn data(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let file = given.value();
     if file.starts_with("synthetic:") || file.starts_with("payload:") {
         sheet.leave(given.words(), "it is for other endpoint types; made-up prompts are what there is without data");
@@ -211,7 +211,7 @@ fn data(given: &Given, line: &Line, load: &mut Load, sheet: &mut Sheet) {
     }
 }
 
-fn sweep(line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let kind = line.value("--sweep-type").unwrap_or("concurrency");
     let values = match (line.value("--sweep-list"), line.value("--sweep-range")) {
         (Some(list), _) => {
@@ -246,7 +246,7 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
 }
 
 /// Where what is not said means another thing here, it is said.
-fn defaults(line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::told::{Sheet, Told};
+use super::told::{TranslationBuilder, Translation};
 use super::{
     aiperf, core_model, fill_template, genai_perf, llmb, perf_analyzer, run_args, triton_cli, triton_server, trtllm,
 };
@@ -18,7 +18,7 @@ impl Env {
     }
 
     /// How many GPUs CUDA_VISIBLE_DEVICES names.
-    pub fn gpus(&self, sheet: &mut Sheet) -> Option<u64> {
+    pub fn gpus(&self, sheet: &mut TranslationBuilder) -> Option<u64> {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
         sheet.note(format!(
@@ -67,7 +67,7 @@ const LAUNCHER: &str = "trtllm-llmapi-launch";
 const AROUND: [&str; 6] = ["sudo", "time", "nohup", "exec", LAUNCHER, "env"];
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
-pub fn read_line(words: &[String]) -> Result<Told, Vec<String>> {
+pub fn read_line(words: &[String]) -> Result<Translation, Vec<String>> {
     let split;
     let words = match words {
         // One word with blanks is a line that was quoted.
@@ -152,10 +152,10 @@ pub(super) fn parts(words: &[String]) -> Result<(Env, &str, &str, &[String]), Ve
 }
 
 /// Variables change what none of these do.
-fn without_env(env: &Env, told: Result<Told, Vec<String>>) -> Result<Told, Vec<String>> {
+fn without_env(env: &Env, told: Result<Translation, Vec<String>>) -> Result<Translation, Vec<String>> {
     let mut told = told?;
     for (name, _) in &env.0 {
-        let mut sheet = Sheet::default();
+        let mut sheet = TranslationBuilder::default();
         sheet.leave(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
         told.left.extend(sheet.left);
     }

@@ -1,7 +1,7 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use super::options::{Opt, flag, many, one, read};
-use super::told::{Means, RunLine, RunSetting, Sheet, Told};
+use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
 
 const TOOL: &str = "llmb-run";
 
@@ -24,8 +24,8 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--verbose"], "`regatta -v` says more"),
 ];
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     let (command, plain) = match line.plain.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
@@ -43,7 +43,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
             sheet.leave(given.words(), "the file says what is run");
         }
         let bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
-        return sheet.told(TOOL, Means::Commands(vec![bulk]));
+        return sheet.told(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
         sheet.fault(format!("`{word}`: {command} takes options only"));
@@ -86,5 +86,5 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
             }
         }
     }
-    sheet.told(TOOL, Means::Run(run))
+    sheet.told(TOOL, TranslationKind::Run(run))
 }

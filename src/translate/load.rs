@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::Given;
-use super::told::{BenchLine, Means, Sheet, Sweep};
+use super::options::GivenOption;
+use super::told::{BenchLine, TranslationKind, TranslationBuilder, Sweep};
 
 /// In the order in which they are written.
 const ORDER: [&str; 27] = [
@@ -38,14 +38,14 @@ const ORDER: [&str; 27] = [
 
 /// Options by our names, in any order.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+pub(super) struct TranslatedLoad {
     target: String,
     options: Vec<(&'static str, Vec<String>)>,
     pub keys: Map<String, Value>,
     sweep: Option<Sweep>,
 }
 
-impl Load {
+impl TranslatedLoad {
     pub fn target(&mut self, target: impl Into<String>) {
         self.target = target.into();
     }
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    pub fn means(mut self) -> Means {
+    pub fn means(mut self) -> TranslationKind {
         let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
         self.options.sort_by_key(|(name, _)| place(name));
         let mut words = vec![self.target];
@@ -98,7 +98,7 @@ impl Load {
             words.push(name.to_owned());
             words.extend(values);
         }
-        Means::Bench(BenchLine { words, keys: self.keys, sweep: self.sweep })
+        TranslationKind::Bench(BenchLine { words, keys: self.keys, sweep: self.sweep })
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn number(value: f64) -> Value {
 }
 
 /// Mean and deviation of a length, which have one option each there and here.
-pub(super) fn length(load: &mut Load, given: &Given) -> bool {
+pub(super) fn length(load: &mut TranslatedLoad, given: &GivenOption) -> bool {
     let name = match given.name {
         "--synthetic-input-tokens-mean" | "--input-mean" => "--input-tokens",
         "--synthetic-input-tokens-stddev" | "--input-stdev" => "--input-tokens-stddev",
@@ -149,7 +149,7 @@ pub(super) fn length(load: &mut Load, given: &Given) -> bool {
 }
 
 /// What each request asks for besides. Over HTTP any field goes; over gRPC those that have a tensor.
-pub(super) fn extra(load: &mut Load, sheet: &mut Sheet, word: &str, is_http: bool) {
+pub(super) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
             extra_field(load, sheet, &name, &plain(&value), is_http);
@@ -162,7 +162,7 @@ pub(super) fn extra(load: &mut Load, sheet: &mut Sheet, word: &str, is_http: boo
     }
 }
 
-fn extra_field(load: &mut Load, sheet: &mut Sheet, name: &str, value: &str, is_http: bool) {
+fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: &str, value: &str, is_http: bool) {
     match (name, value) {
         ("ignore_eos", "true" | "True" | "1") => load.flag("--ignore-eos"),
         ("temperature", value) if value.parse::<f64>().is_ok() => load.put("--temperature", value),
@@ -184,7 +184,7 @@ fn extra_field(load: &mut Load, sheet: &mut Sheet, name: &str, value: &str, is_h
 }
 
 /// `METRIC:MS` of a goodput promise.
-pub(super) fn goodput(load: &mut Load, sheet: &mut Sheet, given: &Given) {
+pub(super) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
     for word in &given.values {
         let key = match word.split(':').next().unwrap_or_default() {
             "time_to_first_token" | "ttft" => "ttft",

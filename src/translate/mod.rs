@@ -29,7 +29,7 @@ mod trtllm_bench;
 pub use line::{TOOLS, read_line};
 pub use mlperf::read_config;
 pub use script::read_script;
-pub use told::{BenchLine, Left, Means, RunLine, RunSetting, Sweep, Told};
+pub use told::{BenchLine, UntranslatedOption, TranslationKind, RunLine, RunSetting, Sweep, Translation};
 
 use line::Env;
 use serde_json::{Map, Value, json};
@@ -41,11 +41,11 @@ pub fn origin(tool: &str) -> String {
 }
 
 /// A manifest of these stages.
-fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> Means {
+fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> TranslationKind {
     let mut manifest = Map::new();
     manifest.insert("regatta".to_owned(), json!(1));
     manifest.insert("name".to_owned(), json!(name));
     manifest.insert("about".to_owned(), json!(origin(tool)));
     manifest.insert("stages".to_owned(), Value::Object(stages));
-    Means::Manifest(manifest)
+    TranslationKind::Manifest(manifest)
 }

@@ -3,7 +3,7 @@
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
 //! name: NVIDIA's pages write both. An option that is not in the table is a mistake, with the nearest that is.
 
-use super::told::Sheet;
+use super::told::TranslationBuilder;
 use crate::diag::did_you_mean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) const fn many(names: &'static [&'static str]) -> Opt {
 
 /// An option as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct GivenOption {
     /// The first name in the table.
     pub name: &'static str,
     /// The name as it was written.
@@ -43,7 +43,7 @@ pub(super) struct Given {
     pub values: Vec<String>,
 }
 
-impl Given {
+impl GivenOption {
     /// The value of an option that takes one.
     pub fn value(&self) -> &str {
         self.values.first().map_or("", String::as_str)
@@ -60,28 +60,28 @@ impl Given {
 
 /// A line, read.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    pub given: Vec<Given>,
+pub(super) struct ParsedLine {
+    pub given: Vec<GivenOption>,
     /// Words that belong to no option.
     pub plain: Vec<String>,
     /// Words behind `--`.
     pub behind: Vec<String>,
 }
 
-impl Line {
+impl ParsedLine {
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.name == name)
     }
 
     /// The last one counts, as it does there.
     pub fn value(&self, name: &str) -> Option<&str> {
-        self.given.iter().rev().find(|given| given.name == name).map(Given::value)
+        self.given.iter().rev().find(|given| given.name == name).map(GivenOption::value)
     }
 }
 
 /// Reads the words behind a tool's name. What cannot be read goes to the sheet's faults.
-pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &mut Sheet) -> Line {
-    let mut line = Line::default();
+pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &mut TranslationBuilder) -> ParsedLine {
+    let mut line = ParsedLine::default();
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
@@ -123,7 +123,7 @@ pub(super) fn read(tool: &str, table: &'static [Opt], words: &[String], sheet: &
                 }
             }
         }
-        line.given.push(Given { name: option.names[0], written, values });
+        line.given.push(GivenOption { name: option.names[0], written, values });
     }
     line
 }
@@ -170,9 +170,9 @@ mod tests {
     static TABLE: &[Opt] =
         &[one(&["--model", "-m"]), flag(&["--streaming"]), many(&["--goodput"]), one(&["--request-rate"])];
 
-    fn read_line(text: &str) -> (Line, Vec<String>) {
+    fn read_line(text: &str) -> (ParsedLine, Vec<String>) {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let mut sheet = Sheet::default();
+        let mut sheet = TranslationBuilder::default();
         let line = read("tool", TABLE, &words, &mut sheet);
         (line, sheet.faults)
     }
@@ -200,14 +200,14 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn nothing_makes_it_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
-            let mut sheet = Sheet::default();
+            let mut sheet = TranslationBuilder::default();
             let line = read("tool", TABLE, &words, &mut sheet);
             proptest::prop_assert!(line.given.len() + line.plain.len() + line.behind.len() <= words.len());
         }
 
         #[test]
         fn no_word_is_lost(words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12)) {
-            let mut sheet = Sheet::default();
+            let mut sheet = TranslationBuilder::default();
             let line = read("tool", TABLE, &words, &mut sheet);
             let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()
                 + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));

@@ -1,8 +1,8 @@
 //! `perf_analyzer`, and what GenAI-Perf hands to it behind `--`.
 
-use super::load::{Load, extra, range};
-use super::options::{Given, Line, Opt, flag, many, one, read};
-use super::told::{Sheet, Told};
+use super::load::{TranslatedLoad, extra, range};
+use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
+use super::told::{TranslationBuilder, Translation};
 
 const TOOL: &str = "perf_analyzer";
 
@@ -46,13 +46,13 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--model-repository", "--server-directory", "--bls-composing-models"], "the server is asked over its ports"),
 ];
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
         sheet.fault(format!("`{word}`: {TOOL} takes options only"));
     }
-    let mut load = Load::default();
+    let mut load = TranslatedLoad::default();
     let is_openai = match line.value("--service-kind") {
         None | Some("triton") => false,
         Some("openai") => true,
@@ -95,7 +95,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
     sheet.told(TOOL, load.means())
 }
 
-fn option(given: &Given, is_openai: bool, line: &Line, load: &mut Load, sheet: &mut Sheet) {
+fn option(given: &GivenOption, is_openai: bool, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "-m" => load.put("--model", value),
@@ -146,7 +146,7 @@ fn option(given: &Given, is_openai: bool, line: &Line, load: &mut Load, sheet: &
     }
 }
 
-fn level(given: &Given, option: &'static str, key: &'static str, load: &mut Load, sheet: &mut Sheet) {
+fn level(given: &GivenOption, option: &'static str, key: &'static str, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     match range(given.value()) {
         Some(values) => load.sweep(Some(option), key, values),
         None => sheet.fault(format!("`{}` is not START, START:END or START:END:STEP", given.words())),
@@ -154,7 +154,7 @@ fn level(given: &Given, option: &'static str, key: &'static str, load: &mut Load
 }
 
 /// What stands behind `--` on another tool's line.
-pub(super) fn behind(words: &[String], load: &mut Load, sheet: &mut Sheet) {
+pub(super) fn behind(words: &[String], load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let line = read("perf_analyzer (behind `--`)", TABLE, words, sheet);
     for word in &line.plain {
         sheet.fault(format!("`{word}` behind `--`: perf_analyzer takes options only"));

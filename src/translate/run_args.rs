@@ -3,7 +3,7 @@
 //! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
 //! same name where the manifest declares it; whoever uses this looks.
 
-use super::told::{Means, RunLine, RunSetting, Sheet, Told};
+use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
 use crate::diag::did_you_mean;
 
 const TOOL: &str = "RUN_ARGS";
@@ -84,8 +84,8 @@ pub(super) fn benchmark(name: &str) -> Option<&'static str> {
 }
 
 /// `make`'s words.
-pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn make(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let mut run = RunLine::default();
     let mut has_args = false;
     for word in words {
@@ -138,7 +138,7 @@ pub(super) fn make(words: &[String]) -> Result<Told, Vec<String>> {
     // A bare `--benchmarks` after `make run_harness` and the like.
     run.until.dedup();
     by_loadgen(&mut run);
-    sheet.told(TOOL, Means::Run(run))
+    sheet.told(TOOL, TranslationKind::Run(run))
 }
 
 /// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
@@ -156,8 +156,8 @@ fn by_loadgen(run: &mut RunLine) {
 }
 
 /// The line alone.
-pub(super) fn bare(words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn bare(words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let mut run = RunLine::default();
     for word in words {
         fields(word, &mut run, &mut sheet);
@@ -166,10 +166,10 @@ pub(super) fn bare(words: &[String]) -> Result<Told, Vec<String>> {
         sheet.fault("nothing says which benchmark: --benchmarks=…");
     }
     by_loadgen(&mut run);
-    sheet.told(TOOL, Means::Run(run))
+    sheet.told(TOOL, TranslationKind::Run(run))
 }
 
-fn fields(text: &str, run: &mut RunLine, sheet: &mut Sheet) {
+fn fields(text: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -193,7 +193,7 @@ fn fields(text: &str, run: &mut RunLine, sheet: &mut Sheet) {
     }
 }
 
-fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
+fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
     let word = format!("--{name}={value}");
     let mut set = |key: &str, value: String| run.settings.push(RunSetting::new(key, value, &word));
     match name {
@@ -271,7 +271,7 @@ fn field(name: &str, value: &str, run: &mut RunLine, sheet: &mut Sheet) {
     }
 }
 
-fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut Sheet) {
+fn benchmarks(value: &str, run: &mut RunLine, sheet: &mut TranslationBuilder) {
     let mut names = value.split(',');
     let Some(first) = names.next() else { return };
     if let Some(name) = benchmark(first) {

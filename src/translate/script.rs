@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::fill_template::{self, Filled};
+use super::fill_template::{self, FilledFile};
 use super::line::{assignment, parts, read_line};
-use super::told::{BenchLine, Means, Sheet, Told};
+use super::told::{BenchLine, TranslationKind, TranslationBuilder, Translation};
 use super::triton_server;
 use crate::triton::repository::substitute;
 
@@ -16,16 +16,16 @@ const TOOL: &str = "a script";
 #[derive(Default)]
 struct Script {
     vars: BTreeMap<String, String>,
-    filled: Vec<Filled>,
+    filled: Vec<FilledFile>,
     /// `cp -r FROM/* TO`
     copied: Vec<(String, String)>,
     server: Option<Value>,
     load: Option<BenchLine>,
-    sheet: Sheet,
+    sheet: TranslationBuilder,
 }
 
 /// What a script means here.
-pub fn read_script(name: &str, text: &str) -> Result<Told, Vec<String>> {
+pub fn read_script(name: &str, text: &str) -> Result<Translation, Vec<String>> {
     let mut script = Script::default();
     let mut begun = 0;
     let mut whole = String::new();
@@ -80,7 +80,7 @@ impl Script {
             "genai-perf" | "aiperf" | "perf_analyzer" | "benchmark_core_model.py" if self.load.is_none() => {
                 match read_line(words) {
                     Err(faults) => self.sheet.faults.extend(faults),
-                    Ok(Told { means: Means::Bench(load), notes, left, .. }) => {
+                    Ok(Translation { means: TranslationKind::Bench(load), notes, left, .. }) => {
                         self.load = Some(load);
                         self.sheet.notes.extend(notes);
                         self.sheet.left.extend(left);
@@ -109,7 +109,7 @@ impl Script {
         }
     }
 
-    fn told(mut self) -> Result<Told, Vec<String>> {
+    fn told(mut self) -> Result<Translation, Vec<String>> {
         let mut stages = Map::new();
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
         let mut repository = fill_template::repository(&self.filled, &mut self.sheet);
@@ -139,7 +139,7 @@ impl Script {
             self.sheet.fault("there is no command in it that is known here");
         }
         let means = match self.load {
-            Some(load) => Means::Pipeline(stages, load),
+            Some(load) => TranslationKind::Pipeline(stages, load),
             None => super::manifest("script", TOOL, stages),
         };
         self.sheet.told(TOOL, means)

@@ -4,19 +4,19 @@ use serde_json::{Map, Value};
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct Translation {
     /// Whose words they were: `genai-perf profile`.
     pub tool: &'static str,
-    pub means: Means,
+    pub means: TranslationKind,
     /// Carried over, and not quite the same here; sentences.
     pub notes: Vec<String>,
     /// Not carried over.
-    pub left: Vec<Left>,
+    pub left: Vec<UntranslatedOption>,
 }
 
 /// A word that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct UntranslatedOption {
     /// As it was written, without what is secret.
     pub word: String,
     pub why: String,
@@ -24,7 +24,7 @@ pub struct Left {
 
 /// What is to be done here.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Means {
+pub enum TranslationKind {
     Bench(BenchLine),
     /// A manifest, key by key.
     Manifest(Map<String, Value>),
@@ -87,16 +87,16 @@ impl RunSetting {
 
 /// Collects while words are read.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
+pub(super) struct TranslationBuilder {
     pub notes: Vec<String>,
-    pub left: Vec<Left>,
+    pub left: Vec<UntranslatedOption>,
     /// What keeps the line from being understood.
     pub faults: Vec<String>,
 }
 
-impl Sheet {
+impl TranslationBuilder {
     pub fn leave(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.left.push(Left { word: word.into(), why: why.into() });
+        self.left.push(UntranslatedOption { word: word.into(), why: why.into() });
     }
 
     pub fn note(&mut self, text: impl Into<String>) {
@@ -108,8 +108,8 @@ impl Sheet {
     }
 
     /// The translation, or everything that keeps it from being one.
-    pub fn told(self, tool: &'static str, means: Means) -> Result<Told, Vec<String>> {
+    pub fn told(self, tool: &'static str, means: TranslationKind) -> Result<Translation, Vec<String>> {
         let Self { notes, left, faults } = self;
-        if faults.is_empty() { Ok(Told { tool, means, notes, left }) } else { Err(faults) }
+        if faults.is_empty() { Ok(Translation { tool, means, notes, left }) } else { Err(faults) }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::genai_perf;
 use super::options::{Opt, flag, one, read};
-use super::told::{Means, RunLine, RunSetting, Sheet, Told};
+use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
 
 const TOOL: &str = "triton";
 
@@ -13,14 +13,14 @@ static TABLE: &[Opt] = &[
     flag(&["--verbose", "-v"]),
 ];
 
-pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
+pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
     let Some((command, rest)) = words.split_first() else {
         return Err(vec!["`triton` alone does nothing".to_owned()]);
     };
     if command == "profile" {
         return genai_perf::tell("triton profile", false, rest);
     }
-    let mut sheet = Sheet::default();
+    let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, rest, &mut sheet);
     for word in line.plain.iter().chain(&line.behind) {
         sheet.fault(format!("`{word}`: triton {command} takes options only"));
@@ -33,7 +33,7 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
         if let Some(prompt) = line.value("--prompt") {
             command.extend(["--text".to_owned(), prompt.to_owned()]);
         }
-        Means::Commands(vec![command])
+        TranslationKind::Commands(vec![command])
     };
     let means = match command.as_str() {
         "import" | "start" => {
@@ -69,20 +69,20 @@ pub(super) fn tell(words: &[String]) -> Result<Told, Vec<String>> {
                     sheet.leave(format!("{name} {value}"), why);
                 }
             }
-            Means::Run(run)
+            TranslationKind::Run(run)
         }
         "infer" => asks("infer"),
         "metrics" => asks("metrics"),
         "config" => asks("config"),
         "status" => asks("status"),
-        "list" => Means::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
+        "list" => TranslationKind::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
         "remove" => {
             sheet.leave("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
-            Means::Commands(Vec::new())
+            TranslationKind::Commands(Vec::new())
         }
         other => {
             sheet.fault(format!("`triton {other}` is not known here"));
-            Means::Commands(Vec::new())
+            TranslationKind::Commands(Vec::new())
         }
     };
     sheet.told("triton", means)

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::{Line, Opt, flag, one, read};
-use super::told::{Sheet, Told};
+use super::options::{ParsedLine, Opt, flag, one, read};
+use super::told::{TranslationBuilder, Translation};
 use super::{Env, manifest};
 
 const TOOL: &str = "launch_triton_server.py";
@@ -25,8 +25,8 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
     ("--multimodal_gpu0_cuda_mem_pool_bytes", "multimodal_gpu0_cuda_mem_pool_bytes", None),
 ];
 
-pub(super) fn tell(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn tell(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let stage = stage(env, words, &mut sheet);
     sheet.note("a server is started when a stage needs it: add a `bench` whose target is `{{ stages.triton }}`");
     sheet.note("`regatta plan FILE --launch` prints every process that is started, before it is");
@@ -35,7 +35,7 @@ pub(super) fn tell(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
 }
 
 /// The stage, with the folder of its models as it was written.
-pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
+pub(super) fn stage(env: &Env, words: &[String], sheet: &mut TranslationBuilder) -> Value {
     let line = read(TOOL, TABLE, words, sheet);
     for word in line.plain.iter().chain(&line.behind) {
         sheet.fault(format!("`{word}`: {TOOL} takes options only"));
@@ -107,7 +107,7 @@ pub(super) fn stage(env: &Env, words: &[String], sheet: &mut Sheet) -> Value {
     Value::Object(stage)
 }
 
-fn number(line: &Line, option: &str, sheet: &mut Sheet) -> Option<u64> {
+fn number(line: &ParsedLine, option: &str, sheet: &mut TranslationBuilder) -> Option<u64> {
     let text = line.value(option)?;
     let number = text.parse::<u64>().ok();
     if number.is_none() {

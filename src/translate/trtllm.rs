@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::{Given, Line, Opt, flag, one, read};
-use super::told::{Sheet, Told};
+use super::options::{GivenOption, ParsedLine, Opt, flag, one, read};
+use super::told::{TranslationBuilder, Translation};
 use super::{Env, manifest, trtllm_bench};
 
 const SERVE: &str = "trtllm-serve";
@@ -31,8 +31,8 @@ static BENCHES: &[Opt] = &[
 ];
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
-pub(super) fn serve(env: &Env, words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn serve(env: &Env, words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     let line = read(SERVE, SERVES, words, &mut sheet);
     let model = match line.plain.as_slice() {
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// An option of trtllm-serve: a key where there is one, else as it stands.
-    fn put(&mut self, option: &'static str, values: &[String], sheet: &mut Sheet) {
+    fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
         let key = match option {
             "--tp_size" => "tensor_parallelism",
             "--pp_size" => "pipeline_parallelism",
@@ -130,7 +130,7 @@ impl Server {
 }
 
 /// Which GPUs is said where they are leased.
-pub(super) fn visible(env: &Env, sheet: &mut Sheet) {
+pub(super) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
         sheet.leave(
             "CUDA_VISIBLE_DEVICES=…",
@@ -139,14 +139,14 @@ pub(super) fn visible(env: &Env, sheet: &mut Sheet) {
     }
 }
 
-fn product(line: &Line, names: &[&str]) -> u64 {
+fn product(line: &ParsedLine, names: &[&str]) -> u64 {
     names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
 }
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user. `launcher`: what
 /// stood before it.
-pub(super) fn bench(env: &Env, launcher: &[String], words: &[String]) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
+pub(super) fn bench(env: &Env, launcher: &[String], words: &[String]) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
     let line = read(BENCH, BENCHES, words, &mut sheet);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
@@ -185,7 +185,7 @@ pub(super) fn bench(env: &Env, launcher: &[String], words: &[String]) -> Result<
 }
 
 /// One user, token by token.
-fn load(line: &Line, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut TranslationBuilder) {
     bench.insert("scenario".to_owned(), json!("concurrency"));
     bench.insert("concurrency".to_owned(), json!(1));
     bench.insert("request".to_owned(), json!({"streaming": true}));
@@ -206,7 +206,7 @@ fn load(line: &Line, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 
-fn option(given: &Given, line: &Line, server: &mut Server, bench: &mut Map<String, Value>, sheet: &mut Sheet) {
+fn option(given: &GivenOption, line: &ParsedLine, server: &mut Server, bench: &mut Map<String, Value>, sheet: &mut TranslationBuilder) {
     let renamed = match given.name {
         "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
         "--tp" => "--tp_size",
@@ -255,7 +255,7 @@ fn option(given: &Given, line: &Line, server: &mut Server, bench: &mut Map<Strin
 }
 
 /// The build as it stands, into the stage's own folder.
-fn build(words: &[String], line: &Line, mut sheet: Sheet) -> Result<Told, Vec<String>> {
+fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, Vec<String>> {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;
     while let Some(word) = words.get(at) {

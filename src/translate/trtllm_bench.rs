@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::Line;
-use super::told::{Sheet, Told};
+use super::options::ParsedLine;
+use super::told::{TranslationBuilder, Translation};
 use super::trtllm::visible;
 use super::{Env, manifest};
 
@@ -12,11 +12,11 @@ const BENCH: &str = "trtllm-bench";
 /// `launcher`: what stood before it.
 pub(super) fn throughput(
     env: &Env,
-    line: &Line,
+    line: &ParsedLine,
     model: &str,
     launcher: &[String],
-    mut sheet: Sheet,
-) -> Result<Told, Vec<String>> {
+    mut sheet: TranslationBuilder,
+) -> Result<Translation, Vec<String>> {
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
     let mut flags = Map::new();
     if !line.has("--dataset") {

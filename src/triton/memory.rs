@@ -17,4 +17,4 @@ mod advise;
 mod shape;
 
 pub use advise::{Advice, Knob, advise};
-pub use shape::{Fit, KvShare, Shape, bytes_of};
+pub use shape::{Fit, KvShare, ModelSplit, bytes_of};

@@ -12,13 +12,13 @@ pub mod proto;
 pub mod repository;
 
 pub use client::{
-    Answer, AwaitError, ClientError, Data, DataType, InferRequest, InferStream, LoadOptions, LogSetting, Tensor,
-    TensorError, TritonClient, Why, await_ready, tensors_of,
+    StreamResponse, AwaitError, ClientError, TensorData, DataType, InferRequest, InferStream, LoadOptions, LogSetting, Tensor,
+    TensorError, TritonClient, ClientErrorKind, await_ready, tensors_of,
 };
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 pub use http::{HttpAddress, HttpClient, Listens, SseEvents, probe};
 pub use metrics::{
-    Derived, Exposition, Family, Kind, MetricsError, Sample, Scrape, Scraper, Series, ServerMetric, ServerMetrics,
-    Tick, Value, summarise,
+    Derived, Exposition, MetricFamily, MetricKind, MetricsError, MetricSample, Scrape, Scraper, MetricSeries, ServerMetric, ServerMetrics,
+    Tick, MetricValue, summarise,
 };
-pub use repository::{Problem, RepositoryError, RepositorySpec, Written};
+pub use repository::{SpecProblem, RepositoryError, RepositorySpec, WrittenRepositories};

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use regatta::harness::{Arrivals, Asking, Length, Limits, Scenario, Slo, Spec, Until, read_result};
-use regatta::loadgen::{Job, Test};
-use regatta::mlperf::{self, Ask, DatasetTold, Division, Mode, Round, conf};
-use regatta::sim::{Manner, Proof};
+use regatta::harness::{Arrivals, CallSource, Length, Limits, Scenario, Slo, BenchSpec, StopAfter, read_result};
+use regatta::loadgen::{ChildJob, LoadgenTest};
+use regatta::mlperf::{self, TestRequest, DatasetRecord, Division, TestMode, Round, conf};
+use regatta::sim::{ResponsePattern, GroundTruthServer};
 
 const TOKENS: u32 = 8;
 const SAMPLES: u64 = 64;
@@ -21,7 +21,7 @@ const SECONDS: u64 = 5;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let mut out = std::io::stdout().lock();
-    let server = Proof::start(Manner::AtOnce { tokens: TOKENS })?;
+    let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens: TOKENS })?;
     let Some(library) = words.first() else {
         writeln!(out, "needs the path of a libloadgen.so, as a `mlperf: {{ loadgen: … }}` stage builds it")?;
         return Ok(());
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[expect(clippy::disallowed_methods, reason = "a bench starts the program that it measures")]
 fn measure(
-    server: &Proof,
+    server: &GroundTruthServer,
     library: &Path,
     rate: f64,
     out: &Path,
@@ -72,11 +72,11 @@ fn measure(
     std::fs::write(out.join("dataset.jsonl"), line.repeat(SAMPLES as usize))?;
     let more: indexmap::IndexMap<String, serde_json::Value> =
         [("min_duration".to_owned(), (SECONDS * 1_000).into())].into_iter().collect();
-    let asked = Ask {
+    let asked = TestRequest {
         round: "v5.1",
         benchmark: "llama2-70b-99.9",
-        scenario: mlperf::Scenario::Server,
-        mode: Mode::Performance,
+        scenario: mlperf::MlperfScenario::Server,
+        mode: TestMode::Performance,
         division: Division::Open,
         rehearsal: true,
         target_qps: Some(rate),
@@ -85,10 +85,10 @@ fn measure(
     };
     let conf = conf::conf(&asked).map_err(|wrong| format!("{wrong:?}"))?;
     std::fs::write(out.join("user.conf"), conf.text)?;
-    let test = Test {
+    let test = LoadgenTest {
         library: std::path::absolute(library)?,
         samples: out.join("dataset.jsonl"),
-        dataset: DatasetTold {
+        dataset: DatasetRecord {
             benchmark: "llama2-70b-99.9".to_owned(),
             synthetic: true,
             samples: SAMPLES,
@@ -98,8 +98,8 @@ fn measure(
         spec: spec(server)?,
         round: round.name.clone(),
         benchmark: "llama2-70b-99.9".to_owned(),
-        scenario: mlperf::Scenario::Server,
-        mode: Mode::Performance,
+        scenario: mlperf::MlperfScenario::Server,
+        mode: TestMode::Performance,
         division: Division::Open,
         rehearsal: Some(SAMPLES),
         target_qps: Some(rate),
@@ -109,7 +109,7 @@ fn measure(
         sut_name: "a server that answers at once".to_owned(),
     };
     let job = out.join("job.json");
-    std::fs::write(&job, serde_json::to_vec(&Job::Test(Box::new(test)))?)?;
+    std::fs::write(&job, serde_json::to_vec(&ChildJob::Test(Box::new(test)))?)?;
     let told = Command::new(env!("CARGO_BIN_EXE_regatta")).arg("__loadgen-test").arg(&job).output()?;
     if !told.status.success() {
         return Err(String::from_utf8_lossy(&told.stdout).into_owned().into());
@@ -117,20 +117,20 @@ fn measure(
     Ok(read_result(&out.join("result.json"))?)
 }
 
-fn spec(server: &Proof) -> Result<Spec, Box<dyn std::error::Error>> {
-    Ok(Spec {
+fn spec(server: &GroundTruthServer) -> Result<BenchSpec, Box<dyn std::error::Error>> {
+    Ok(BenchSpec {
         endpoints: vec![server.address.to_string().parse()?],
         protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: Scenario::Outside(Asking::AtTimes),
+        scenario: Scenario::Outside(CallSource::AtTimes),
         arrivals: Arrivals::Constant,
-        stop: Until::default(),
+        stop: StopAfter::default(),
         input_len: Length::Given,
         output_len: Length::Given,
         seed: 0,
         warmup: 10,
-        pace: regatta::harness::Pace::default(),
-        content: regatta::harness::Content::default(),
+        pace: regatta::harness::SendingSpec::default(),
+        content: regatta::harness::PromptSource::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_mins(1),

@@ -20,9 +20,9 @@ use queue::{Noise, Passage, Queue, Service};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use regatta::report::Tool;
-use regatta::report::compare::{Comparison, Judgement, Rules, RunSet, Sheet};
-use regatta::report::compat::{Chunk, Chunks, Kind, Seen, Told};
-use regatta::stats::{NoInterval, Series};
+use regatta::report::compare::{Comparison, Judgement, CompareRules, RunSet, ComparedResult};
+use regatta::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace, MeasuredRun};
+use regatta::stats::{NoInterval, RunSeries};
 use serde_json::json;
 use systems::{Kind as SystemKind, System};
 
@@ -115,7 +115,7 @@ fn coverage(runs: u64) {
             for seed in 0..runs {
                 let values = series(&source, n, seed);
                 before += u64::from(as_if_independent(&sorted(values.clone()), 0.99, truths[4]));
-                let series = Series::new(values);
+                let series = RunSeries::new(values);
                 for (at, (_, p)) in STATISTICS.iter().enumerate() {
                     let ends: Result<_, NoInterval> =
                         if *p == 0.0 { series.mean_interval() } else { series.percentile_interval(*p) };
@@ -153,15 +153,15 @@ fn as_if_independent(sorted: &[f64], p: f64, truth: f64) -> bool {
 }
 
 /// A run as the harness has it: requests with their arrivals, chunks and lengths. `own` is of the server's noise.
-fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> Told {
+fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> MeasuredRun {
     const UNIT_MS: f64 = 100.0;
     let passages = queue.noisy_requests(REQUESTS, seed, noise, own);
     let seen = passages.into_iter().zip(0..).map(|(Passage { arrival, wait, service }, index)| {
         let sched = arrival * UNIT_MS;
         let first = sched + (wait + 0.2 * service) * UNIT_MS;
         let last = sched + (wait + service) * UNIT_MS;
-        let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
-        Seen {
+        let chunk = |at, tokens| TracedChunk { at, tokens, kind: ChunkKind::Token };
+        RequestTrace {
             index,
             ok: true,
             sched: Some(sched),
@@ -170,7 +170,7 @@ fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> Told {
             input: Some(8),
             tokens: Some(16),
             retokenised: None,
-            chunks: Chunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
+            chunks: TracedChunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
             error: None,
         }
     });
@@ -178,14 +178,14 @@ fn run(name: &str, queue: &Queue, noise: Noise, seed: u64, own: u64) -> Told {
         "verdict": "valid", "schedule_digest": seed.to_string(), "latency": {}, "rates": {},
         "asked": { "scenario": { "server": { "rate": 1.0 } }, "seed": seed }, "counts": { "ok": REQUESTS },
     });
-    Told { name: name.to_owned(), result, seen: seen.collect() }
+    MeasuredRun { name: name.to_owned(), result, seen: seen.collect() }
 }
 
 /// Runs with the seeds from `seed` on.
 fn side(name: &str, queue: &Queue, noise: Noise, runs: u64, seed: u64, own: u64) -> RunSet {
     let sheets = (0..runs).map(|number| {
         let told = run(name, queue, noise, seed + number, own + number);
-        Sheet::as_tool(&told, Tool::Regatta).expect("its requests are known")
+        ComparedResult::as_tool(&told, Tool::Regatta).expect("its requests are known")
     });
     RunSet::new(name, sheets.collect()).expect("runs of one load")
 }
@@ -221,7 +221,7 @@ fn compare(pairs: u64, queue: &Queue, campaign: Campaign) -> Tally {
         let (own_a, own_b) = (10_000_000 + seed, 20_000_000 + seed);
         let a = side("A", queue, noise, runs, seed, own_a);
         let b = side("B", &b, noise, runs, if is_paired { seed } else { seed + 500 }, own_b);
-        let comparison = Comparison::of(&a, &b, Rules::default());
+        let comparison = Comparison::of(&a, &b, CompareRules::default());
         assert_eq!(comparison.pairing.is_paired(), is_paired, "{}", comparison.pairing.describe());
         let count =
             |wanted: Judgement| comparison.deltas.iter().filter(|delta| delta.judgement == Some(wanted)).count() as u64;

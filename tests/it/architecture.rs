@@ -64,6 +64,29 @@ fn one_file_may_be_unsafe_and_says_why_at_each_place() {
     assert!(blocks > 5, "only {blocks} blocks found");
 }
 
+/// A reader of one name finds one type. Types of `manifest/model` are what a manifest may say; where a room takes the same
+/// thing, it has the same name there.
+#[test]
+fn no_two_exported_types_share_a_name() {
+    const KINDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in sources().into_iter().filter(|file| !file.path.starts_with("manifest/model/")) {
+        for line in file.text.lines().map(str::trim_start).filter(|line| line.starts_with("pub")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let kind = words.iter().position(|word| KINDS.contains(word)).filter(|at| *at <= 2);
+            let name = kind.and_then(|at| words.get(at + 1)).map(|name| {
+                name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+            });
+            if let Some(name) = name {
+                places.entry(name).or_default().push(file.path.clone());
+            }
+        }
+    }
+    assert!(places.len() > 500, "types are found: {}", places.len());
+    let shared: Vec<_> = places.into_iter().filter(|(_, files)| files.len() > 1).collect();
+    assert!(shared.is_empty(), "{shared:#?}");
+}
+
 #[test]
 fn the_table_has_no_circle() {
     assert_eq!(circle(&Page::read().rooms), None);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, Content, Data, DataKind, History, Length, Level, Limits, Measured, Pace, Pause, Picking, Piece, Protocol,
-    Record, Request, Scenario, Sessions, Slo, Spec, Until, run,
+    Arrivals, PromptSource, PromptFile, DataKind, History, Length, LoadLevel, Limits, Measured, SendingSpec, Pause, RecordOrder, LoadSegment, Protocol,
+    RequestRecord, Request, Scenario, Sessions, Slo, BenchSpec, StopAfter, run,
 };
 use regatta::sim::SimOptions;
 
@@ -16,20 +16,20 @@ use crate::simulator::ground::{Files, Running};
 
 const MS: u64 = 1_000_000;
 
-pub fn spec(address: std::net::SocketAddr, scenario: Scenario, requests: u64) -> Spec {
-    Spec {
+pub fn spec(address: std::net::SocketAddr, scenario: Scenario, requests: u64) -> BenchSpec {
+    BenchSpec {
         endpoints: vec![address.to_string().parse().unwrap()],
         protocol: Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario,
         arrivals: Arrivals::Constant,
-        stop: Until { requests: Some(requests), duration: None },
+        stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 40 },
         output_len: Length::Fixed(4),
         seed: 1,
         warmup: 1,
-        pace: Pace::default(),
-        content: Content::default(),
+        pace: SendingSpec::default(),
+        content: PromptSource::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -47,7 +47,7 @@ pub fn paced(gap: Duration) -> Scripted {
     Scripted::start(true, None, Arc::new(move |_| Act::Answer { gap, per_chunk: 1, last: Last::FlagOnToken }))
 }
 
-pub fn measured(spec: &Spec) -> Measured {
+pub fn measured(spec: &BenchSpec) -> Measured {
     let measured = wait_for(run(spec, &Stop::new(), |_| {})).unwrap();
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
@@ -59,7 +59,7 @@ fn users(count: f64) -> Scenario {
     Scenario::Concurrency { users: count.into() }
 }
 
-fn in_flight(records: &[Record], at: u64) -> usize {
+fn in_flight(records: &[RequestRecord], at: u64) -> usize {
     records.iter().filter(|record| record.t_issue <= at && at < record.t_end).count()
 }
 
@@ -67,7 +67,7 @@ fn in_flight(records: &[Record], at: u64) -> usize {
 fn a_closed_loop_holds_its_users_in_flight() {
     let files = Files::new(true, &serde_json::json!({}));
     let server = Running::start(SimOptions { speed: 5.0, ..files.options() });
-    let measured = measured(&Spec { output_len: Length::Fixed(20), ..spec(server.address, users(5.0), 60) });
+    let measured = measured(&BenchSpec { output_len: Length::Fixed(20), ..spec(server.address, users(5.0), 60) });
     let load = &measured.result.load;
     assert_eq!(load.in_flight_max, 5);
     assert!(load.zero_point.contains("closed loop"), "{}", load.zero_point);
@@ -75,7 +75,7 @@ fn a_closed_loop_holds_its_users_in_flight() {
     // Each request but the first five was issued by a user whose last one had ended, and at once all five are at work.
     let mut ends: Vec<u64> = measured.requests.iter().map(|record| record.t_end).collect();
     ends.sort_unstable();
-    let mut issues: Vec<&Record> = measured.requests.iter().collect();
+    let mut issues: Vec<&RequestRecord> = measured.requests.iter().collect();
     issues.sort_by_key(|record| record.t_issue);
     for (place, record) in issues.iter().enumerate().skip(5) {
         assert!(record.t_issue >= ends[place - 5], "request {} came too early", record.index);
@@ -94,7 +94,7 @@ fn a_closed_loop_holds_its_users_in_flight() {
 fn a_closed_loop_of_some_time_sends_until_then_and_takes_its_plan_in_order() {
     let server = paced(Duration::from_millis(2));
     let mut spec = spec(server.address, users(3.0), 0);
-    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(300)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(300)) };
     let measured = measured(&spec);
     let records = &measured.requests;
     assert_eq!(
@@ -125,13 +125,13 @@ fn users_think_between_an_answer_and_the_next_request() {
 #[test]
 fn users_come_with_a_ramp_and_none_above_it() {
     let server = paced(Duration::from_millis(5));
-    let level = Level::Ramp(vec![
-        Piece { from: 1.0, to: 1.0, seconds: 0.1 },
-        Piece { from: 3.0, to: 3.0, seconds: 0.1 },
-        Piece { from: 2.0, to: 2.0, seconds: 0.1 },
+    let level = LoadLevel::Ramp(vec![
+        LoadSegment { from: 1.0, to: 1.0, seconds: 0.1 },
+        LoadSegment { from: 3.0, to: 3.0, seconds: 0.1 },
+        LoadSegment { from: 2.0, to: 2.0, seconds: 0.1 },
     ]);
     let mut spec = spec(server.address, Scenario::Concurrency { users: level }, 0);
-    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(400)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(400)) };
     let measured = measured(&spec);
     let due = |from: u64, to: u64| {
         measured.requests.iter().filter(move |record| (from * MS..to * MS).contains(&record.t_sched))
@@ -161,7 +161,7 @@ fn a_trace_arrives_when_it_says() {
     std::fs::write(&file, lines.join("\n")).unwrap();
     let server = paced(Duration::ZERO);
     let mut spec = spec(server.address, Scenario::Trace { speed: 2.0 }, 0);
-    spec.stop = Until::default();
+    spec.stop = StopAfter::default();
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     spec.content.data = Some(from(file, DataKind::Jsonl));
     let measured = measured(&spec);
@@ -171,14 +171,14 @@ fn a_trace_arrives_when_it_says() {
     assert_eq!(measured.result.client.ks_distance, None);
 }
 
-pub fn from(file: std::path::PathBuf, kind: DataKind) -> Data {
-    Data {
+pub fn from(file: std::path::PathBuf, kind: DataKind) -> PromptFile {
+    PromptFile {
         kind,
         file,
         lengths: None,
         output_lengths: None,
         first: None,
-        order: Picking::Given,
+        order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,
     }
@@ -187,9 +187,9 @@ pub fn from(file: std::path::PathBuf, kind: DataKind) -> Data {
 #[test]
 fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
     let server = paced(Duration::ZERO);
-    let rate = Level::Ramp(vec![Piece { from: 20.0, to: 180.0, seconds: 0.5 }]);
+    let rate = LoadLevel::Ramp(vec![LoadSegment { from: 20.0, to: 180.0, seconds: 0.5 }]);
     let mut spec = spec(server.address, Scenario::Server { rate }, 0);
-    spec.stop = Until { requests: None, duration: Some(Duration::from_millis(500)) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(500)) };
     let measured = measured(&spec);
     // The area under the ramp.
     assert_eq!(measured.requests.len(), 50);

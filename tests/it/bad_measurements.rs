@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
 use regatta::harness::{
-    Api, Arrivals, FurtherLimits, GoodputLimit, Length, Level, Limits, Retries, RunResult, Scenario, Severity, Slo,
-    Spec,
+    Api, Arrivals, FurtherLimits, GoodputLimit, Length, LoadLevel, Limits, Retries, RunResult, Scenario, ReasonSeverity, Slo,
+    BenchSpec,
 };
 use regex::Regex;
 use serde_json::json;
@@ -37,7 +37,7 @@ struct Case {
     /// Whether the numbers of its findings are the same each time; else they are left out of the table.
     is_exact: bool,
     script: Script,
-    change: fn(&mut Spec),
+    change: fn(&mut BenchSpec),
 }
 
 const fn ms(ms: u64) -> Duration {
@@ -94,28 +94,28 @@ fn refused() -> Vec<Do> {
 }
 
 /// 100 requests a second, evenly.
-fn rate(spec: &mut Spec) {
-    spec.scenario = Scenario::Server { rate: Level::Fixed(100.0) };
+fn rate(spec: &mut BenchSpec) {
+    spec.scenario = Scenario::Server { rate: LoadLevel::Fixed(100.0) };
 }
 
 /// So many that a change of the quickest answers can be told from a queue.
-fn quick(spec: &mut Spec) {
-    spec.scenario = Scenario::Server { rate: Level::Fixed(300.0) };
+fn quick(spec: &mut BenchSpec) {
+    spec.scenario = Scenario::Server { rate: LoadLevel::Fixed(300.0) };
     spec.stop.requests = Some(650);
 }
 
-fn users(spec: &mut Spec, users: u32, requests: u64) {
-    spec.scenario = Scenario::Concurrency { users: Level::Fixed(f64::from(users)) };
+fn users(spec: &mut BenchSpec, users: u32, requests: u64) {
+    spec.scenario = Scenario::Concurrency { users: LoadLevel::Fixed(f64::from(users)) };
     spec.stop.requests = Some(requests);
 }
 
-fn budget(spec: &mut Spec) {
+fn budget(spec: &mut BenchSpec) {
     users(spec, 8, 300);
     spec.limits =
         Limits { further: FurtherLimits { failures: Some(0.005), ..FurtherLimits::default() }, ..Limits::default() };
 }
 
-fn goodput(spec: &mut Spec, limit: GoodputLimit) {
+fn goodput(spec: &mut BenchSpec, limit: GoodputLimit) {
     users(spec, 4, 120);
     spec.slo = Slo { ttft_ms: Some(40.0), ..Slo::default() };
     spec.limits.further.goodput = Some(limit);
@@ -147,7 +147,7 @@ fn frozen(from: Duration, to: Duration) -> Script {
 fn case(
     name: &'static str,
     server: &'static str,
-    change: fn(&mut Spec),
+    change: fn(&mut BenchSpec),
     script: impl Fn(u64) -> Vec<Do> + Send + Sync + 'static,
 ) -> Case {
     Case { name, server, is_exact: false, script: Box::new(script), change }
@@ -156,7 +156,7 @@ fn case(
 fn exact(
     name: &'static str,
     server: &'static str,
-    change: fn(&mut Spec),
+    change: fn(&mut BenchSpec),
     script: impl Fn(u64) -> Vec<Do> + Send + Sync + 'static,
 ) -> Case {
     Case { is_exact: true, ..case(name, server, change, script) }
@@ -294,7 +294,7 @@ fn unfilled() -> Vec<Case> {
 }
 
 fn miscounted() -> Vec<Case> {
-    let tokens = |spec: &mut Spec| {
+    let tokens = |spec: &mut BenchSpec| {
         users(spec, 4, 120);
         spec.output_len = Length::Fixed(4);
     };
@@ -406,10 +406,10 @@ fn of_the_server(result: &RunResult) -> (Verdict, Vec<String>) {
         result.reasons.iter().filter(|reason| !OF_THE_MACHINE.contains(&reason.check.as_str())).collect();
     let verdict = match reasons.iter().map(|reason| reason.severity).min() {
         None => Verdict::Valid,
-        Some(Severity::Warning) => Verdict::ValidWithWarnings,
-        Some(Severity::InvalidLoad) => Verdict::InvalidLoad,
-        Some(Severity::InvalidClient) => Verdict::InvalidClient,
-        Some(Severity::InvalidServer) => Verdict::InvalidServer,
+        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
+        Some(ReasonSeverity::InvalidLoad) => Verdict::InvalidLoad,
+        Some(ReasonSeverity::InvalidClient) => Verdict::InvalidClient,
+        Some(ReasonSeverity::InvalidServer) => Verdict::InvalidServer,
     };
     (verdict, reasons.iter().map(|reason| format!("{}: {}", reason.check, reason.text)).collect())
 }

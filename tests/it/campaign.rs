@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use regatta::event::{Event, RunId};
 use regatta::harness::read_result;
-use regatta::store::{Home, ReadJournal, Shelf, last_run, read_journal, runs};
+use regatta::store::{Home, ReadJournal, OutputCache, last_run, read_journal, runs};
 
 use crate::world::{Ended, World, alive_with, until};
 
@@ -129,7 +129,7 @@ pub fn kill_and_rerun(subject: &Subject, undisturbed: &Undisturbed, at: &[f64]) 
         run.kill().expect("a kill");
         run.wait().expect("an end");
         // Records are only written by the one that is dead now.
-        let shelf = Shelf::open(&home).expect("the records");
+        let shelf = OutputCache::open(&home).expect("the records");
         let journal = if runs(&home).len() > before { last_run(&home) } else { None };
         if nth == 0 {
             outcome.phase = phase(&home, journal.as_ref());
@@ -201,7 +201,7 @@ impl Outcome {
     fn check_left_behind(&mut self, world: &World, home: &Home) {
         let mark = format!("REGATTA_HOME={}", home.state().display());
         self.violations.extend(alive_with(&mark).iter().map(|(pid, command)| format!("{pid} is alive: {command}")));
-        let named = Shelf::open(home).expect("the records").named_folders();
+        let named = OutputCache::open(home).expect("the records").named_folders();
         for name in names(&home.outputs()) {
             if !named.contains(name.strip_suffix(".files").unwrap_or(&name)) {
                 self.violations.push(format!("out/{name} is there and no record names it"));
@@ -287,7 +287,7 @@ fn count(world: &World) -> BTreeMap<String, usize> {
 /// only this is said, that they are whole and have a verdict. `.git` holds times and is no part of an output.
 fn bytes(world: &World) -> BTreeMap<String, blake3::Hash> {
     let home = home(world);
-    let shelf = Shelf::open(&home).expect("the records");
+    let shelf = OutputCache::open(&home).expect("the records");
     let folders: Vec<(String, String)> = shelf
         .records()
         .iter()

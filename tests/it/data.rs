@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Answers, DataKind, HarnessError, Length, Prefixes, Scenario, Spec, Until, plan, write};
+use regatta::harness::{PreviousAnswers, DataKind, HarnessError, Length, Prefixes, Scenario, BenchSpec, StopAfter, plan, write};
 use regatta::sim::SimOptions;
 use serde_json::json;
 
@@ -65,8 +65,8 @@ fn a_plan_from_one_run_is_sent_again_by_another() {
     write(folder.path(), &before).unwrap();
     let sent = prompts(&server, 0);
     let other = paced(Duration::ZERO);
-    let mut again = Spec { seed: 77, ..spec(other.address, Scenario::Server { rate: 500.0.into() }, 0) };
-    (again.stop, again.warmup) = (Until::default(), 0);
+    let mut again = BenchSpec { seed: 77, ..spec(other.address, Scenario::Server { rate: 500.0.into() }, 0) };
+    (again.stop, again.warmup) = (StopAfter::default(), 0);
     again.content.data = Some(from(folder.path().join("plan.jsonl"), DataKind::Plan));
     let after = measured(&again);
     assert_eq!(prompts(&other, 0), sent);
@@ -97,7 +97,7 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
     npy(&path("out.npy"), "|u1", "(2, 1)", &[4, 2]);
     let server = paced(Duration::ZERO);
     let mut spec = spec(server.address, Scenario::Offline, 0);
-    (spec.stop, spec.warmup) = (Until::default(), 0);
+    (spec.stop, spec.warmup) = (StopAfter::default(), 0);
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     let mut data = from(path("ids.npy"), DataKind::InputIds);
     data.lengths = Some(path("lens.npy"));
@@ -109,7 +109,7 @@ fn padded_ids_of_a_processed_dataset_are_cut_to_their_lengths() {
     let told = measured.result.load.data.as_ref().unwrap();
     assert_eq!((told.records, told.digest.len()), (2, 64));
 
-    let why = |spec: &Spec| plan(spec).unwrap_err().to_string();
+    let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
     npy(&path("lens.npy"), "<i8", "(2,)", &[9i64, 0].map(i64::to_le_bytes).concat());
     let both = why(&spec);
     assert!(both.contains("row 0: its length is 9") && both.contains("row 1: its length is 0"), "{both}");
@@ -152,10 +152,10 @@ fn with_a_tokenizer_ids_and_text_are_the_same_prompt_of_exactly_the_length_asked
     let planned = plan(&spec).unwrap();
     let sent = prompts(&server, 0);
     for (index, (request, ids)) in planned.requests.iter().zip(&sent).enumerate() {
-        let text = planned.text(index as u64, request, &Answers::default()).unwrap();
+        let text = planned.text(index as u64, request, &PreviousAnswers::default()).unwrap();
         assert_eq!(planned.count(&text), Some(request.input_len));
         assert_eq!(ids.len() as u32, request.input_len);
-        assert_eq!(*ids, planned.ids(index as u64, request, &Answers::default()).unwrap());
+        assert_eq!(*ids, planned.ids(index as u64, request, &PreviousAnswers::default()).unwrap());
         assert!(ids.iter().all(|id| *id > 1));
     }
     assert!(measured.result.load.input_lengths.contains("tokenizer"), "{}", measured.result.load.input_lengths);

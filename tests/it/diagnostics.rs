@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regatta::manifest::{Given, Library, load};
+use regatta::manifest::{GivenValues, ManifestLibrary, load};
 use regatta::plan::expand;
 
 fn folder() -> PathBuf {
@@ -11,16 +11,16 @@ fn folder() -> PathBuf {
 }
 
 /// The first line may say what was typed: `# given: system=b20 tp=0`.
-fn given(text: &[u8]) -> Given {
+fn given(text: &[u8]) -> GivenValues {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().next().and_then(|line| line.strip_prefix("# given: ")).unwrap_or_default();
     let params = line.split_whitespace().filter_map(|pair| pair.split_once('='));
-    Given { params: params.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(), ..Given::default() }
+    GivenValues { params: params.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(), ..GivenValues::default() }
 }
 
 fn complaint(file: &Path) -> String {
     let bytes = fs::read(file).expect("a golden input can be read");
-    let library = Library::new(&folder());
+    let library = ManifestLibrary::new(&folder());
     let what = file.to_str().expect("golden names are UTF-8");
     match load(&library, what, &given(&bytes)).and_then(|manifest| expand(&manifest)) {
         Ok(_) => panic!("{what} is not broken"),
@@ -59,7 +59,7 @@ fn a_manifest_that_does_not_exist_is_suggested() {
     let project = tempfile::tempdir().expect("a folder");
     fs::create_dir(project.path().join("manifests")).expect("a folder");
     fs::write(project.path().join("manifests/llama.yaml"), "regatta: 1\n").expect("a file");
-    let found = load(&Library::new(project.path()), "lama", &Given::default()).expect_err("no such manifest");
+    let found = load(&ManifestLibrary::new(project.path()), "lama", &GivenValues::default()).expect_err("no such manifest");
     insta::assert_snapshot!(found.render(false), @r"
     error: there is no manifest `lama`
      |

@@ -8,8 +8,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Cancel, CancelBy, Class, Ended, HarnessError, Length, Limits, Measured, Record, Request, Scenario,
-    Severity, Slo, Spec, Until, plan, read_result, result_schema, run, write,
+    Arrivals, Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Limits, Measured, RequestRecord, Request, Scenario,
+    ReasonSeverity, Slo, BenchSpec, StopAfter, plan, read_result, result_schema, run, write,
 };
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
@@ -17,20 +17,20 @@ use crate::scripted::{Act, Last, Script, Scripted, wait_for};
 const GAP: Duration = Duration::from_millis(4);
 pub const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::FlagOnToken };
 
-pub fn spec(server: &Scripted, requests: u64) -> Spec {
-    Spec {
+pub fn spec(server: &Scripted, requests: u64) -> BenchSpec {
+    BenchSpec {
         endpoints: vec![server.address.to_string().parse::<Endpoint>().unwrap()],
         protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Server { rate: 200.0.into() },
         arrivals: Arrivals::Poisson,
-        stop: Until { requests: Some(requests), duration: None },
+        stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 64 },
         output_len: Length::Uniform { min: 2, max: 8 },
         seed: 1,
         warmup: 0,
-        pace: regatta::harness::Pace::default(),
-        content: regatta::harness::Content::default(),
+        pace: regatta::harness::SendingSpec::default(),
+        content: regatta::harness::PromptSource::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -47,7 +47,7 @@ pub fn script(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Script {
     Arc::new(act)
 }
 
-pub fn measure(spec: &Spec) -> Measured {
+pub fn measure(spec: &BenchSpec) -> Measured {
     let stop = Stop::new();
     wait_for(may_move(run(spec, &stop, |_| {}))).unwrap()
 }
@@ -64,7 +64,7 @@ pub fn adds_up(measured: &Measured) {
     assert_eq!(counts.scheduled, counts.ok + counts.failed + counts.cancelled + counts.lost);
     assert_eq!(measured.requests.len() as u64, counts.issued);
     assert!(measured.requests.is_sorted_by(|a, b| a.index < b.index));
-    for Record { t_sched, t_issue, t_first, t_last, t_end, tokens, .. } in &measured.requests {
+    for RequestRecord { t_sched, t_issue, t_first, t_last, t_end, tokens, .. } in &measured.requests {
         assert!(t_sched <= t_issue && t_issue <= t_end);
         assert_eq!(t_first.is_some(), *tokens > 0);
         if let (Some(first), Some(last)) = (t_first, t_last) {
@@ -75,9 +75,9 @@ pub fn adds_up(measured: &Measured) {
     assert!(!little, "{:?}", measured.result.little);
 }
 
-pub fn class_of(record: &Record) -> Option<Class> {
+pub fn class_of(record: &RequestRecord) -> Option<FailureClass> {
     match record.ended {
-        Ended::Failed { class, .. } => Some(class),
+        RequestEnd::Failed { class, .. } => Some(class),
         _ => None,
     }
 }
@@ -86,7 +86,7 @@ pub fn class_of(record: &Record) -> Option<Class> {
 fn tokens_are_counted_and_stamped_in_order() {
     let server =
         Scripted::start(true, None, script(|_| Act::Answer { gap: GAP, per_chunk: 2, last: Last::FlagOnToken }));
-    let spec = Spec { warmup: 2, ..spec(&server, 40) };
+    let spec = BenchSpec { warmup: 2, ..spec(&server, 40) };
     let measured = measure(&spec);
     adds_up(&measured);
     assert_eq!((measured.result.counts.ok, measured.result.counts.failed), (40, 0));
@@ -145,18 +145,18 @@ fn every_failure_is_in_its_class() {
             _ => AT_ONCE,
         }),
     );
-    let spec = Spec { stall_timeout: Duration::from_millis(1500), output_len: Length::Fixed(3), ..spec(&server, 12) };
+    let spec = BenchSpec { stall_timeout: Duration::from_millis(1500), output_len: Length::Fixed(3), ..spec(&server, 12) };
     let measured = measure(&spec);
     adds_up(&measured);
     let expected =
-        [Some(Class::Server), Some(Class::Stall), Some(Class::Stall), Some(Class::Short), Some(Class::Refused), None];
+        [Some(FailureClass::Server), Some(FailureClass::Stall), Some(FailureClass::Stall), Some(FailureClass::Short), Some(FailureClass::Refused), None];
     for record in &measured.requests {
         assert_eq!(class_of(record), expected[record.index as usize % 6], "{record:?}");
     }
     let result = &measured.result;
     assert_eq!(result.verdict, Verdict::InvalidServer);
     assert_eq!((result.counts.ok, result.counts.failed), (2, 10));
-    assert_eq!(result.counts.failed_by_class[&Class::Stall], 4);
+    assert_eq!(result.counts.failed_by_class[&FailureClass::Stall], 4);
     assert!(result.reasons[0].text.contains("the model is on fire"), "{}", result.reasons[0].text);
     assert_eq!(result.latency.ttft.n, 2);
 }
@@ -186,13 +186,13 @@ fn a_server_that_goes_away_invalidates_the_run_and_loses_no_request() {
     assert_eq!(result.verdict, Verdict::InvalidServer);
     assert_eq!((result.counts.issued, result.counts.lost, result.counts.cancelled), (60, 0, 0));
     assert!(result.counts.failed >= 40, "{:?}", result.counts);
-    assert!(result.counts.failed_by_class.keys().all(|class| matches!(class, Class::Connect | Class::Stream)));
+    assert!(result.counts.failed_by_class.keys().all(|class| matches!(class, FailureClass::Connect | FailureClass::Stream)));
 }
 
 #[test]
 fn a_model_that_does_not_stream_is_called_once_a_request() {
     let server = Scripted::start(false, None, script(|_| AT_ONCE));
-    let measured = measure(&Spec { scenario: Scenario::Offline, ..spec(&server, 30) });
+    let measured = measure(&BenchSpec { scenario: Scenario::Offline, ..spec(&server, 30) });
     adds_up(&measured);
     let result = &measured.result;
     assert_eq!((result.counts.ok, result.client.call.as_str()), (30, "unary"));
@@ -206,7 +206,7 @@ fn the_stream_limit_of_the_server_is_kept_and_waiting_is_seen() {
     let busy = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let server =
         Scripted::start(true, Some(2), script(|_| Act::Answer { gap: GAP, per_chunk: 1, last: Last::Nothing }));
-    let spec = Spec { scenario: Scenario::Offline, clients: 1, ..spec(&server, 12) };
+    let spec = BenchSpec { scenario: Scenario::Offline, clients: 1, ..spec(&server, 12) };
     let seen = Arc::clone(&busy);
     let measured = wait_for(run(&spec, &Stop::new(), move |progress| {
         seen.0.store(progress.ended, Ordering::Relaxed);
@@ -238,7 +238,7 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
         }),
     );
     let spec =
-        Spec { scenario: Scenario::Server { rate: 0.5.into() }, arrivals: Arrivals::Constant, ..spec(&server, 9) };
+        BenchSpec { scenario: Scenario::Server { rate: 0.5.into() }, arrivals: Arrivals::Constant, ..spec(&server, 9) };
     let stop = Stop::new();
     let puller = stop.clone();
     let watcher = std::thread::spawn(move || {
@@ -252,7 +252,7 @@ fn a_stop_cancels_what_is_under_way_and_counts_the_rest() {
     assert_eq!((counts.ok, counts.failed, counts.cancelled + counts.lost), (0, 0, 9));
     assert!(counts.cancelled >= 1 && counts.lost >= 1);
     let stopped = measured.result.reasons.iter().find(|reason| reason.check == "stopped").unwrap();
-    assert_eq!(stopped.severity, Severity::InvalidLoad);
+    assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
     assert!(!measured.result.verdict.is_valid());
 }
 
@@ -265,10 +265,10 @@ fn a_missed_limit_is_named() {
         tpot_p99: Some(Duration::from_mins(1)),
         ..Limits::default()
     };
-    let measured = measure(&Spec { limits, ..spec(&server, 10) });
+    let measured = measure(&BenchSpec { limits, ..spec(&server, 10) });
     let found: Vec<_> = measured.result.reasons.iter().filter(|reason| reason.check == "limits").collect();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].severity, Severity::InvalidLoad);
+    assert_eq!(found[0].severity, ReasonSeverity::InvalidLoad);
     assert!(found[0].text.starts_with("TTFT p99 is ") && found[0].text.ends_with("limit ttft_p99 is 1.0 ms"));
     assert!(!measured.result.verdict.is_valid());
 }
@@ -284,7 +284,7 @@ fn what_was_written_is_read_back_and_fits_the_schema() {
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     jsonschema::validate(&result_schema(), &json).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("requests.jsonl")).unwrap();
-    let requests: Vec<Record> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let requests: Vec<RequestRecord> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(requests, measured.requests);
     std::fs::write(&path, "{}").unwrap();
     assert!(matches!(read_result(&path), Err(HarnessError::Format { .. })));
@@ -294,10 +294,10 @@ fn what_was_written_is_read_back_and_fits_the_schema() {
 fn what_prevents_a_measurement_is_an_error() {
     let server = Scripted::start(true, None, script(|_| Act::Error { after: 0 }));
     let spec = spec(&server, 10);
-    let fails = |spec: &Spec| wait_for(run(spec, &Stop::new(), |_| {})).unwrap_err();
-    let unknown = Spec { model: "gpt".to_owned(), ..spec.clone() };
+    let fails = |spec: &BenchSpec| wait_for(run(spec, &Stop::new(), |_| {})).unwrap_err();
+    let unknown = BenchSpec { model: "gpt".to_owned(), ..spec.clone() };
     assert!(matches!(fails(&unknown), HarnessError::Model { model, .. } if model == "gpt"));
-    let warm = Spec { warmup: 1, ..spec.clone() };
+    let warm = BenchSpec { warmup: 1, ..spec.clone() };
     assert!(matches!(fails(&warm), HarnessError::Warmup { number: 1, why } if why.contains("on fire")));
     drop(server);
     assert!(matches!(fails(&spec), HarnessError::Connect { .. }));
@@ -305,7 +305,7 @@ fn what_prevents_a_measurement_is_an_error() {
     stopped.gently();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().to_string().parse().unwrap();
-    let silent = Spec { endpoints: vec![silent], ..spec };
+    let silent = BenchSpec { endpoints: vec![silent], ..spec };
     assert!(matches!(wait_for(run(&silent, &stopped, |_| {})), Err(HarnessError::Stopped)));
 }
 
@@ -323,7 +323,7 @@ fn a_stop_request_that_the_server_refuses_fails_its_request() {
     );
     let cancel = Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop };
     let request = Request { cancel: Some(cancel), ..Request::default() };
-    let measured = measure(&Spec { request, output_len: Length::Fixed(8), ..spec(&server, 1) });
+    let measured = measure(&BenchSpec { request, output_len: Length::Fixed(8), ..spec(&server, 1) });
     let counts = &measured.result.counts;
     assert_eq!((counts.withdrawn, counts.failed), (0, 1));
     assert_eq!(counts.failures[0].why, "the stop request failed: the model is on fire");
@@ -333,6 +333,6 @@ fn a_stop_request_that_the_server_refuses_fails_its_request() {
 fn a_model_without_a_batch_dimension_is_not_asked_for_two_at_once() {
     let server = Scripted::start(true, None, script(|_| AT_ONCE));
     let request = Request { batch: Some(2), ..Request::default() };
-    let refused = wait_for(run(&Spec { request, ..spec(&server, 4) }, &Stop::new(), |_| {}));
+    let refused = wait_for(run(&BenchSpec { request, ..spec(&server, 4) }, &Stop::new(), |_| {}));
     assert!(matches!(refused, Err(HarnessError::Request { faults, .. }) if faults[0].contains("max_batch_size is 0")));
 }

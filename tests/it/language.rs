@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use regatta::manifest::{Given, Library, Manifest, catalogue, load, schema, shipped};
+use regatta::manifest::{GivenValues, ManifestLibrary, Manifest, catalogue, load, schema, shipped};
 use regatta::plan::{Plan, expand};
 
 fn root() -> PathBuf {
@@ -21,35 +21,35 @@ fn golden() -> insta::Settings {
     settings
 }
 
-fn given(pairs: &[(&str, &str)]) -> Given {
+fn given(pairs: &[(&str, &str)]) -> GivenValues {
     let params = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Given { params, ..Given::default() }
+    GivenValues { params, ..GivenValues::default() }
 }
 
-fn whole(given: &Given) -> Manifest {
+fn whole(given: &GivenValues) -> Manifest {
     let folder = root().join("tests/golden/good");
     let file = folder.join("whole.yaml");
-    load(&Library::new(&folder), file.to_str().expect("UTF-8"), given).unwrap_or_else(|found| panic!("{found}"))
+    load(&ManifestLibrary::new(&folder), file.to_str().expect("UTF-8"), given).unwrap_or_else(|found| panic!("{found}"))
 }
 
 /// A project in a temporary folder with one manifest, `m`.
-fn project(text: &str) -> (tempfile::TempDir, Library) {
+fn project(text: &str) -> (tempfile::TempDir, ManifestLibrary) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("manifests")).expect("a folder");
     fs::write(folder.path().join("manifests/m.yaml"), text).expect("a file");
-    let library = Library::new(folder.path());
+    let library = ManifestLibrary::new(folder.path());
     (folder, library)
 }
 
 fn plan_of(text: &str) -> Plan {
     let (_folder, library) = project(text);
-    let manifest = load(&library, "m", &Given::default()).unwrap_or_else(|found| panic!("{found}"));
+    let manifest = load(&library, "m", &GivenValues::default()).unwrap_or_else(|found| panic!("{found}"));
     expand(&manifest).unwrap_or_else(|found| panic!("{found}"))
 }
 
 fn complaint(text: &str) -> String {
     let (_folder, library) = project(text);
-    match load(&library, "m", &Given::default()).and_then(|manifest| expand(&manifest)) {
+    match load(&library, "m", &GivenValues::default()).and_then(|manifest| expand(&manifest)) {
         Ok(plan) => panic!("no complaint: {plan:?}"),
         Err(found) => found.render(false),
     }
@@ -71,7 +71,7 @@ fn told(plan: &Plan) -> String {
 
 #[test]
 fn the_whole_language_becomes_a_plan() {
-    let plan = expand(&whole(&Given::default())).unwrap_or_else(|found| panic!("{found}"));
+    let plan = expand(&whole(&GivenValues::default())).unwrap_or_else(|found| panic!("{found}"));
     golden().bind(|| insta::assert_snapshot!("whole_plan", told(&plan)));
     let pack = plan.tasks.iter().find(|task| task.stage == "pack").expect("pack is there");
     assert_eq!(pack.env["TOTAL"], "2", "numbers become texts in texts");
@@ -171,7 +171,7 @@ fn includes_merge_deeply_and_the_later_wins() {
     let write = |name: &str, text: &str| fs::write(folder.path().join("manifests").join(name), text).expect("a file");
     write("one.yaml", "vars: { a: 1, b: { x: 1, y: [1, 2] }, c: one }\nstages: { s: { shell: one } }\n");
     write("two.yaml", "include: [one.yaml]\nvars: { b: { y: [3] }, c: two }\nstages: { s: { cache: false } }\n");
-    let manifest = load(&library, "m", &Given::default()).unwrap_or_else(|found| panic!("{found}"));
+    let manifest = load(&library, "m", &GivenValues::default()).unwrap_or_else(|found| panic!("{found}"));
     let shown: Vec<String> =
         manifest.values().iter().map(|one| format!("{} = {}  # {}", one.path, one.value, one.origin)).collect();
     insta::assert_snapshot!(shown.join("\n"), @r##"
@@ -293,7 +293,7 @@ fn an_independent_validator_agrees_with_the_schema() {
 
 #[test]
 fn every_shipped_manifest_loads_and_expands() {
-    let library = Library::new(Path::new("/nonexistent"));
+    let library = ManifestLibrary::new(Path::new("/nonexistent"));
     for one in catalogue(&library) {
         assert_eq!(one.broken, None, "{}", one.name);
     }
@@ -307,7 +307,7 @@ fn a_link_out_of_the_project_is_not_followed() {
     fs::write(outside.path().join("out.yaml"), "stages: {}\n").expect("a file");
     std::os::unix::fs::symlink(outside.path().join("out.yaml"), folder.path().join("manifests/out.yaml"))
         .expect("a link");
-    let found = load(&library, "m", &Given::default()).expect_err("it leaves").render(false);
+    let found = load(&library, "m", &GivenValues::default()).expect_err("it leaves").render(false);
     assert!(found.contains("it is a link that leaves the project folder"), "{found}");
 }
 
@@ -390,7 +390,7 @@ fn a_section_with_nothing_behind_it_does_not_remove_the_included_one() {
     let (folder, library) = project("regatta: 1\ninclude: [base.yaml]\nstages:\n");
     let base = "regatta: 1\nstages:\n  a: { shell: a }\n";
     fs::write(folder.path().join("manifests/base.yaml"), base).expect("a file");
-    let manifest = load(&library, "m", &Given::default()).unwrap_or_else(|found| panic!("{found}"));
+    let manifest = load(&library, "m", &GivenValues::default()).unwrap_or_else(|found| panic!("{found}"));
     let plan = expand(&manifest).unwrap_or_else(|found| panic!("{found}"));
     assert_eq!(plan.tasks.len(), 1);
 }
@@ -459,7 +459,7 @@ proptest! {
         fs::write(&file, &text).expect("a file");
         // Absolute: a relative path would be the one of this repository.
         let what = file.to_str().expect("UTF-8");
-        match load(&Library::new(folder.path()), what, &Given::default()).and_then(|manifest| expand(&manifest)) {
+        match load(&ManifestLibrary::new(folder.path()), what, &GivenValues::default()).and_then(|manifest| expand(&manifest)) {
             Ok(plan) => {
                 for stage in stages_of(&text) {
                     prop_assert!(plan.tasks.iter().any(|task| task.stage == stage), "{stage} is gone from:\n{text}");
@@ -482,7 +482,7 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in prop_oneof![any::<String>(), rubble(), rubble().prop_map(|s| format!("regatta: 1\nstages:\n{s}"))]) {
         let (_folder, library) = project(&text);
-        if let Err(found) = load(&library, "m", &Given::default()).and_then(|manifest| expand(&manifest)) {
+        if let Err(found) = load(&library, "m", &GivenValues::default()).and_then(|manifest| expand(&manifest)) {
             prop_assert!(found.has_errors());
             prop_assert!(!found.render(true).is_empty());
         }
@@ -492,7 +492,7 @@ proptest! {
     fn no_expression_makes_it_panic(text in "[a-z0-9 .|+*/(){}%\\[\\]'\"~,:<>=!-]{0,40}") {
         let quoted = format!("regatta: 1\nvars: {{ x: 3, l: [1, 2], m: {{ k: v }} }}\nstages:\n  a:\n    shell: '{{{{ {} }}}}'\n", text.replace('\'', "''"));
         let (_folder, library) = project(&quoted);
-        if let Err(found) = load(&library, "m", &Given::default()).and_then(|manifest| expand(&manifest)) {
+        if let Err(found) = load(&library, "m", &GivenValues::default()).and_then(|manifest| expand(&manifest)) {
             prop_assert!(!found.render(false).is_empty());
         }
     }

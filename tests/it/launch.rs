@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
-use regatta::triton::launch::{Bases, LaunchSpec, Launcher, Mode, ServerSpec, place, plan};
+use regatta::triton::launch::{Bases, LaunchSpec, Launcher, ServerMode, ServerSpec, place, plan};
 use serde_json::Value;
 
 use crate::campaign::nobody_left;
@@ -138,7 +138,7 @@ fn under_slurm_every_task_finds_its_own_words() {
         servers: ports.into_iter().enumerate().map(server).collect(),
         program: "tritonserver".to_owned(),
         args: vec!["$HOME `x` \\".to_owned()],
-        mode: Some(Mode::Leader),
+        mode: Some(ServerMode::Leader),
         world_size: Some(3),
         launcher: Some(Launcher::Srun),
         ..LaunchSpec::default()

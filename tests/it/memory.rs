@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use pretty_assertions::assert_eq;
-use regatta::event::{Event, Memory};
+use regatta::event::{Event, MemoryKind};
 use regatta::harness::read_result;
 use regatta::store::{last_run, read_journal};
 
@@ -279,7 +279,7 @@ stages:
         _ => None,
     });
     let (of, hint) = memory.unwrap();
-    assert_eq!(of, Memory::Gpu);
+    assert_eq!(of, MemoryKind::Gpu);
     assert!(hint.contains("80.00 GB of memory − 68.98 GB of weights (parameters × bytes / (tp × pp))"), "{hint}");
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::triton::{
-    Data, Exposition, HttpAddress, HttpClient, InferRequest, Kind, Scraper, Tensor, TritonClient, summarise,
+    TensorData, Exposition, HttpAddress, HttpClient, InferRequest, MetricKind, Scraper, Tensor, TritonClient, summarise,
 };
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn address(server: &RealTriton) -> HttpAddress {
 }
 
 fn count(n: i32, pause_ms: i32) -> InferRequest {
-    let number = |name: &str, value| Tensor::new(name, [1], Data::Int32(vec![value])).unwrap();
+    let number = |name: &str, value| Tensor::new(name, [1], TensorData::Int32(vec![value])).unwrap();
     InferRequest::new("counter", "1").input(number("n", n)).input(number("pause_ms", pause_ms))
 }
 
@@ -35,7 +35,7 @@ async fn a_real_server_counts_what_it_was_sent_and_calls_much_of_it_success() {
     let mut metrics = HttpClient::new(address(&server));
     let told = Exposition::parse(&metrics.text("/metrics").await.unwrap()).unwrap();
     let success = told.families.iter().find(|family| family.name == "nv_inference_request_success").unwrap();
-    assert!(success.kind == Kind::Counter && success.help.contains("successful"));
+    assert!(success.kind == MetricKind::Counter && success.help.contains("successful"));
 
     let key = r#"nv_inference_request_success{model="counter",version="1"}"#;
     assert_eq!(value(&mut metrics, key).await.to_bits(), 0f64.to_bits());

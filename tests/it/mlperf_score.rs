@@ -11,10 +11,10 @@ use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use regatta::mlperf::accuracy::{
-    AccuracyTold, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, Verdict, lined, score, stem,
+    AccuracyReport, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, AccuracyVerdict, lined, score, stem,
 };
-use regatta::mlperf::dataset::{DatasetError, DatasetFile, Form, Wanted, make, read};
-use regatta::mlperf::{Accuracy, DatasetTold, Round};
+use regatta::mlperf::dataset::{DatasetError, DatasetFile, DatasetFormat, DatasetRequest, make, read};
+use regatta::mlperf::{Accuracy, DatasetRecord, Round};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -95,7 +95,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
         .says("made-up data");
 
     let set: DatasetFile = serde_json::from_str(&world.read("latest/set/dataset.json")).unwrap();
-    assert_eq!((set.told.synthetic, set.told.samples, set.form), (true, 30, Form::MadeUp));
+    assert_eq!((set.told.synthetic, set.told.samples, set.form), (true, 30, DatasetFormat::MadeUp));
     assert_eq!(set.told.sha256, sha256(world.read("latest/set/dataset.jsonl")));
     let made = set.made.unwrap();
     assert!(made.seed == 7 && made.reference_words.source.contains("tokens per sample"), "{made:?}");
@@ -105,7 +105,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!((lines[1], lines.last().unwrap().split_once('=').unwrap().0), ("Results", "hash"));
     assert_eq!(lines.last().unwrap().strip_prefix("hash="), Some(sha256(world.read("log.json")).as_str()));
-    let told: AccuracyTold = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
+    let told: AccuracyReport = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
     for (key, name) in
         [("rouge1", "ROUGE1"), ("rouge2", "ROUGE2"), ("rougeL", "ROUGEL"), ("tokens_per_sample", "TOKENS_PER_SAMPLE")]
     {
@@ -117,7 +117,7 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     // What needs sentences is left out, and said to be.
     assert!(!lines[3].contains("rougeLsum") && !lines[3].contains("gen_len"));
     assert!(told.unscored.iter().all(|one| !one.wanted && one.why.contains("punkt_tab/english")));
-    assert_eq!((told.verdict, told.expected, told.samples), (Verdict::Missed, 30, 30));
+    assert_eq!((told.verdict, told.expected, told.samples), (AccuracyVerdict::Missed, 30, 30));
 
     assert_eq!(world.will_run(&[]), Vec::<String>::new());
     world.file("log.json", &log(&answers[..29]));
@@ -129,7 +129,7 @@ fn the_same_seed_makes_the_same_bytes_and_fewer_samples_are_the_first_of_more() 
     let round = Round::named("v5.1").unwrap();
     let made = |seed, samples| {
         let out = tempfile::tempdir().unwrap();
-        let wanted = Wanted { round: &round, benchmark: LLAMA, out: out.path() };
+        let wanted = DatasetRequest { round: &round, benchmark: LLAMA, out: out.path() };
         let file = make(&wanted, seed, Some(samples)).unwrap();
         (text(out.path().join("dataset.jsonl")), file)
     };
@@ -203,9 +203,9 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     npy(&path("npy/input_lens.npy"), "(3,)", &[3, 2, 4]);
 
     let round = round(LLAMA, 3, &[]);
-    let wanted = Wanted { round: &round, benchmark: LLAMA, out: folder.path() };
+    let wanted = DatasetRequest { round: &round, benchmark: LLAMA, out: folder.path() };
     let mut all = Vec::new();
-    for (name, form) in [("set.parquet", Form::Parquet), ("set.json", Form::Json), ("set.jsonl", Form::Json)] {
+    for (name, form) in [("set.parquet", DatasetFormat::Parquet), ("set.json", DatasetFormat::Json), ("set.jsonl", DatasetFormat::Json)] {
         let file = read(&wanted, &path(name)).unwrap();
         assert_eq!((file.form, file.told.samples, file.references, file.from.as_deref()), (form, 3, 3, Some(name)));
         assert_eq!(file.told.sha256, sha256(fs::read(path(name)).unwrap()));
@@ -215,7 +215,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     assert_eq!(all[0].lines().nth(1), Some(r#"{"input_ids":[1,7],"reference":"Two \"two\".\n"}"#));
     assert!(all.iter().all(|one| *one == all[0]));
     let arrays = read(&wanted, &path("npy")).unwrap();
-    assert_eq!((arrays.form, arrays.told.samples, arrays.references), (Form::Npy, 3, 0));
+    assert_eq!((arrays.form, arrays.told.samples, arrays.references), (DatasetFormat::Npy, 3, 0));
     assert_eq!(text(path("dataset.jsonl")).lines().nth(2), Some(r#"{"input_ids":[1,8,9,10]}"#));
 
     // What is wrong is told at once, and where.
@@ -242,7 +242,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     npy(&path("npy/input_lens.npy"), "(3,)", &[3, 9, 4]);
     assert!(why("npy").contains("row 1 has length 9"), "{}", why("npy"));
     assert!(matches!(
-        read(&Wanted { benchmark: "bert-99", ..wanted }, &path("set.json")),
+        read(&DatasetRequest { benchmark: "bert-99", ..wanted }, &path("set.json")),
         Err(DatasetError::Unknown { .. })
     ));
 }
@@ -276,7 +276,7 @@ fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) 
     fs::write(&set_file, set).unwrap();
     fs::write(&log_file, log).unwrap();
     let samples = set.lines().count() as u64;
-    let told = DatasetTold { benchmark: benchmark.to_owned(), synthetic: false, samples, sha256: String::new() };
+    let told = DatasetRecord { benchmark: benchmark.to_owned(), synthetic: false, samples, sha256: String::new() };
     let (tokenizer, sentences) = (golden("tokenizer.json"), golden("punkt"));
     let scoring = Scoring {
         round,
@@ -373,15 +373,15 @@ fn each_metric_is_held_against_its_bounds_and_what_is_missing_leaves_the_verdict
     let met = judged(&wide, &both);
     assert_eq!(
         (met.verdict, met.headline().as_str()),
-        (Verdict::Met, "accuracy met: ROUGE1 100 ≥ 99, TOKENS_PER_SAMPLE 2.5 ≥ 2")
+        (AccuracyVerdict::Met, "accuracy met: ROUGE1 100 ≥ 99, TOKENS_PER_SAMPLE 2.5 ≥ 2")
     );
     let missed = judged(&[("ROUGE1", Some(99.0), None), ("TOKENS_PER_SAMPLE", Some(1.0), Some(2.0))], &both);
     assert_eq!(
         (missed.verdict, missed.headline().as_str()),
-        (Verdict::Missed, "accuracy MISSED: TOKENS_PER_SAMPLE 2.5 > 2 by 0.5000")
+        (AccuracyVerdict::Missed, "accuracy MISSED: TOKENS_PER_SAMPLE 2.5 > 2 by 0.5000")
     );
     let half = judged(&wide, &log(&[(0, four), (0, one)]));
-    assert_eq!((half.verdict, half.samples, half.duplicates), (Verdict::Missed, 1, 1));
+    assert_eq!((half.verdict, half.samples, half.duplicates), (AccuracyVerdict::Missed, 1, 1));
     let open = judged(&wide[..1], &log(&[(0, four)]));
     assert_eq!(open.headline(), "accuracy INCOMPLETE: 1 of 2 samples answered");
 }
@@ -404,7 +404,7 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
         scored(&round("deepseek-r1", count as u64, &bounds), "deepseek-r1", set, &log(&answers[..count]), 1).unwrap()
     };
     let all = deepseek(&set, 4).told;
-    assert_eq!(all.verdict, Verdict::Incomplete);
+    assert_eq!(all.verdict, AccuracyVerdict::Incomplete);
     assert!(
         all.unscored[0].wanted
             && all.unscored[0].why.contains("math500")
@@ -413,7 +413,7 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     assert_eq!(all.parts.iter().map(|part| part.right).collect::<Vec<_>>(), [Some(1.0), Some(1.0), None, Some(1.0)]);
     let three: String = set.lines().take(3).map(|line| line.to_owned() + "\n").collect();
     let ours = deepseek(&three, 3);
-    assert_eq!(ours.told.verdict, Verdict::Met);
+    assert_eq!(ours.told.verdict, AccuracyVerdict::Met);
     assert!(ours.text.contains("{'exact_match': 100.0, 'tokens_per_sample': 3.0, 'num-samples': 3}"), "{}", ours.text);
 }
 

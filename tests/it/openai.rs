@@ -7,8 +7,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, Arrivals, Class, Ended, HarnessError, Http, Length, Level, Limits, Measured, Protocol, Request, Scenario, Slo,
-    Spec, Until, run,
+    Api, Arrivals, FailureClass, RequestEnd, HarnessError, Http, Length, LoadLevel, Limits, Measured, Protocol, Request, Scenario, Slo,
+    BenchSpec, StopAfter, run,
 };
 use serde_json::{Value, json};
 
@@ -18,20 +18,20 @@ use crate::scripted::wait_for;
 use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 
-pub fn spec(address: &str, api: Api, requests: u64) -> Spec {
-    Spec {
+pub fn spec(address: &str, api: Api, requests: u64) -> BenchSpec {
+    BenchSpec {
         endpoints: vec![address.parse::<Endpoint>().unwrap()],
         protocol: Protocol::Http(Http::new(api)),
         model: "ensemble".to_owned(),
         scenario: Scenario::Offline,
         arrivals: Arrivals::Poisson,
-        stop: Until { requests: Some(requests), duration: None },
+        stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Fixed(8),
         output_len: Length::Fixed(4),
         seed: 1,
         warmup: 0,
-        pace: regatta::harness::Pace::default(),
-        content: regatta::harness::Content::default(),
+        pace: regatta::harness::SendingSpec::default(),
+        content: regatta::harness::PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: Duration::from_secs(30),
@@ -45,15 +45,15 @@ pub fn spec(address: &str, api: Api, requests: u64) -> Spec {
 }
 
 /// Of a server that is named later.
-pub fn spec_of_chat(requests: u64) -> Spec {
+pub fn spec_of_chat(requests: u64) -> BenchSpec {
     spec("127.0.0.1:1", Api::OpenaiChat, requests)
 }
 
-pub fn chat(server: &Scripted, requests: u64) -> Spec {
+pub fn chat(server: &Scripted, requests: u64) -> BenchSpec {
     spec(&server.address.to_string(), Api::OpenaiChat, requests)
 }
 
-pub fn measure(spec: &Spec) -> Measured {
+pub fn measure(spec: &BenchSpec) -> Measured {
     let stop = Stop::new();
     let measured = wait_for(run(spec, &stop, |_| {})).unwrap();
     let counts = &measured.result.counts;
@@ -67,9 +67,9 @@ fn all_ok(measured: &Measured) {
 }
 
 /// Class and text of the failure of request 0.
-fn failure(measured: &Measured) -> (Class, String) {
+fn failure(measured: &Measured) -> (FailureClass, String) {
     match &measured.requests[0].ended {
-        Ended::Failed { class, why } => (*class, why.clone()),
+        RequestEnd::Failed { class, why } => (*class, why.clone()),
         other => panic!("it did not fail: {other:?}"),
     }
 }
@@ -92,7 +92,7 @@ fn every_interface_of_the_simulator_is_counted_token_by_token() {
         (Api::Generate, "tensorrt_llm"),
     ] {
         for streaming in [true, false] {
-            let mut spec = Spec {
+            let mut spec = BenchSpec {
                 model: model.to_owned(),
                 output_len: Length::Uniform { min: 1, max: 9 },
                 warmup: 1,
@@ -125,7 +125,7 @@ fn every_interface_of_the_simulator_is_counted_token_by_token() {
 #[test]
 fn prompts_may_go_as_token_ids_and_bodies_have_what_was_asked_for() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
-    let mut spec = Spec { model: "m".to_owned(), ..spec(&server.address.to_string(), Api::OpenaiCompletions, 1) };
+    let mut spec = BenchSpec { model: "m".to_owned(), ..spec(&server.address.to_string(), Api::OpenaiCompletions, 1) };
     let mut http = Http { prompt_ids: true, path: Some("/my/path".to_owned()), ..Http::new(Api::OpenaiCompletions) };
     http.extra = json!({"ignore_eos": true, "stream_options": null}).as_object().unwrap().clone();
     spec.protocol = Protocol::Http(http);
@@ -145,14 +145,14 @@ fn prompts_may_go_as_token_ids_and_bodies_have_what_was_asked_for() {
 #[test]
 fn connections_are_kept_and_used_again() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
-    let one_after_the_other = Spec { warmup: 20, ..chat(&server, 1) };
+    let one_after_the_other = BenchSpec { warmup: 20, ..chat(&server, 1) };
     let measured = measure(&one_after_the_other);
     all_ok(&measured);
     assert_eq!((measured.result.connections.count, measured.result.connections.reconnects), (1, 0));
 }
 
-fn one_user(spec: Spec) -> Spec {
-    Spec { scenario: Scenario::Concurrency { users: Level::Fixed(1.0) }, ..spec }
+fn one_user(spec: BenchSpec) -> BenchSpec {
+    BenchSpec { scenario: Scenario::Concurrency { users: LoadLevel::Fixed(1.0) }, ..spec }
 }
 
 /// What the connections of a run did: closed while idle, requests sent again, lost.
@@ -186,7 +186,7 @@ fn a_request_that_crosses_the_close_of_a_kept_connection_is_sent_again_and_count
     assert_eq!(server.requests.lock().unwrap().len(), 4);
     // Of a new connection it is the server's failure.
     let silent = Scripted::start(|_| vec![Do::Close]);
-    assert_eq!(failure(&measure(&one_user(chat(&silent, 1)))).0, Class::Connect);
+    assert_eq!(failure(&measure(&one_user(chat(&silent, 1)))).0, FailureClass::Connect);
 }
 
 #[test]
@@ -284,25 +284,25 @@ fn every_fault_is_counted_in_its_class() {
     };
     let some = [role(), token("a")];
     let error = [token("a"), "data: {\"error\":{\"message\":\"out of memory\",\"code\":500}}\n\n".to_owned()];
-    let cases: Vec<(Vec<Do>, Class, &str)> = vec![
-        (vec![Do::Close], Class::Connect, "closed the connection before any answer"),
-        (vec![Do::Send(HEAD.to_owned()), Do::Close], Class::Stream, "in the middle"),
-        (vec![Do::Send(stream(&some)), Do::Close], Class::Stream, "in the middle"),
-        (vec![Do::Send([stream(&some), END.to_owned()].concat())], Class::Short, "after 1 tokens without"),
-        (vec![Do::Send([stream(&error), END.to_owned()].concat())], Class::Server, "out of memory"),
+    let cases: Vec<(Vec<Do>, FailureClass, &str)> = vec![
+        (vec![Do::Close], FailureClass::Connect, "closed the connection before any answer"),
+        (vec![Do::Send(HEAD.to_owned()), Do::Close], FailureClass::Stream, "in the middle"),
+        (vec![Do::Send(stream(&some)), Do::Close], FailureClass::Stream, "in the middle"),
+        (vec![Do::Send([stream(&some), END.to_owned()].concat())], FailureClass::Short, "after 1 tokens without"),
+        (vec![Do::Send([stream(&error), END.to_owned()].concat())], FailureClass::Server, "out of memory"),
         (
             vec![Do::Send(whole("500 Oh", "{\"error\":{\"message\":\"no GPU\"}}"))],
-            Class::Server,
+            FailureClass::Server,
             "HTTP status 500: no GPU",
         ),
-        (vec![Do::Send(whole("429 Slow", "{\"error\":\"busy\"}"))], Class::Refused, "HTTP status 429: busy"),
-        (vec![Do::Send(whole("503 Not yet", ""))], Class::Refused, "HTTP status 503"),
-        (vec![Do::Send(whole("200 OK", "{\"error\":\"in peace\"}"))], Class::Server, "in peace"),
-        (vec![Do::Send(whole("200 OK", "{\"choices\":[]}"))], Class::Short, "no token"),
-        (vec![Do::Send(stream(&["data: {\"choices\": nonsense\n\n".to_owned()]))], Class::Stream, "not JSON"),
-        (vec![Do::Send("SMTP ready\r\n\r\n".to_owned())], Class::Stream, "not HTTP/1.1"),
-        (vec![Do::Send([HEAD, "zz\r\n"].concat())], Class::Stream, "size"),
-        (vec![Do::Send([stream(&[DONE.to_owned()]), END.to_owned()].concat())], Class::Short, "no token"),
+        (vec![Do::Send(whole("429 Slow", "{\"error\":\"busy\"}"))], FailureClass::Refused, "HTTP status 429: busy"),
+        (vec![Do::Send(whole("503 Not yet", ""))], FailureClass::Refused, "HTTP status 503"),
+        (vec![Do::Send(whole("200 OK", "{\"error\":\"in peace\"}"))], FailureClass::Server, "in peace"),
+        (vec![Do::Send(whole("200 OK", "{\"choices\":[]}"))], FailureClass::Short, "no token"),
+        (vec![Do::Send(stream(&["data: {\"choices\": nonsense\n\n".to_owned()]))], FailureClass::Stream, "not JSON"),
+        (vec![Do::Send("SMTP ready\r\n\r\n".to_owned())], FailureClass::Stream, "not HTTP/1.1"),
+        (vec![Do::Send([HEAD, "zz\r\n"].concat())], FailureClass::Stream, "size"),
+        (vec![Do::Send([stream(&[DONE.to_owned()]), END.to_owned()].concat())], FailureClass::Short, "no token"),
     ];
     for (steps, class, told) in cases {
         let what = format!("{steps:?}");
@@ -320,9 +320,9 @@ fn a_server_that_never_answers_or_stops_in_the_middle_is_a_stall() {
     let begun = [HEAD.to_owned(), chunk(&token("a"))].concat();
     for steps in [vec![Do::Hang], vec![Do::Send(begun), Do::Hang]] {
         let server = Scripted::start(move |_| steps.clone());
-        let measured = measure(&Spec { stall_timeout: Duration::from_millis(100), ..chat(&server, 2) });
+        let measured = measure(&BenchSpec { stall_timeout: Duration::from_millis(100), ..chat(&server, 2) });
         let (class, why) = failure(&measured);
-        assert_eq!(class, Class::Stall, "{why}");
+        assert_eq!(class, FailureClass::Stall, "{why}");
         assert_eq!(measured.result.counts.failed, 2);
     }
 }
@@ -354,12 +354,12 @@ fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_told_before_anyt
     let (_files, server) = simulator();
     let address = server.http.unwrap().to_string();
     for api in [Api::OpenaiChat, Api::Generate] {
-        let wrong = Spec { model: "gpt-9".to_owned(), ..spec(&address, api, 1) };
+        let wrong = BenchSpec { model: "gpt-9".to_owned(), ..spec(&address, api, 1) };
         let refused = wait_for(run(&wrong, &stop, |_| {})).unwrap_err();
         assert!(matches!(refused, HarnessError::Model { .. }), "{refused}");
         assert!(refused.to_string().contains("gpt-9"), "{refused}");
     }
-    let unnamed = Spec { model: String::new(), ..spec(&address, Api::OpenaiChat, 1) };
+    let unnamed = BenchSpec { model: String::new(), ..spec(&address, Api::OpenaiChat, 1) };
     let refused = wait_for(run(&unnamed, &stop, |_| {})).unwrap_err().to_string();
     assert!(refused.contains("it has ensemble, tensorrt_llm, tensorrt_llm_bls"), "{refused}");
 }
@@ -415,13 +415,13 @@ fn a_real_triton_streams_its_generate_extension() {
     let server = wait_for(RealTriton::ready(&repository, &[]));
     for model in ["ensemble", "tensorrt_llm"] {
         let endpoint = server.endpoint.clone();
-        let spec = Spec { endpoints: vec![endpoint], model: model.to_owned(), ..spec("127.0.0.1:1", Api::Generate, 8) };
+        let spec = BenchSpec { endpoints: vec![endpoint], model: model.to_owned(), ..spec("127.0.0.1:1", Api::Generate, 8) };
         let measured = measure(&spec);
         all_ok(&measured);
         assert_eq!(measured.result.tokens.output, 32, "{model}");
         assert!(measured.requests.iter().all(|record| record.chunks == 4 && record.final_marker), "{model}");
     }
-    let wrong = Spec {
+    let wrong = BenchSpec {
         endpoints: vec![server.endpoint.clone()],
         model: "nobody".to_owned(),
         ..spec("127.0.0.1:1", Api::Generate, 1)

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use regatta::event::{RunId, Stop};
-use regatta::process::{Command, How, Running, Warden, adopt_orphans, reap, run, sweep};
+use regatta::process::{ProcessCommand, How, Running, Watchdog, adopt_orphans, reap, run, sweep};
 use tempfile::TempDir;
 
-fn shell(dir: &TempDir, text: &str) -> Command {
-    Command::new(["/bin/sh", "-c", text], dir.path(), dir.path().join("log"))
+fn shell(dir: &TempDir, text: &str) -> ProcessCommand {
+    ProcessCommand::new(["/bin/sh", "-c", text], dir.path(), dir.path().join("log"))
 }
 
 fn log(dir: &TempDir) -> String {
@@ -76,16 +76,16 @@ async fn a_killed_command_says_by_which_signal() {
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let dir = folder();
-    let missing = Command::new(["/no/such/program"], dir.path(), dir.path().join("log"));
+    let missing = ProcessCommand::new(["/no/such/program"], dir.path(), dir.path().join("log"));
     assert_eq!(
         run(missing, &Stop::new(), |_| {}).await.unwrap_err().to_string(),
         "`/no/such/program` was not found in PATH"
     );
-    let nowhere = Command::new(["true"], "/no/such/folder", dir.path().join("log"));
+    let nowhere = ProcessCommand::new(["true"], "/no/such/folder", dir.path().join("log"));
     let error = run(nowhere, &Stop::new(), |_| {}).await.unwrap_err().to_string();
     assert!(error.starts_with("the folder /no/such/folder to run in cannot be used"), "{error}");
     fs::write(dir.path().join("script"), "#!/no/such/interpreter\n").unwrap();
-    let plain = Command::new(["./script"], dir.path(), dir.path().join("log"));
+    let plain = ProcessCommand::new(["./script"], dir.path(), dir.path().join("log"));
     let error = run(plain, &Stop::new(), |_| {}).await.unwrap_err().to_string();
     assert!(error.ends_with("script` is not executable"), "{error}");
 }
@@ -291,8 +291,8 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
     let lock = fs::File::create(home.join("lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let name = RunId::new(format!("test-{}", std::process::id()));
-    let warden = Warden::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock).unwrap();
-    let command = |text: &str| Command::new(["/bin/sh", "-c", text], &home, home.join("log"));
+    let warden = Watchdog::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock).unwrap();
+    let command = |text: &str| ProcessCommand::new(["/bin/sh", "-c", text], &home, home.join("log"));
     let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
     let registered = Running::start(command(deaf)).unwrap();
     warden.add(registered.pgid());
@@ -312,7 +312,7 @@ async fn a_run_that_ends_in_order_sends_its_warden_away() {
     let dir = folder();
     let hold = fs::File::create(dir.path().join("lock")).unwrap();
     let name = RunId::new(format!("test-bye-{}", std::process::id()));
-    let warden = Warden::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold).unwrap();
+    let warden = Watchdog::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold).unwrap();
     let mut server = Running::start(shell(&dir, "exec sleep 1000").set("REGATTA_RUN", name.as_str())).unwrap();
     warden.add(server.pgid());
     warden.finish();
@@ -324,7 +324,7 @@ async fn a_run_that_ends_in_order_sends_its_warden_away() {
 async fn the_next_run_ends_what_a_dead_run_left() {
     let dir = folder();
     let home = dir.path().join("state");
-    let mark = |command: Command, run: &str| command.set("REGATTA_HOME", &home).set("REGATTA_RUN", run);
+    let mark = |command: ProcessCommand, run: &str| command.set("REGATTA_HOME", &home).set("REGATTA_RUN", run);
     let old = Running::start(mark(shell(&dir, "exec sleep 1000"), "old")).unwrap();
     let mut new = Running::start(mark(shell(&dir, "exec sleep 1000"), "new")).unwrap();
     let pid = old.pgid();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use regatta::event::{Done, Event, RunId, Tally, TaskId};
-use regatta::report::{Live, Look, Places, State, Story};
+use regatta::event::{Done, Event, RunId, TaskTally, TaskId};
+use regatta::report::{LiveDisplay, LiveOptions, RunPaths, TaskPhase, RunState};
 
 /// Ten thousand tasks, each third one cached.
 fn events() -> Vec<Event> {
@@ -17,7 +17,7 @@ fn events() -> Vec<Event> {
         at: "2026-11-20T22:43:01Z".to_owned(),
         pid: 4711,
     }];
-    let mut tally = Tally::default();
+    let mut tally = TaskTally::default();
     for n in 0..tasks {
         let task = TaskId::new(format!("t/{n}"));
         if n % 3 == 0 {
@@ -36,22 +36,22 @@ fn events() -> Vec<Event> {
     events
 }
 
-fn told(look: Look, events: &[Event]) -> (Story, String) {
+fn told(look: LiveOptions, events: &[Event]) -> (RunState, String) {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let mut live = Live::to(look, Box::new(file.reopen().expect("the same file")));
+    let mut live = LiveDisplay::to(look, Box::new(file.reopen().expect("the same file")));
     for event in events {
         live.event(event);
     }
-    let story = live.finish(&Places::default());
+    let story = live.finish(&RunPaths::default());
     (story, std::fs::read_to_string(file.path()).expect("text"))
 }
 
 #[test]
 fn a_story_told_as_json_lines_is_told_again_from_them() {
     let events = events();
-    let (live, text) = told(Look { json_lines: true, ..Look::default() }, &events);
+    let (live, text) = told(LiveOptions { json_lines: true, ..LiveOptions::default() }, &events);
     assert_eq!(text.lines().count(), events.len());
-    let mut replayed = Story::new();
+    let mut replayed = RunState::new();
     for line in text.lines() {
         replayed.fold(&serde_json::from_str(line).expect("an event"));
     }
@@ -66,8 +66,8 @@ fn a_story_told_as_json_lines_is_told_again_from_them() {
 
 #[test]
 fn plain_lines_name_what_ran_and_count_what_was_cached() {
-    let (story, text) = told(Look::default(), &events());
-    let ran = story.of(State::Ran).count();
+    let (story, text) = told(LiveOptions::default(), &events());
+    let ran = story.of(TaskPhase::Ran).count();
     assert_eq!(text.lines().filter(|line| line.starts_with("✓ ")).count(), ran);
     assert!(!text.contains("✓ t/0 ") && text.contains("✓ t/1 "));
     assert!(text.contains("3334 tasks as before"), "cached tasks are a number");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Cancel, CancelBy, Class, Ended, HarnessError, Length, Limits, Measured, RandomSeed, Record, Request,
-    Scenario, Slo, Spec, Until, Words, run,
+    Arrivals, Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Limits, Measured, RandomSeed, RequestRecord, Request,
+    Scenario, Slo, BenchSpec, StopAfter, Words, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
 use serde_json::json;
@@ -18,20 +18,20 @@ use crate::simulator::ground::{Files, Running};
 
 const VOCABULARY: u32 = 128_256;
 
-fn spec(endpoint: Endpoint, requests: u64, request: Request) -> Spec {
-    Spec {
+fn spec(endpoint: Endpoint, requests: u64, request: Request) -> BenchSpec {
+    BenchSpec {
         endpoints: vec![endpoint],
         protocol: regatta::harness::Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
         scenario: Scenario::Offline,
         arrivals: Arrivals::Poisson,
-        stop: Until { requests: Some(requests), duration: None },
+        stop: StopAfter { requests: Some(requests), duration: None },
         input_len: Length::Uniform { min: 4, max: 40 },
         output_len: Length::Uniform { min: 5, max: 12 },
         seed: 1,
         warmup: 1,
-        pace: regatta::harness::Pace::default(),
-        content: regatta::harness::Content::default(),
+        pace: regatta::harness::SendingSpec::default(),
+        content: regatta::harness::PromptSource::default(),
         frontends: 1,
         clients: 2,
         stall_timeout: Duration::from_secs(30),
@@ -48,7 +48,7 @@ fn at(server: &Running) -> Endpoint {
     server.address.to_string().parse().unwrap()
 }
 
-fn measured(spec: &Spec) -> Measured {
+fn measured(spec: &BenchSpec) -> Measured {
     let measured = wait_for(run(spec, &Stop::new(), |_| {})).unwrap();
     let counts = &measured.result.counts;
     assert!(counts.conserved, "{counts:?}");
@@ -56,7 +56,7 @@ fn measured(spec: &Spec) -> Measured {
     measured
 }
 
-fn refused(spec: &Spec) -> Vec<String> {
+fn refused(spec: &BenchSpec) -> Vec<String> {
     match wait_for(run(spec, &Stop::new(), |_| {})) {
         Err(HarnessError::Request { faults, .. }) => faults,
         other => panic!("{other:?}"),
@@ -66,7 +66,7 @@ fn refused(spec: &Spec) -> Vec<String> {
 fn all_ok(measured: &Measured) {
     let counts = &measured.result.counts;
     assert_eq!(counts.ok, counts.scheduled, "{:?}", counts.failures);
-    for Record { tokens, asked_tokens, .. } in &measured.requests {
+    for RequestRecord { tokens, asked_tokens, .. } in &measured.requests {
         assert_eq!(tokens, asked_tokens);
     }
 }
@@ -80,7 +80,7 @@ fn text_models_stream_when_their_engine_is_decoupled() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
     for model in ["ensemble", "tensorrt_llm_bls"] {
-        let measured = measured(&Spec { model: model.to_owned(), ..spec(at(&server), 10, Request::default()) });
+        let measured = measured(&BenchSpec { model: model.to_owned(), ..spec(at(&server), 10, Request::default()) });
         all_ok(&measured);
         let result = &measured.result;
         assert_eq!(result.client.call, "stream");
@@ -103,7 +103,7 @@ fn every_sequence_of_a_prompt_is_counted() {
         (Request { batch: Some(2), ..three() }, "tensorrt_llm"),
         (three(), "ensemble"),
     ] {
-        let spec = Spec { model: model.to_owned(), output_len: Length::Fixed(7), ..spec(at(&server), 8, request) };
+        let spec = BenchSpec { model: model.to_owned(), output_len: Length::Fixed(7), ..spec(at(&server), 8, request) };
         let measured = measured(&spec);
         all_ok(&measured);
         assert_eq!(measured.result.tokens.output, 8 * 3 * 7, "{model}: {:?}", spec.request);
@@ -126,12 +126,12 @@ fn every_sequence_of_a_prompt_is_counted() {
 fn one_stream_carries_batches_and_stops_of_the_engine() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
-    let shared = |request| Spec { pace: crate::sending::SHARED, ..spec(at(&server), 12, request) };
+    let shared = |request| BenchSpec { pace: crate::sending::SHARED, ..spec(at(&server), 12, request) };
     let batched = measured(&shared(Request { batch: Some(3), ..Request::default() }));
     all_ok(&batched);
     assert_eq!(batched.result.connections.shared_streams, Some(2));
     let cancel = Some(Cancel { after_tokens: 2, share: 1.0, by: CancelBy::Stop });
-    let long = Spec { output_len: Length::Fixed(1500), ..shared(Request { cancel, ..Request::default() }) };
+    let long = BenchSpec { output_len: Length::Fixed(1500), ..shared(Request { cancel, ..Request::default() }) };
     let stopped = measured(&long).result;
     assert_eq!((stopped.counts.withdrawn, stopped.counts.failed), (12, 0), "{:?}", stopped.counts);
     assert!(stopped.withdrawals.unwrap().tokens < 12 * 1500);
@@ -142,7 +142,7 @@ fn one_stream_carries_batches_and_stops_of_the_engine() {
 fn text_in_one_answer_is_not_counted_and_the_result_says_so() {
     let files = Files::new(false, &json!({}));
     let server = Running::start(files.options());
-    let measured = measured(&Spec { model: "ensemble".to_owned(), ..spec(at(&server), 10, Request::default()) });
+    let measured = measured(&BenchSpec { model: "ensemble".to_owned(), ..spec(at(&server), 10, Request::default()) });
     all_ok(&measured);
     assert_eq!(measured.result.client.call, "unary");
     assert_eq!(measured.result.tokens.source, "max_tokens as asked, since the answer is one text");
@@ -163,14 +163,14 @@ fn requests_of_one_message_are_measured_one_by_one() {
         for message in measured.requests.chunks(3) {
             assert!(message.iter().all(|record| record.t_issue == message[0].t_issue && record.final_marker));
             // A shorter answer is not done after a longer one beside it.
-            let mut by_length: Vec<&Record> = message.iter().collect();
+            let mut by_length: Vec<&RequestRecord> = message.iter().collect();
             by_length.sort_by_key(|record| record.tokens);
             assert!(by_length.is_sorted_by_key(|record| record.t_last), "{by_length:?}");
         }
     }
     for model in ["ensemble", "tensorrt_llm_bls"] {
         let request = Request { batch: Some(2), ..Request::default() };
-        all_ok(&measured(&Spec { model: model.to_owned(), ..spec(at(&server), 6, request) }));
+        all_ok(&measured(&BenchSpec { model: model.to_owned(), ..spec(at(&server), 6, request) }));
     }
     let unary = Files::new(false, &json!({}));
     let unary = Running::start(unary.options());
@@ -185,7 +185,7 @@ fn a_stop_word_ends_the_answer_that_says_it() {
     // What request 0 would say without it; ids are the requests' numbers.
     let word: Vec<i32> = (3..5).map(|index| token("0", index, VOCABULARY, Some(2))).collect();
     let request = Request { stop_words: Some(Words::Ids(vec![vec![7, 8, 9], word])), ..Request::default() };
-    let spec = Spec { vocab_size: VOCABULARY, output_len: Length::Fixed(10), ..spec(at(&server), 6, request) };
+    let spec = BenchSpec { vocab_size: VOCABULARY, output_len: Length::Fixed(10), ..spec(at(&server), 6, request) };
     let measured = measured(&spec);
     let tokens: Vec<u32> = measured.requests.iter().map(|record| record.tokens).collect();
     assert_eq!(tokens, [5, 10, 10, 10, 10, 10]);
@@ -201,12 +201,12 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
     for by in [CancelBy::Rpc, CancelBy::Stop] {
         let cancel = Cancel { after_tokens: 2, share: 1.0, by };
         let request = Request { cancel: Some(cancel), ..Request::default() };
-        let spec = Spec {
+        let spec = BenchSpec {
             output_len: Length::Fixed(2000),
             input_len: Length::Fixed(8),
             warmup: 0,
-            pace: regatta::harness::Pace::default(),
-            content: regatta::harness::Content::default(),
+            pace: regatta::harness::SendingSpec::default(),
+            content: regatta::harness::PromptSource::default(),
             ..spec(at(&server), 4, request)
         };
         let measured = measured(&spec);
@@ -217,7 +217,7 @@ fn a_cancelled_request_is_neither_ok_nor_failed_and_frees_its_place() {
         assert_eq!((withdrawals.requests, withdrawals.end_after_cancel.n), (4, 4));
         assert!((8..4 * 2000).contains(&withdrawals.tokens), "{withdrawals:?}");
         for record in &measured.requests {
-            assert_eq!(record.ended, Ended::Withdrawn);
+            assert_eq!(record.ended, RequestEnd::Withdrawn);
             assert!(record.tokens >= 2 && record.t_cancel.unwrap() <= record.t_end);
             assert_eq!(record.final_marker, by == CancelBy::Stop);
         }
@@ -230,14 +230,14 @@ fn only_a_share_is_cancelled_and_the_same_in_every_run() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
     let cancel = Cancel { after_tokens: 1, share: 0.5, by: CancelBy::Rpc };
-    let spec = Spec {
+    let spec = BenchSpec {
         output_len: Length::Fixed(40),
         ..spec(at(&server), 40, Request { cancel: Some(cancel), ..Request::default() })
     };
     let withdrawn = || -> Vec<u64> {
         let measured = measured(&spec);
         assert_eq!(measured.result.counts.ok + measured.result.counts.withdrawn, 40);
-        measured.requests.iter().filter(|r| r.ended == Ended::Withdrawn).map(|record| record.index).collect()
+        measured.requests.iter().filter(|r| r.ended == RequestEnd::Withdrawn).map(|record| record.index).collect()
     };
     let first = withdrawn();
     assert!((8..=32).contains(&first.len()), "{first:?}");
@@ -271,12 +271,12 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
         return_generation_logits: true,
         ..Request::default()
     };
-    let spec = Spec {
+    let spec = BenchSpec {
         input_len: Length::Fixed(3),
         output_len: Length::Fixed(2),
         warmup: 0,
-        pace: regatta::harness::Pace::default(),
-        content: regatta::harness::Content::default(),
+        pace: regatta::harness::SendingSpec::default(),
+        content: regatta::harness::PromptSource::default(),
         ..spec(at(&server), 2, request.clone())
     };
     let measured = measured(&spec);
@@ -299,7 +299,7 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
     );
     let plain = Files::new(true, &json!({}));
     let plain = Running::start(plain.options());
-    let failed = wait_for(run(&Spec { endpoints: vec![at(&plain)], ..spec }, &Stop::new(), |_| {})).unwrap().result;
+    let failed = wait_for(run(&BenchSpec { endpoints: vec![at(&plain)], ..spec }, &Stop::new(), |_| {})).unwrap().result;
     assert_eq!(failed.verdict, Verdict::InvalidServer);
     assert!(failed.counts.failures[0].why.contains("need to build engine with gather_context_logits"));
 }
@@ -312,7 +312,7 @@ fn adapters_are_taken_in_turn_where_the_engine_has_them() {
     all_ok(&measured(&spec(at(&server), 6, request.clone())));
     let plain = Files::new(true, &json!({}));
     let plain = Running::start(plain.options());
-    let failed = measured(&Spec { warmup: 0, ..spec(at(&plain), 6, request) }).result.counts;
+    let failed = measured(&BenchSpec { warmup: 0, ..spec(at(&plain), 6, request) }).result.counts;
     assert_eq!((failed.failed, failed.failures.len()), (6, 3));
     assert_eq!(failed.failures[0].why, "LoRA task 1 not found in cache. Please send LoRA weights with request");
     assert!(failed.failures[1].why.contains("LoRA task 2"));
@@ -354,9 +354,9 @@ fn what_is_late_beyond_its_deadline_has_failed() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(SimOptions { speed: 0.01, ..files.options() });
     let request = Request { deadline: Some(Duration::from_millis(50)), ..Request::default() };
-    let measured = measured(&Spec { warmup: 0, ..spec(at(&server), 4, request) });
+    let measured = measured(&BenchSpec { warmup: 0, ..spec(at(&server), 4, request) });
     let counts = &measured.result.counts;
-    assert_eq!((counts.ok, counts.failed_by_class.get(&Class::Deadline)), (0, Some(&4)), "{counts:?}");
+    assert_eq!((counts.ok, counts.failed_by_class.get(&FailureClass::Deadline)), (0, Some(&4)), "{counts:?}");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn sampling_reaches_the_server_and_what_it_refuses_is_told() {
     all_ok(&measured(&spec(at(&server), 6, request.clone())));
     // The engine has one beam.
     let request = Request { beam_width: Some(2), ..request };
-    let failed = measured(&Spec { warmup: 0, ..spec(at(&server), 2, request) }).result.counts;
+    let failed = measured(&BenchSpec { warmup: 0, ..spec(at(&server), 2, request) }).result.counts;
     assert_eq!(failed.failures[0].why, "Requested beam width 2 exceeds the engine's max_beam_width 1");
 }
 
@@ -393,7 +393,7 @@ fn what_the_model_cannot_do_is_refused_before_the_first_request() {
         stop_words: Some(Words::Ids(vec![vec![5]])),
         ..Request::default()
     };
-    let faults = refused(&Spec { model: "ensemble".to_owned(), ..spec(at(&server), 2, request) });
+    let faults = refused(&BenchSpec { model: "ensemble".to_owned(), ..spec(at(&server), 2, request) });
     assert_eq!(faults.len(), 4, "{faults:#?}");
     assert!(faults[0].starts_with("request.streaming: the model is not decoupled"));
     assert_eq!(faults[1], "request.early_stopping needs the input `early_stopping`, which the model does not have");

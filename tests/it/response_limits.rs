@@ -1,7 +1,7 @@
 //! Answers without end: each part has a limit, the request fails with it, and no more is read.
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Class, Ended, Length, Request, ResponseLimits, Spec};
+use regatta::harness::{FailureClass, RequestEnd, Length, Request, ResponseLimits, BenchSpec};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;
@@ -11,16 +11,16 @@ use crate::scripted::{Act, Scripted as GrpcServer, response};
 
 const LIMITS: ResponseLimits = ResponseLimits { body: 300_000, header: 4_000, line: 50_000, frame: 30_000 };
 
-fn limited(spec: Spec) -> Spec {
-    Spec { request: Request { response_limits: LIMITS, ..spec.request.clone() }, ..spec }
+fn limited(spec: BenchSpec) -> BenchSpec {
+    BenchSpec { request: Request { response_limits: LIMITS, ..spec.request.clone() }, ..spec }
 }
 
 /// Why request 0 failed.
-fn failure(spec: &Spec) -> (Class, String) {
+fn failure(spec: &BenchSpec) -> (FailureClass, String) {
     let measured = measure(spec);
     assert_eq!(measured.result.counts.failed, 1, "{:?}", measured.result.counts);
     match &measured.requests[0].ended {
-        Ended::Failed { class, why } => (*class, why.clone()),
+        RequestEnd::Failed { class, why } => (*class, why.clone()),
         other => panic!("it did not fail: {other:?}"),
     }
 }
@@ -43,7 +43,7 @@ fn an_answer_without_end_fails_with_its_limit_and_is_not_read_on() {
     for (what, steps, key) in cases {
         let server = Scripted::start(move |_| steps.clone());
         let (class, why) = failure(&limited(chat(&server, 1)));
-        assert_eq!(class, Class::TooLarge, "{what}: {why}");
+        assert_eq!(class, FailureClass::TooLarge, "{what}: {why}");
         assert!(why.contains(&format!("`request.response_limits.{key}`")), "{what}: {why}");
         // What was read, and what waits in the sockets of both sides.
         let taken = server.flooded.load(std::sync::atomic::Ordering::SeqCst);
@@ -73,10 +73,10 @@ fn a_message_beyond_its_limit_fails_over_grpc_too() {
             None,
             kserve::script(|_| Act::Play { gap: std::time::Duration::ZERO, messages: long }),
         );
-        let mut spec = Spec { output_len: Length::Fixed(10_000), ..limited(kserve::spec(&server, 1)) };
+        let mut spec = BenchSpec { output_len: Length::Fixed(10_000), ..limited(kserve::spec(&server, 1)) };
         spec.pace.stream = stream;
         let (class, why) = failure(&spec);
-        assert_eq!(class, Class::TooLarge, "{why}");
+        assert_eq!(class, FailureClass::TooLarge, "{why}");
         assert!(why.contains("`request.response_limits.frame`"), "{why}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, Length, Measured, Request, Scenario, Spec};
+use regatta::harness::{Api, Length, Measured, Request, Scenario, BenchSpec};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
@@ -25,7 +25,7 @@ fn answer(more: Option<u64>) -> Vec<Do> {
     )]
 }
 
-fn with_tokenizer(spec: Spec) -> (tempfile::TempDir, Spec) {
+fn with_tokenizer(spec: BenchSpec) -> (tempfile::TempDir, BenchSpec) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokenizer.json");
     tokenizer(&file);
@@ -65,7 +65,7 @@ fn text_is_counted_with_the_tokenizer_and_chunks_are_not() {
 #[test]
 fn a_server_that_counts_is_believed() {
     let server = Scripted::start(|_| answer(Some(7)));
-    let (_folder, spec) = with_tokenizer(Spec { output_len: Length::Fixed(8), ..chat(&server, 3) });
+    let (_folder, spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
     let measured = measure(&spec);
     let usage = "usage.completion_tokens";
     // Seven tokens came in three chunks, and the server does not say how many in which.
@@ -87,7 +87,7 @@ fn without_a_tokenizer_chunks_are_all_there_is() {
 fn a_mixture_says_how_many_are_of_which_kind() {
     // The one that counts answers last, so that the others had to be kept.
     let server = Scripted::start(|number| answer((number == 2).then_some(5)));
-    let (_folder, mut spec) = with_tokenizer(Spec { output_len: Length::Fixed(8), ..chat(&server, 3) });
+    let (_folder, mut spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
     spec.scenario = Scenario::Concurrency { users: 1.0.into() };
     let measured = measure(&spec);
     let expected = format!("usage.completion_tokens; {RETOKENIZED}, for 2 of 3 answers that have none");
@@ -100,8 +100,8 @@ fn tritons_text_is_counted_over_grpc_and_over_http_in_one_piece_and_in_many() {
     let files = Files::new(true, &serde_json::json!({}));
     let any = Some("127.0.0.1:0".parse().unwrap());
     let server = Running::start(regatta::sim::SimOptions { http: any, ..files.options() });
-    let sold = |spec: Spec| {
-        let (folder, spec) = with_tokenizer(Spec { model: "ensemble".to_owned(), ..spec });
+    let sold = |spec: BenchSpec| {
+        let (folder, spec) = with_tokenizer(BenchSpec { model: "ensemble".to_owned(), ..spec });
         let measured = measure(&spec);
         assert_eq!(measured.result.counts.failed, 0, "{:?}", measured.result.counts.failures);
         assert_eq!(measured.result.tokens.source, RETOKENIZED);
@@ -118,7 +118,7 @@ fn tritons_text_is_counted_over_grpc_and_over_http_in_one_piece_and_in_many() {
     for spec in [grpc(), http()] {
         let streamed = sold(spec.clone());
         assert!(streamed.requests.iter().any(|record| record.chunks > 1));
-        let whole = sold(Spec { request: Request { streaming: Some(false), ..Request::default() }, ..spec });
+        let whole = sold(BenchSpec { request: Request { streaming: Some(false), ..Request::default() }, ..spec });
         assert!(whole.requests.iter().all(|record| record.first_tokens == record.tokens), "one chunk has all of them");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
-    Cancel, CancelBy, Class, Ended, HarnessError, Length, Measured, Pace, Request, Retries, Scenario, Spec, StreamMode,
+    Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Measured, SendingSpec, Request, Retries, Scenario, BenchSpec, StreamMode,
     run,
 };
 
@@ -18,7 +18,7 @@ use crate::openai::script::{Do, good};
 use crate::scripted::{Act, Last, Scripted, wait_for};
 use crate::world::World;
 
-pub const SHARED: Pace = Pace {
+pub const SHARED: SendingSpec = SendingSpec {
     think: regatta::harness::Pause::Fixed(0.0),
     max_in_flight: None,
     warmup_for: None,
@@ -27,16 +27,16 @@ pub const SHARED: Pace = Pace {
 };
 
 /// One connection; so many users with one request under way each.
-fn users(server: &Scripted, users: u32, requests: u64) -> Spec {
+fn users(server: &Scripted, users: u32, requests: u64) -> BenchSpec {
     let scenario = Scenario::Concurrency { users: f64::from(users).into() };
-    Spec { scenario, clients: 1, pace: SHARED, output_len: Length::Fixed(3), ..spec(server, requests) }
+    BenchSpec { scenario, clients: 1, pace: SHARED, output_len: Length::Fixed(3), ..spec(server, requests) }
 }
 
-fn classes(measured: &Measured) -> Vec<Option<Class>> {
+fn classes(measured: &Measured) -> Vec<Option<FailureClass>> {
     measured.requests.iter().map(class_of).collect()
 }
 
-fn refusal(spec: &Spec) -> String {
+fn refusal(spec: &BenchSpec) -> String {
     wait_for(run(spec, &Stop::new(), |_| {})).unwrap_err().to_string()
 }
 
@@ -46,7 +46,7 @@ fn all_requests_of_a_connection_go_over_one_stream() {
     // Room for one stream a connection, and for any number of requests on it.
     let server =
         Scripted::start(true, Some(1), script(move |_| Act::Answer { gap, per_chunk: 2, last: Last::EmptyFinal }));
-    let spec = Spec { scenario: Scenario::Offline, pace: SHARED, warmup: 1, ..spec(&server, 40) };
+    let spec = BenchSpec { scenario: Scenario::Offline, pace: SHARED, warmup: 1, ..spec(&server, 40) };
     let measured = measure(&spec);
     adds_up(&measured);
     let result = &measured.result;
@@ -58,8 +58,8 @@ fn all_requests_of_a_connection_go_over_one_stream() {
         assert_eq!((record.tokens, record.chunks), (record.asked_tokens, record.asked_tokens.div_ceil(2)));
         assert!(record.final_marker && record.t_first.unwrap() - record.t_issue >= gap.as_nanos() as u64);
     }
-    let many = Spec { scenario: Scenario::Offline, pace: Pace::default(), ..spec };
-    let apart = measure(&Spec { clients: 50, ..many });
+    let many = BenchSpec { scenario: Scenario::Offline, pace: SendingSpec::default(), ..spec };
+    let apart = measure(&BenchSpec { clients: 50, ..many });
     assert_eq!((apart.result.counts.ok, apart.result.connections.stream), (40, Some(StreamMode::PerRequest)));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2 + 41, "a stream for each, warm-up included");
 }
@@ -76,9 +76,9 @@ fn an_error_on_a_shared_stream_belongs_to_the_request_that_it_names() {
             _ => AT_ONCE,
         }),
     );
-    let measured = measure(&Spec { stall_timeout: Duration::from_millis(1500), ..users(&server, 8, 16) });
+    let measured = measure(&BenchSpec { stall_timeout: Duration::from_millis(1500), ..users(&server, 8, 16) });
     adds_up(&measured);
-    let expected = [Some(Class::Server), Some(Class::Server), Some(Class::Stall), None];
+    let expected = [Some(FailureClass::Server), Some(FailureClass::Server), Some(FailureClass::Stall), None];
     assert_eq!(classes(&measured), expected.repeat(4));
     assert_eq!(server.calls.load(Ordering::SeqCst), 1, "the stream stays usable");
 }
@@ -88,7 +88,7 @@ fn an_error_that_names_nobody_is_the_only_request_s_or_ends_the_stream() {
     let server =
         Scripted::start(true, None, script(|index| if index == 1 { Act::Error { after: 0 } } else { AT_ONCE }));
     let alone = measure(&users(&server, 1, 3));
-    assert_eq!(classes(&alone), [None, Some(Class::Server), None]);
+    assert_eq!(classes(&alone), [None, Some(FailureClass::Server), None]);
     assert_eq!(
         (server.calls.load(Ordering::SeqCst), alone.result.counts.failures[0].why.as_str()),
         (1, "the model is on fire")
@@ -102,7 +102,7 @@ fn an_error_that_names_nobody_is_the_only_request_s_or_ends_the_stream() {
     let server = Scripted::start(true, None, script(act));
     let among = measure(&users(&server, 4, 6));
     adds_up(&among);
-    let all = Some(Class::Server);
+    let all = Some(FailureClass::Server);
     assert_eq!(classes(&among), [all, all, all, all, None, None]);
     let why = &among.result.counts.failures[0].why;
     assert_eq!(
@@ -125,10 +125,10 @@ fn the_end_of_a_shared_stream_fails_its_requests_and_no_later_ones() {
     let measured = measure(&users(&server, 3, 8));
     adds_up(&measured);
     for record in &measured.requests[..3] {
-        let class = if record.tokens > 0 { Class::Stream } else { Class::Refused };
+        let class = if record.tokens > 0 { FailureClass::Stream } else { FailureClass::Refused };
         assert_eq!(class_of(record), Some(class), "{record:?}");
     }
-    assert!(measured.requests[3..].iter().all(|record| record.ended == Ended::Ok));
+    assert!(measured.requests[3..].iter().all(|record| record.ended == RequestEnd::Ok));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2);
 }
 
@@ -140,8 +140,8 @@ fn a_shared_stream_needs_final_markers_and_says_so() {
         last: if index == 1 { Last::Nothing } else { Last::EmptyFinal },
     };
     let server = Scripted::start(true, None, script(act));
-    let measured = measure(&Spec { stall_timeout: Duration::from_millis(300), ..users(&server, 1, 3) });
-    assert_eq!(classes(&measured), [None, Some(Class::Stall), None]);
+    let measured = measure(&BenchSpec { stall_timeout: Duration::from_millis(300), ..users(&server, 1, 3) });
+    assert_eq!(classes(&measured), [None, Some(FailureClass::Stall), None]);
     let why = &measured.result.counts.failures[0].why;
     assert!(why.ends_with("all tokens had come, and only a final marker ends a request on a shared stream"), "{why}");
 }
@@ -152,10 +152,10 @@ fn what_a_shared_stream_cannot_do_is_refused_before_anything_is_sent() {
     let shared = users(&server, 1, 3);
     assert!(refusal(&shared).contains("stream `shared`: the model is not decoupled"));
     let cancel = Some(Cancel { after_tokens: 1, share: 1.0, by: CancelBy::Rpc });
-    let by_rpc = Spec { request: Request { cancel, ..Request::default() }, ..shared.clone() };
+    let by_rpc = BenchSpec { request: Request { cancel, ..Request::default() }, ..shared.clone() };
     assert!(refusal(&by_rpc).contains("that is everybody's: use `stop`"));
     let http = regatta::harness::Protocol::Http(regatta::harness::Http::new(regatta::harness::Api::Generate));
-    assert!(refusal(&Spec { protocol: http, ..shared }).contains("it needs the protocol kserve"));
+    assert!(refusal(&BenchSpec { protocol: http, ..shared }).contains("it needs the protocol kserve"));
     assert!(server.prompts.lock().unwrap().is_empty());
 
     let world = World::with(
@@ -198,15 +198,15 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
         (0, 1) | (1, 1 | 2) => Some(Act::Refuse),
         _ => None,
     };
-    for pace in [Pace::default(), SHARED] {
+    for pace in [SendingSpec::default(), SHARED] {
         // On a shared stream a refusal ends the stream, so there is one user.
         let server = Scripted::start(true, None, script(first(act)));
-        let spec = Spec { pace: Pace { retries: Some(TWICE), ..pace }, ..users(&server, 1, 20) };
+        let spec = BenchSpec { pace: SendingSpec { retries: Some(TWICE), ..pace }, ..users(&server, 1, 20) };
         let measured = measure(&spec);
         adds_up(&measured);
         let result = &measured.result;
         assert_eq!((result.counts.ok, result.counts.retried), (20, 12), "{:?}", result.counts.failures);
-        assert_eq!(result.counts.retried_by_class[&Class::Refused], 12);
+        assert_eq!(result.counts.retried_by_class[&FailureClass::Refused], 12);
         let reason = result.reasons.iter().find(|reason| reason.check == "retries").unwrap();
         assert!(
             reason.text.starts_with("12 attempts failed and were sent again, as `retries` asks: 12 refused;"),
@@ -219,7 +219,7 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
             let Some(attempt) = record.attempts.first() else { continue };
             assert_eq!(attempt.t_issue, record.t_issue);
             assert!(record.t_sched <= attempt.t_issue && attempt.t_end < record.t_first.unwrap());
-            assert!(attempt.class == Class::Refused && attempt.why.contains("full"), "{attempt:?}");
+            assert!(attempt.class == FailureClass::Refused && attempt.why.contains("full"), "{attempt:?}");
         }
     }
 }
@@ -233,20 +233,20 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
         _ => None,
     };
     let server = Scripted::start(true, None, script(first(act)));
-    let pace = Pace { retries: Some(TWICE), ..Pace::default() };
-    let measured = measure(&Spec { pace, ..users(&server, 1, 4) });
+    let pace = SendingSpec { retries: Some(TWICE), ..SendingSpec::default() };
+    let measured = measure(&BenchSpec { pace, ..users(&server, 1, 4) });
     adds_up(&measured);
-    assert_eq!(classes(&measured), [Some(Class::Refused), Some(Class::Short), Some(Class::Server), None]);
+    assert_eq!(classes(&measured), [Some(FailureClass::Refused), Some(FailureClass::Short), Some(FailureClass::Server), None]);
     let attempts: Vec<usize> = measured.requests.iter().map(|record| record.attempts.len()).collect();
     assert_eq!((attempts, measured.result.counts.retried), (vec![2, 0, 0, 0], 2));
     assert_eq!(measured.result.verdict, Verdict::InvalidServer);
 
     let off = Scripted::start(true, None, script(first(act)));
-    let measured = measure(&Spec { pace: Pace::default(), ..users(&off, 1, 4) });
+    let measured = measure(&BenchSpec { pace: SendingSpec::default(), ..users(&off, 1, 4) });
     assert_eq!((measured.result.counts.retried, off.calls.load(Ordering::SeqCst)), (0, 4));
     assert!(matches!(
         wait_for(run(
-            &Spec { pace: Pace { retries: Some(Retries { times: 0, ..TWICE }), ..pace }, ..users(&off, 1, 1) },
+            &BenchSpec { pace: SendingSpec { retries: Some(Retries { times: 0, ..TWICE }), ..pace }, ..users(&off, 1, 1) },
             &Stop::new(),
             |_| {}
         )),
@@ -259,11 +259,11 @@ fn a_connection_that_breaks_before_any_answer_is_tried_again_when_asked() {
     let server =
         openai::script::Scripted::start(|number| if number < 2 { vec![Do::Close] } else { vec![Do::Send(good())] });
     let spec = openai::chat(&server, 1);
-    let pace = |retries| Pace { retries: Some(retries), ..Pace::default() };
-    let measured = measure(&Spec { pace: pace(TWICE), ..spec.clone() });
-    assert_eq!((measured.result.counts.ok, measured.result.counts.retried_by_class[&Class::Connect]), (1, 1));
+    let pace = |retries| SendingSpec { retries: Some(retries), ..SendingSpec::default() };
+    let measured = measure(&BenchSpec { pace: pace(TWICE), ..spec.clone() });
+    assert_eq!((measured.result.counts.ok, measured.result.counts.retried_by_class[&FailureClass::Connect]), (1, 1));
     let server = openai::script::Scripted::start(|_| vec![Do::Close]);
     let only_refused = Retries { connect: false, ..TWICE };
-    let measured = measure(&Spec { pace: pace(only_refused), ..openai::chat(&server, 1) });
+    let measured = measure(&BenchSpec { pace: pace(only_refused), ..openai::chat(&server, 1) });
     assert_eq!((measured.result.counts.failed, measured.result.counts.retried), (1, 0));
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
 use regatta::harness::read_result;
 use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
-use regatta::runner::{Lease, Options, Part, Work, run};
-use regatta::store::{Digests, Lock, Shelf, Taken, last_run, name_run, read_journal};
+use regatta::runner::{Lease, RunOptions, TaskRole, TaskExecutor, run};
+use regatta::store::{Digests, ProjectLock, OutputCache, LockAttempt, last_run, name_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};
@@ -297,7 +297,7 @@ fn a_server_that_dies_between_two_users_is_a_failure_for_the_second() {
 /// A service that is found dead when it is asked to stop, and a step that failed meanwhile.
 struct FoundDead;
 
-impl Work for FoundDead {
+impl TaskExecutor for FoundDead {
     async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
         let Some(ready) = lease.ready.take() else {
             return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
@@ -324,17 +324,17 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
     ];
     let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };
-    let Taken::Yes(lock) = Lock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
-    let shelf = Shelf::open(&home).unwrap();
+    let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
+    let shelf = OutputCache::open(&home).unwrap();
     shelf.begin().unwrap();
-    let options = Options {
+    let options = RunOptions {
         jobs: 1,
         gpus: Vec::new(),
         keep_going: false,
-        parts: vec![Part::Run; 2],
+        parts: vec![TaskRole::Run; 2],
         forced: vec![false; 2],
         shared: None,
-        gate: regatta::runner::Gate::default(),
+        gate: regatta::runner::OutputGate::default(),
     };
     let summary = run(
         Arc::new(plan),

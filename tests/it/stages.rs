@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Task};
-use regatta::runner::{Assignment, Lease, Origins, Work as _};
-use regatta::stage::Stages;
+use regatta::runner::{Assignment, Lease, Upstream, TaskExecutor as _};
+use regatta::stage::StageExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -50,7 +50,7 @@ impl Bench {
             stop: self.stop.clone(),
             ready: None,
             emit: Arc::new(move |event| events.lock().unwrap().push(event)),
-            origins: Arc::new(Origins::default),
+            origins: Arc::new(Upstream::default),
         }
     }
 
@@ -59,7 +59,7 @@ impl Bench {
     }
 
     pub async fn perform_lease(&self, lease: Lease) -> Result<Done, Failure> {
-        let stages = Stages::new(self.path("state"), RunId::new("run-1")).program(env!("CARGO_BIN_EXE_regatta"));
+        let stages = StageExecutor::new(self.path("state"), RunId::new("run-1")).program(env!("CARGO_BIN_EXE_regatta"));
         stages.perform(lease).await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use regatta::harness::{Arrivals, Length, Pace, Scenario, Spec};
+use regatta::harness::{Arrivals, Length, SendingSpec, Scenario, BenchSpec};
 
 use crate::harness::{adds_up, measure, script, spec};
 use crate::scripted::{Act, Last, Scripted};
@@ -39,9 +39,9 @@ fn at_least() -> f64 {
     all[(REQUESTS * 99 / 100) as usize] as f64 - EVERY as f64
 }
 
-fn shows_in_full(pace: Pace) {
+fn shows_in_full(pace: SendingSpec) {
     let server = standing_still();
-    let measured = measure(&Spec {
+    let measured = measure(&BenchSpec {
         scenario: Scenario::Server { rate: (1e3 / EVERY as f64).into() },
         arrivals: Arrivals::Constant,
         output_len: Length::Fixed(1),
@@ -59,11 +59,11 @@ fn shows_in_full(pace: Pace) {
 #[test]
 fn a_stall_of_the_server_shows_in_full_from_the_schedule() {
     assert!(at_least() > 470.0);
-    shows_in_full(Pace::default());
+    shows_in_full(SendingSpec::default());
 }
 
 /// With few requests in flight the stall hides from whoever counts from the send, but not from the schedule.
 #[test]
 fn a_stall_of_the_server_shows_in_full_when_arrivals_wait_in_the_client() {
-    shows_in_full(Pace { max_in_flight: Some(8), ..Pace::default() });
+    shows_in_full(SendingSpec { max_in_flight: Some(8), ..SendingSpec::default() });
 }

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
-use regatta::harness::{Api, HarnessError, Http, Measured, Protocol, Spec, Tls, run};
+use regatta::harness::{Api, HarnessError, Http, Measured, Protocol, BenchSpec, Tls, run};
 
 use self::server::{Authority, Folder, Secure, self_signed};
 use crate::openai;
@@ -17,7 +17,7 @@ const HERE: &str = "127.0.0.1";
 
 fn ask(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessError> {
     let protocol = Protocol::Http(Http { tls: Some(Box::new(tls)), ..Http::new(Api::OpenaiChat) });
-    let spec = Spec { endpoints: vec![address.to_string().parse().unwrap()], protocol, ..openai::spec_of_chat(20) };
+    let spec = BenchSpec { endpoints: vec![address.to_string().parse().unwrap()], protocol, ..openai::spec_of_chat(20) };
     wait_for(run(&spec, &Stop::new(), |_| {}))
 }
 
@@ -117,7 +117,7 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
 #[test]
 fn a_server_that_wants_tls_is_told_apart() {
     let server = Secure::start(&Authority::new("ours").issue(HERE, |_| {}), None);
-    let spec = Spec { endpoints: vec![server.address.to_string().parse().unwrap()], ..openai::spec_of_chat(1) };
+    let spec = BenchSpec { endpoints: vec![server.address.to_string().parse().unwrap()], ..openai::spec_of_chat(1) };
     let Err(error) = wait_for(run(&spec, &Stop::new(), |_| {})) else { panic!("plain text was taken") };
     assert!(error.to_string().contains("if it speaks TLS at this port, write https://"), "{error}");
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use regatta::translate::{Means, read_config, read_line, read_script};
+use regatta::translate::{TranslationKind, read_config, read_line, read_script};
 
 use crate::world::{Ended, World};
 
@@ -200,7 +200,7 @@ fn every_word_of_a_line_ends_somewhere() {
     let left: Vec<&str> = told.left.iter().map(|one| one.word.as_str()).collect();
     assert_eq!(left, ["--grpc-method a.b", "--num-sessions 3", "--verbose"]);
     let told = read_line(&words("trtllm-serve m --tp_size 2 --reasoning_parser x")).expect("understood");
-    let Means::Manifest(manifest) = told.means else { panic!("{told:?}") };
+    let TranslationKind::Manifest(manifest) = told.means else { panic!("{told:?}") };
     let server = &manifest["stages"]["server"]["serve"]["trtllm_serve"];
     let args = ["--reasoning_parser", "x"];
     assert_eq!(server, &serde_json::json!({"model": "m", "port": 8000, "tensor_parallelism": 2, "args": args}));

@@ -9,8 +9,8 @@ use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::sim::{Faults, SimOptions};
 use regatta::triton::{
-    Answer, AwaitError, ClientError, Data, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
-    LoadOptions, LogSetting, Tensor, TritonClient, Why, await_ready, probe, tensors_of,
+    StreamResponse, AwaitError, ClientError, TensorData, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
+    LoadOptions, LogSetting, Tensor, TritonClient, ClientErrorKind, await_ready, probe, tensors_of,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -59,19 +59,19 @@ fn http(server: &RealTriton) -> HttpClient {
 }
 
 fn number(name: &str, value: i32) -> Tensor {
-    Tensor::new(name, [1], Data::Int32(vec![value])).unwrap()
+    Tensor::new(name, [1], TensorData::Int32(vec![value])).unwrap()
 }
 
 fn count(model: &str, id: &str, n: i32) -> InferRequest {
     InferRequest::new(model, id).input(number("n", n))
 }
 
-async fn next(stream: &mut InferStream) -> Answer {
+async fn next(stream: &mut InferStream) -> StreamResponse {
     stream.next().await.expect("an answer").expect("no failure")
 }
 
 /// What a stream still says until it is over.
-async fn rest(stream: &mut InferStream) -> Vec<Answer> {
+async fn rest(stream: &mut InferStream) -> Vec<StreamResponse> {
     stream.close();
     let mut answers = Vec::new();
     while let Some(answer) = stream.next().await {
@@ -80,12 +80,12 @@ async fn rest(stream: &mut InferStream) -> Vec<Answer> {
     answers
 }
 
-fn numbers(answers: &[Answer]) -> Vec<i32> {
-    let of = |answer: &Answer| tensors_of(&answer.response).unwrap();
+fn numbers(answers: &[StreamResponse]) -> Vec<i32> {
+    let of = |answer: &StreamResponse| tensors_of(&answer.response).unwrap();
     let tensors = answers.iter().flat_map(of);
     tensors
         .flat_map(|tensor| match tensor.data {
-            Data::Int32(values) => values,
+            TensorData::Int32(values) => values,
             other => panic!("{other:?}"),
         })
         .collect()
@@ -189,7 +189,7 @@ async fn waiting_ends_when_asked_to() {
     let error = await_ready(&endpoint, Duration::from_mins(1), progress, stopped).await.unwrap_err();
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
     let error = TritonClient::connect(&endpoint).await.unwrap_err();
-    assert!(matches!(error.why, Why::Connect(_)) && error.hint().unwrap().contains("is the server up"), "{error}");
+    assert!(matches!(error.why, ClientErrorKind::Connect(_)) && error.hint().unwrap().contains("is the server up"), "{error}");
 }
 
 #[tokio::test]
@@ -266,10 +266,10 @@ async fn a_real_stream_stays_usable_after_every_error() {
             "unknown input" => count("counter", id, 1).input(number("m", 1)),
             "missing input" => InferRequest::new("counter", id),
             "wrong type" => {
-                InferRequest::new("counter", id).input(Tensor::new("n", [1], Data::Fp32(vec![1.0])).unwrap())
+                InferRequest::new("counter", id).input(Tensor::new("n", [1], TensorData::Fp32(vec![1.0])).unwrap())
             }
             "wrong shape" => {
-                InferRequest::new("counter", id).input(Tensor::new("n", [2], Data::Int32(vec![1, 2])).unwrap())
+                InferRequest::new("counter", id).input(Tensor::new("n", [2], TensorData::Int32(vec![1, 2])).unwrap())
             }
             "unknown output" => count("counter", id, 1).output("j"),
             "the model's own" => count("counter", id, -1),
@@ -311,7 +311,7 @@ async fn a_real_stream_stays_usable_after_every_error() {
     }
     let answers = rest(&mut stream).await;
     for id in ["a", "b"] {
-        let own: Vec<Answer> = answers.iter().filter(|answer| answer.response.id == id).cloned().collect();
+        let own: Vec<StreamResponse> = answers.iter().filter(|answer| answer.response.id == id).cloned().collect();
         assert_eq!(numbers(&own), [1, 2, 3]);
     }
 
@@ -344,7 +344,7 @@ async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(late.why, Why::Late(_)), "{late}");
+    assert!(matches!(late.why, ClientErrorKind::Late(_)), "{late}");
     assert!(client.is_live().await.unwrap() && client.is_ready().await.unwrap());
     assert!(client.is_model_ready("counter", "").await.unwrap());
     let mut stream = client.stream();
@@ -370,12 +370,12 @@ async fn a_real_server_over_http() {
 
     // The trap: status 200, and an error in the body.
     let error = client.generate("counter", &json!({ "n": 3 })).await.unwrap_err();
-    assert!(matches!(error.why, Why::Http { status: 200, .. }), "{error}");
+    assert!(matches!(error.why, ClientErrorKind::Http { status: 200, .. }), "{error}");
     assert!(error.hint().unwrap().contains("generate_stream"));
     let error = client.generate("nobody", &json!({ "n": 3 })).await.unwrap_err();
     assert!(error.to_string().ends_with("Request for unknown model: 'nobody' is not found (HTTP 404)"), "{error}");
     let error = client.generate("echo", &json!({ "INT32": ["x"] })).await.unwrap_err();
-    assert!(matches!(error.why, Why::Http { status: 400.., .. }), "{error}");
+    assert!(matches!(error.why, ClientErrorKind::Http { status: 400.., .. }), "{error}");
 
     let mut events = client.generate_stream("counter", &json!({ "n": 3 })).await.unwrap();
     let mut counted = Vec::new();
@@ -409,5 +409,5 @@ async fn what_listens_on_a_port_is_told() {
         Ok(client) => client.is_live().await.unwrap_err(),
         Err(error) => error,
     };
-    assert!(!matches!(error.why, Why::Late(_)), "{error}");
+    assert!(!matches!(error.why, ClientErrorKind::Late(_)), "{error}");
 }

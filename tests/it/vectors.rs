@@ -1,7 +1,7 @@
 //! The golden vectors: one set of requests, and what each load tool makes of it.
 
 use pretty_assertions::assert_eq;
-use regatta::report::compat::{Chunk, Chunks, Concept, Kind, Rule, Seen, Spread, Tool, vector};
+use regatta::report::compat::{TracedChunk, TracedChunks, MetricConcept, ChunkKind, PercentileRule, RequestTrace, SortedValues, Tool, vector};
 
 /// Mean and n of TTFT, TPOT, ITL and E2E in ms, and requests/s; to two digits, as the tools' own formulas give them.
 const ROWS: [(Tool, &str); 13] = [
@@ -20,13 +20,13 @@ const ROWS: [(Tool, &str); 13] = [
     (Tool::Regatta, "315.25 (n=4) | 23.33 (n=3) | 22.11 (n=19) | 420.25 (n=4) | 4.39"),
 ];
 
-fn row(tool: Tool, seen: &[Seen]) -> String {
+fn row(tool: Tool, seen: &[RequestTrace]) -> String {
     let cell = |concept| match tool.spread(concept, seen) {
         Ok(spread) => format!("{:.2} (n={})", spread.mean().unwrap_or(f64::NAN), spread.n()),
         Err(_) => "-".to_owned(),
     };
     let rate = tool.rate(seen).map_or_else(|_| "-".to_owned(), |rate| format!("{rate:.2}"));
-    [cell(Concept::Ttft), cell(Concept::Tpot), cell(Concept::Itl), cell(Concept::E2e), rate].join(" | ")
+    [cell(MetricConcept::Ttft), cell(MetricConcept::Tpot), cell(MetricConcept::Itl), cell(MetricConcept::E2e), rate].join(" | ")
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn done(start: f64) -> f64 {
     if start < STALL.1 && end > STALL.0 { STALL.1 + SERVICE } else { end }
 }
 
-fn answered(index: u64, sched: f64, issue: f64) -> Seen {
+fn answered(index: u64, sched: f64, issue: f64) -> RequestTrace {
     let end = done(issue);
-    Seen {
+    RequestTrace {
         index,
         ok: true,
         sched: Some(sched),
@@ -86,7 +86,7 @@ fn answered(index: u64, sched: f64, issue: f64) -> Seen {
         input: None,
         tokens: Some(1),
         retokenised: None,
-        chunks: Chunks::Every(vec![Chunk { at: end, tokens: 1, kind: Kind::Token }]),
+        chunks: TracedChunks::Every(vec![TracedChunk { at: end, tokens: 1, kind: ChunkKind::Token }]),
         error: None,
     }
 }
@@ -97,7 +97,7 @@ enum Late {
 }
 
 /// 6,000 arrivals at 100/s, at most `cap` in flight; and how many were never sent.
-fn open_loop(cap: usize, late: &Late) -> (Vec<Seen>, u64) {
+fn open_loop(cap: usize, late: &Late) -> (Vec<RequestTrace>, u64) {
     let mut in_flight: Vec<f64> = Vec::new();
     let (mut seen, mut lost, mut last_issue) = (Vec::new(), 0, 0.0f64);
     for index in 0..6_000u32 {
@@ -128,10 +128,10 @@ fn open_loop(cap: usize, late: &Late) -> (Vec<Seen>, u64) {
 }
 
 /// p50, p99 and p99.9 from the send, p99 and p99.9 from the schedule, ms.
-fn told(seen: &[Seen]) -> [i64; 5] {
-    let sent = Spread::new(Tool::Vllm.spread(Concept::E2e, seen).expect("known").values().to_vec(), Rule::Floor);
-    let scheduled = Tool::Regatta.spread(Concept::E2e, seen).expect("known");
-    let at = |spread: &Spread, p| spread.at(p).expect("there are values").round() as i64;
+fn told(seen: &[RequestTrace]) -> [i64; 5] {
+    let sent = SortedValues::new(Tool::Vllm.spread(MetricConcept::E2e, seen).expect("known").values().to_vec(), PercentileRule::Floor);
+    let scheduled = Tool::Regatta.spread(MetricConcept::E2e, seen).expect("known");
+    let at = |spread: &SortedValues, p| spread.at(p).expect("there are values").round() as i64;
     [at(&sent, 0.5), at(&sent, 0.99), at(&sent, 0.999), at(&scheduled, 0.99), at(&scheduled, 0.999)]
 }
 
@@ -152,7 +152,7 @@ fn a_stall_hides_from_the_send_when_arrivals_wait_in_the_client_and_not_from_the
 fn a_stall_hides_even_from_the_schedule_when_arrivals_are_dropped() {
     let (seen, lost) = open_loop(8, &Late::IsDropped);
     assert_eq!((seen.len(), lost, told(&seen)), (5_805, 195, [20, 20, 1980, 20, 1980]));
-    let mut adjusted = Tool::Regatta.spread(Concept::E2e, &seen).expect("known").values().to_vec();
+    let mut adjusted = Tool::Regatta.spread(MetricConcept::E2e, &seen).expect("known").values().to_vec();
     adjusted.resize(6_000, f64::INFINITY);
     assert!(adjusted[(6_000.0f64 * 0.99).floor() as usize].is_infinite());
 }
@@ -166,13 +166,13 @@ fn a_closed_loop_hardly_sees_the_stall() {
         if free[user] >= 60_000.0 {
             break;
         }
-        let one = Seen { sched: None, ..answered(seen.len() as u64, free[user], free[user]) };
+        let one = RequestTrace { sched: None, ..answered(seen.len() as u64, free[user], free[user]) };
         free[user] = one.end;
         seen.push(one);
     }
-    let sent = Spread::new(Tool::Vllm.spread(Concept::E2e, &seen).expect("known").values().to_vec(), Rule::Floor);
+    let sent = SortedValues::new(Tool::Vllm.spread(MetricConcept::E2e, &seen).expect("known").values().to_vec(), PercentileRule::Floor);
     let at = |p| sent.at(p).expect("there are values").round() as i64;
     assert_eq!((seen.len(), at(0.5), at(0.99), at(0.999)), (5_800, 20, 20, 20));
     // There is no schedule, and nothing that counts from one.
-    assert!(Tool::Regatta.spread(Concept::E2e, &seen).is_err());
+    assert!(Tool::Regatta.spread(MetricConcept::E2e, &seen).is_err());
 }

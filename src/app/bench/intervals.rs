@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::{Interval, Metric};
+use crate::harness::{ConfidenceInterval, Metric};
 
 pub fn text(rows: &[(&str, &Metric)]) -> String {
     let intervals = |metric: &Metric| {
@@ -35,7 +35,7 @@ pub fn text(rows: &[(&str, &Metric)]) -> String {
     text + &reasons(rows)
 }
 
-fn shown(Interval { low, high }: Interval) -> Option<String> {
+fn shown(ConfidenceInterval { low, high }: ConfidenceInterval) -> Option<String> {
     Some(format!("{:.2} … {:.2}", low?, high?))
 }
 

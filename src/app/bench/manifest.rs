@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::Trouble;
 use super::STAGE;
-use crate::cli::{Bench, Load, Tokens};
+use crate::cli::{BenchCommand, BenchLoad, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
 
 const SIM: &str = "sim:";
@@ -27,12 +27,12 @@ fn parts(target: &str) -> Option<(&str, &str)> {
     Some((gpu, if model.is_empty() { USUAL_MODEL } else { model }))
 }
 
-pub fn text(request: &Bench) -> Result<String, Trouble> {
+pub fn text(request: &BenchCommand) -> Result<String, Trouble> {
     serde_yaml::to_string(&Value::Object(manifest(request)?)).map_err(|error| anyhow::Error::from(error).into())
 }
 
 /// The same, key by key.
-pub fn manifest(request: &Bench) -> Result<Map<String, Value>, Trouble> {
+pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, Trouble> {
     let mut stages = Map::new();
     let mut vars = Map::new();
     let target = match parts(&request.target) {
@@ -54,7 +54,7 @@ pub fn manifest(request: &Bench) -> Result<Map<String, Value>, Trouble> {
     Ok(manifest)
 }
 
-fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
+fn measurement(request: &BenchCommand, target: &str) -> Result<Value, Trouble> {
     let is_simulated = request.target.starts_with(SIM);
     let said = if is_simulated { Targets::default() } else { targets(target).map_err(Trouble::Usage)? };
     let mut bench = Map::new();
@@ -101,15 +101,15 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
         put("extra", Value::Object(extra));
     }
     match request.load {
-        Load::Offline => put("scenario", json!("offline")),
-        Load::Rate(rate) => {
+        BenchLoad::Offline => put("scenario", json!("offline")),
+        BenchLoad::Rate(rate) => {
             put("scenario", json!("server"));
             put("rate", json!(rate));
             if request.is_constant {
                 put("arrivals", json!("constant"));
             }
         }
-        Load::Concurrency(users) => {
+        BenchLoad::Concurrency(users) => {
             put("scenario", json!("concurrency"));
             put("concurrency", json!(users));
         }
@@ -118,7 +118,7 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
     if let Some(requests) = request.requests {
         stop.insert("requests".to_owned(), json!(requests));
     }
-    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != Load::Offline) {
+    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != BenchLoad::Offline) {
         stop.insert("duration".to_owned(), json!(duration));
     }
     if !stop.is_empty() {
@@ -175,7 +175,7 @@ fn measurement(request: &Bench, target: &str) -> Result<Value, Trouble> {
 }
 
 /// What each request asks for besides.
-fn asks(request: &Bench, is_openai: bool) -> Map<String, Value> {
+fn asks(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
     let mut asks = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         asks.insert("streaming".to_owned(), json!(streaming));
@@ -200,8 +200,8 @@ pub fn tokenizer(path: &str) -> Option<PathBuf> {
 }
 
 /// Within four deviations: beyond lies one request in sixteen thousand.
-fn length(tokens: &Tokens) -> Value {
-    let Tokens { mean, stddev, max } = *tokens;
+fn length(tokens: &TokenLength) -> Value {
+    let TokenLength { mean, stddev, max } = *tokens;
     if stddev == 0.0 {
         return json!({"fixed": mean});
     }
@@ -210,14 +210,14 @@ fn length(tokens: &Tokens) -> Value {
     json!({"normal": {"mean": mean, "stddev": stddev, "min": mean.saturating_sub(reach).max(1), "max": most}})
 }
 
-fn longest(tokens: &Tokens) -> u64 {
+fn longest(tokens: &TokenLength) -> u64 {
     let most = u64::from(tokens.mean) + (tokens.stddev * 4.0).ceil() as u64;
     tokens.max.map_or(most, |max| most.min(u64::from(max)))
 }
 
 /// Engine, repository and server of the simulator, with the shapes and tuning that are shipped.
 fn simulator(
-    request: &Bench,
+    request: &BenchCommand,
     gpu: &str,
     model: &str,
     vars: &mut Map<String, Value>,
@@ -252,7 +252,7 @@ fn simulator(
         widen("max_input_len", input);
         widen("max_seq_len", input + output);
     }
-    let streams = request.streaming != Some(false) && (request.load != Load::Offline || request.protocol.is_some());
+    let streams = request.streaming != Some(false) && (request.load != BenchLoad::Offline || request.protocol.is_some());
     stages.insert(
         "engine".to_owned(),
         json!({"engine": {

@@ -8,9 +8,9 @@ mod table;
 use std::fs;
 use std::path::Path;
 
-use super::run::{self, Ran};
+use super::run::{self, RunEnd};
 use super::{Trouble, say, say_error};
-use crate::cli::{self, Bench, Exit, Force, Global, Select};
+use crate::cli::{self, BenchCommand, ExitCode, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
 
 /// What of a run is copied.
@@ -18,7 +18,7 @@ const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 /// The stage that measures.
 const STAGE: &str = "bench";
 
-pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
+pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<ExitCode, Trouble> {
     for notice in &request.notices {
         say_error(&format!("note: {notice}\n"));
     }
@@ -31,7 +31,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
     let text = manifest::text(request)?;
     if request.dry_run {
         say(&text);
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     }
     if let Some(simulated) = manifest::simulated(&request.target) {
         say_error(&format!(
@@ -42,7 +42,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
     fs::create_dir_all(&home)?;
     let path = home.join("bench.yaml");
     fs::write(&path, &text)?;
-    let run = cli::Run {
+    let run = cli::RunRequest {
         manifest: path.to_string_lossy().into_owned(),
         settings: Vec::new(),
         // What a simulator is made of may be there from before; a measurement never is.
@@ -65,7 +65,7 @@ pub(super) fn bench(global: &Global, request: &Bench) -> Result<Exit, Trouble> {
     Ok(ran.exit)
 }
 
-fn tell(request: &Bench, out: &Path) -> Result<(), Trouble> {
+fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
     let path = out.join("result.json");
     // A benchmark that could not begin has none; the run has said why.
     if !path.exists() {
@@ -84,7 +84,7 @@ fn tell(request: &Bench, out: &Path) -> Result<(), Trouble> {
 }
 
 /// Copies of what the run left, where they were asked for.
-fn export(request: &Bench, ran: &Ran, out: &Path, manifest: &str) -> Result<(), Trouble> {
+fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), Trouble> {
     let copy = |from: &Path, to: &Path| -> Result<(), Trouble> {
         if from.exists() {
             fs::copy(from, to)

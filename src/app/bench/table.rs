@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::intervals;
-use crate::harness::{Metric, RunResult, Scenario, Severity};
+use crate::harness::{Metric, RunResult, Scenario, ReasonSeverity};
 
 const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
 
@@ -227,7 +227,7 @@ fn verdict(result: &RunResult, text: &mut String) {
         let _ = writeln!(text, "  {}", identity.line());
     }
     for reason in &result.reasons {
-        let mark = if reason.severity == Severity::Warning { "!" } else { "✗" };
+        let mark = if reason.severity == ReasonSeverity::Warning { "!" } else { "✗" };
         let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);
     }
 }

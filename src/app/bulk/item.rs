@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::cli::Setting;
+use crate::cli::GivenSetting;
 
 /// What `regatta run` would be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct BulkItem {
     pub manifest: String,
-    pub settings: Vec<Setting>,
+    pub settings: Vec<GivenSetting>,
     /// Variables that its parameters read.
     pub env: BTreeMap<String, String>,
     /// From 1.
     pub repeat: u32,
 }
 
-impl Item {
+impl BulkItem {
     /// So many repeats of a run.
     pub fn repeated(self, repeats: u32) -> impl Iterator<Item = Self> {
         (1..=repeats).map(move |repeat| Self { repeat, ..self.clone() })
@@ -24,7 +24,7 @@ impl Item {
 
     /// With settings that win over its own.
     #[must_use]
-    pub fn with(mut self, over: &[Setting]) -> Self {
+    pub fn with(mut self, over: &[GivenSetting]) -> Self {
         self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
         self.settings.extend(over.iter().cloned());
         self
@@ -41,7 +41,7 @@ impl Item {
 }
 
 /// As it could be typed.
-impl fmt::Display for Item {
+impl fmt::Display for BulkItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
             write!(f, "{name}={} ", quoted(value))?;

@@ -6,15 +6,15 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Read;
-use super::item::Item;
+use super::BulkFile;
+use super::item::BulkItem;
 use super::ours::typed;
-use crate::cli::Setting;
+use crate::cli::GivenSetting;
 use crate::diag::did_you_mean;
 
 /// One combination of a data type and a scale.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Job {
+pub struct LlmbJob {
     /// `inference_llama3.3`
     pub workload: String,
     /// `70b`
@@ -88,7 +88,7 @@ const fn once() -> u32 {
 }
 
 /// Reads the YAML form.
-pub fn read(text: &str) -> Result<Vec<Job>, String> {
+pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
     let file: IndexMap<String, Workload> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
     let mut jobs = Vec::new();
     for (header, workload) in &file {
@@ -106,7 +106,7 @@ pub fn read(text: &str) -> Result<Vec<Job>, String> {
             }
             for env in environments(&workload.defaults, &task.overrides)? {
                 for (dtype, scale) in dtypes.iter().flat_map(|dtype| scales.iter().map(move |scale| (dtype, *scale))) {
-                    jobs.push(Job {
+                    jobs.push(LlmbJob {
                         workload: key.to_owned(),
                         size: size.to_owned(),
                         dtype: dtype.clone(),
@@ -166,7 +166,7 @@ pub fn named(header: &str) -> Result<(&str, &str), String> {
 }
 
 /// What names of llmb-run mean here.
-pub struct Cluster {
+pub struct LlmbCluster {
     pub gpu_type: Option<String>,
     /// Names of manifests.
     pub manifests: Vec<String>,
@@ -174,9 +174,9 @@ pub struct Cluster {
     pub has_system: bool,
 }
 
-impl Cluster {
+impl LlmbCluster {
     /// The runs, or everything that has no meaning here.
-    pub fn items(&self, jobs: Vec<Job>) -> Result<Read, Vec<String>> {
+    pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, Vec<String>> {
         let (mut items, mut wrong, mut notes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for job in jobs {
             let Some(manifest) = self.manifest(&job, &mut wrong) else { continue };
@@ -185,29 +185,29 @@ impl Cluster {
                 notes.insert("`system=` was given, so scales say nothing".to_owned());
             } else if let Some(gpu_type) = &self.gpu_type {
                 let value = format!("{}-x{}", gpu_type.to_lowercase(), job.scale);
-                settings.push(Setting { key: "system".to_owned(), value });
+                settings.push(GivenSetting { key: "system".to_owned(), value });
             } else {
                 wrong.insert("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs".to_owned());
             }
-            settings.push(Setting { key: "dtype".to_owned(), value: job.dtype });
+            settings.push(GivenSetting { key: "dtype".to_owned(), value: job.dtype });
             for extra in job.extras {
                 notes.insert(format!(
                     "`{extra}` of {}_{} is left out: there is no such thing here",
                     job.workload, job.size
                 ));
             }
-            let item = Item { manifest, settings, env: job.env, repeat: 1 };
+            let item = BulkItem { manifest, settings, env: job.env, repeat: 1 };
             items.extend(item.repeated(job.repeats));
         }
         if wrong.is_empty() {
-            Ok(Read { items, notes: notes.into_iter().collect() })
+            Ok(BulkFile { items, notes: notes.into_iter().collect() })
         } else {
             Err(wrong.into_iter().collect())
         }
     }
 
     /// `inference_llama3.3` of `70b` is `llama3.3-70b`.
-    fn manifest(&self, job: &Job, wrong: &mut BTreeSet<String>) -> Option<String> {
+    fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<String>) -> Option<String> {
         let bare = job.workload.split_once('_').map_or(job.workload.as_str(), |(_, rest)| rest);
         let names = [format!("{bare}-{}", job.size), format!("{}-{}", job.workload, job.size)];
         if let Some(name) = names.iter().find(|name| self.manifests.contains(*name)) {
@@ -235,9 +235,9 @@ inference_llama3.3_70b:
     - { dtypes: [fp8], scales: 2, repeats: 1, profile: true, overrides: { params: { max_batch_size: [1, 2] } } }
 ";
 
-    fn cluster(gpu_type: Option<&str>) -> Cluster {
+    fn cluster(gpu_type: Option<&str>) -> LlmbCluster {
         let manifests = vec!["llama3.3-70b".to_owned(), "quickstart".to_owned()];
-        Cluster { gpu_type: gpu_type.map(str::to_owned), manifests, has_system: false }
+        LlmbCluster { gpu_type: gpu_type.map(str::to_owned), manifests, has_system: false }
     }
 
     #[test]

@@ -15,15 +15,15 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use self::item::Item;
+use self::item::BulkItem;
 use super::project::Project;
-use super::run::{self, Ran};
+use super::run::{self, RunEnd};
 use super::{Trouble, say, say_error};
-use crate::cli::{self, Bulk, EventsAs, Exit, Global, Loudness, Select};
+use crate::cli::{self, Bulk, EventsAs, ExitCode, Global, Loudness, Select};
 use crate::plan::expand;
-use crate::report::{self, Paint, bulk::Ended};
+use crate::report::{self, Styler, bulk::BulkRow};
 
-pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<Exit, Trouble> {
+pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
     let read = read(request, &project)?;
     for note in &read.notes {
@@ -35,12 +35,12 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<Exit, Trouble> {
         for item in &items {
             say(&format!("{item}\n"));
         }
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     }
-    let mut ended: Vec<Ended> = Vec::new();
+    let mut ended: Vec<BulkRow> = Vec::new();
     let mut exits = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        if exits.last() == Some(&Exit::Interrupted) {
+        if exits.last() == Some(&ExitCode::Interrupted) {
             ended.push(not_run(item));
             continue;
         }
@@ -56,17 +56,17 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<Exit, Trouble> {
         exits.push(exit);
         ended.push(told);
     }
-    say(&report::bulk::text(&ended, Paint::chosen(global.color.choice())));
-    Ok(Exit::worst(exits))
+    say(&report::bulk::text(&ended, Styler::chosen(global.color.choice())));
+    Ok(ExitCode::worst(exits))
 }
 
 /// The runs of a file, and what of it means nothing here.
-pub(super) struct Read {
-    pub items: Vec<Item>,
+pub(super) struct BulkFile {
+    pub items: Vec<BulkItem>,
     pub notes: Vec<String>,
 }
 
-fn read(request: &Bulk, project: &Project) -> Result<Read, Trouble> {
+fn read(request: &Bulk, project: &Project) -> Result<BulkFile, Trouble> {
     let path = &request.file;
     let text = fs::read_to_string(path)
         .map_err(|error| Trouble::Usage(format!("{} cannot be read: {error}", path.display())))?;
@@ -76,10 +76,10 @@ fn read(request: &Bulk, project: &Project) -> Result<Read, Trouble> {
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     let read = if ours::is_ours(&text) {
-        ours::read(&text).map(|items| Read { items, notes: Vec::new() }).map_err(|why| wrong(vec![why]))?
+        ours::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(|why| wrong(vec![why]))?
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { tuples::read(&text) };
-        let cluster = llmb::Cluster {
+        let cluster = llmb::LlmbCluster {
             gpu_type: request.gpu_type.clone().or_else(|| gpu_type(Path::new("cluster_config.yaml"))),
             manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
@@ -90,7 +90,7 @@ fn read(request: &Bulk, project: &Project) -> Result<Read, Trouble> {
         return Err(wrong(vec!["it has none".to_owned()]));
     }
     let items = read.items.into_iter().map(|item| item.with(&request.settings)).collect();
-    Ok(Read { items, ..read })
+    Ok(BulkFile { items, ..read })
 }
 
 /// What an installation of llmb-run says of its cluster.
@@ -101,9 +101,9 @@ fn gpu_type(file: &Path) -> Option<String> {
 }
 
 /// Everything that is wrong with any of them, before the first begins.
-fn check(project: &Project, items: &[Item]) -> Result<(), Trouble> {
+fn check(project: &Project, items: &[BulkItem]) -> Result<(), Trouble> {
     let mut wrong: Vec<String> = Vec::new();
-    let mut seen: Vec<&Item> = Vec::new();
+    let mut seen: Vec<&BulkItem> = Vec::new();
     for item in items {
         if seen.iter().any(|one| one.is_repeat_of(item)) {
             continue;
@@ -144,8 +144,8 @@ fn check(project: &Project, items: &[Item]) -> Result<(), Trouble> {
     )))
 }
 
-fn request_of(item: &Item, request: &Bulk) -> cli::Run {
-    cli::Run {
+fn request_of(item: &BulkItem, request: &Bulk) -> cli::RunRequest {
+    cli::RunRequest {
         manifest: item.manifest.clone(),
         settings: item.settings.clone(),
         select: Select { repeat_number: item.repeat, ..Select::default() },
@@ -160,7 +160,7 @@ fn request_of(item: &Item, request: &Bulk) -> cli::Run {
     }
 }
 
-fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
+fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     let failed = || ran.told.iter().find_map(|told| Some(format!("{}: {}", told.task, told.failed.as_ref()?)));
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
@@ -177,34 +177,34 @@ fn end_of(item: &Item, ran: &Ran, begun: Instant) -> Ended {
     }
     let is_cached = !ran.told.is_empty() && ran.told.iter().all(|told| told.is_cached);
     let how = match ran.exit {
-        Exit::Done if is_cached => "cached",
-        Exit::Done => "ran",
-        Exit::Interrupted => "interrupted",
+        ExitCode::Done if is_cached => "cached",
+        ExitCode::Done => "ran",
+        ExitCode::Interrupted => "interrupted",
         _ => "failed",
     };
-    Ended {
+    BulkRow {
         run: item.to_string(),
         of: item.first(),
         how,
         exit: Some(ran.exit.code()),
-        why: if ran.exit == Exit::Done { None } else { failed() },
+        why: if ran.exit == ExitCode::Done { None } else { failed() },
         headlines,
         rates,
         seconds: Some(begun.elapsed().as_secs_f64()),
     }
 }
 
-fn cannot(item: &Item, trouble: &Trouble) -> Ended {
+fn cannot(item: &BulkItem, trouble: &Trouble) -> BulkRow {
     let why = match trouble {
         Trouble::Manifest(found) => found.render(false),
         Trouble::Usage(what) | Trouble::Differs(what) => what.clone(),
         Trouble::Other(error) => format!("{error:#}"),
     };
-    Ended { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
+    BulkRow { how: "failed", exit: Some(trouble.exit().code()), why: Some(why), ..not_run(item) }
 }
 
-fn not_run(item: &Item) -> Ended {
-    Ended {
+fn not_run(item: &BulkItem) -> BulkRow {
+    BulkRow {
         run: item.to_string(),
         of: item.first(),
         how: "not run",

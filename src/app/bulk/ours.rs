@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::item::Item;
-use crate::cli::Setting;
+use super::item::BulkItem;
+use crate::cli::GivenSetting;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ pub fn is_ours(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("runs:"))
 }
 
-pub fn read(text: &str) -> Result<Vec<Item>, String> {
+pub fn read(text: &str) -> Result<Vec<BulkItem>, String> {
     let list: List = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
     let mut items = Vec::new();
     for (index, run) in list.runs.into_iter().enumerate() {
@@ -53,13 +53,13 @@ pub fn read(text: &str) -> Result<Vec<Item>, String> {
         params.extend(run.params);
         let settings = params.into_iter().map(|(key, value)| {
             let value = typed(&value).ok_or_else(|| format!("`{key}` of `{}` is no plain value", run.run))?;
-            Ok(Setting { key, value })
+            Ok(GivenSetting { key, value })
         });
         let env = run.env.into_iter().map(|(name, value)| {
             let value = typed(&value).ok_or_else(|| format!("`{name}` of `{}` is no plain value", run.run))?;
             Ok((name, value))
         });
-        let item = Item {
+        let item = BulkItem {
             settings: settings.collect::<Result<_, String>>()?,
             env: env.collect::<Result<BTreeMap<_, _>, String>>()?,
             manifest: run.run,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::llmb::{Job, named};
+use super::llmb::{LlmbJob, named};
 
 /// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` say nothing.
-pub fn read(text: &str) -> Result<Vec<Job>, String> {
+pub fn read(text: &str) -> Result<Vec<LlmbJob>, String> {
     let mut jobs = Vec::new();
     let mut header: Option<(&str, &str)> = None;
     for (number, line) in text.lines().enumerate() {
@@ -30,7 +30,7 @@ pub fn read(text: &str) -> Result<Vec<Job>, String> {
     Ok(jobs)
 }
 
-fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<Job>, String> {
+fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, String> {
     let form = || "write ('fp8', [128, 256], 1), or with True at the end to profile".to_owned();
     let Value::Array(parts) = literal(&format!("[{inner}]")).ok_or_else(form)? else { return Err(form()) };
     let (dtypes, scales, repeats, profile) = match parts.as_slice() {
@@ -51,7 +51,7 @@ fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<Job>, String> {
     let repeats = number(repeats).ok_or_else(form)?;
     let extras: BTreeSet<&'static str> = profile.then_some("profile").into_iter().collect();
     let jobs = dtypes.iter().flat_map(|dtype| scales.iter().map(move |scale| (*dtype, *scale)));
-    let jobs = jobs.map(|(dtype, scale)| Job {
+    let jobs = jobs.map(|(dtype, scale)| LlmbJob {
         workload: workload.to_owned(),
         size: size.to_owned(),
         dtype: dtype.to_owned(),

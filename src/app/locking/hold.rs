@@ -5,18 +5,18 @@ use std::path::Path;
 use super::super::Trouble;
 use super::super::project::Project;
 use super::{now, section_of, unreadable};
-use crate::cli::{self, Held, Locking};
+use crate::cli::{self, LockStrictness, Locking};
 use crate::event::{Failure, FailureKind, TaskId};
-use crate::lockfile::{Difference, Entry, Section, Strictness, outcome, pin, read};
+use crate::lockfile::{LockDifference, LockEntry, LockSection, Strictness, outcome, pin, read};
 use crate::plan::Plan;
-use crate::report::{self, Paint};
-use crate::runner::{Gate, Options, Part};
+use crate::report::{self, Styler};
+use crate::runner::{OutputGate, RunOptions, TaskRole};
 use crate::stage::became;
-use crate::store::{Look, Shelf};
+use crate::store::{Lookup, OutputCache};
 
 /// What is to be told of a run that holds to a lock file.
 #[derive(Debug, Default)]
-pub(in crate::app) struct Holding {
+pub(in crate::app) struct LockReport {
     pub told: Vec<(Option<TaskId>, String)>,
 }
 
@@ -26,21 +26,21 @@ pub(in crate::app) struct Holding {
 /// What is not as it is locked, all of it; or there is no such lock.
 pub(in crate::app) fn hold(
     project: &Project,
-    request: &cli::Run,
+    request: &cli::RunRequest,
     plan: &mut Plan,
-    options: &mut Options,
-    paint: Paint,
-) -> Result<Holding, Trouble> {
-    let Locking::Hold(file, held) = &request.locking else { return Ok(Holding::default()) };
+    options: &mut RunOptions,
+    paint: Styler,
+) -> Result<LockReport, Trouble> {
+    let Locking::Hold(file, held) = &request.locking else { return Ok(LockReport::default()) };
     let strictness = match held {
-        Held::Warn => Strictness::Warn,
-        Held::Inputs => Strictness::Inputs,
-        Held::Exact => Strictness::Exact,
+        LockStrictness::Warn => Strictness::Warn,
+        LockStrictness::Inputs => Strictness::Inputs,
+        LockStrictness::Exact => Strictness::Exact,
     };
     let shown = file.display().to_string();
     let run = now::name(project, plan, &request.settings);
     let section = locked(project, file, &run)?;
-    let shelf = Shelf::open(&project.home)?;
+    let shelf = OutputCache::open(&project.home)?;
     std::fs::create_dir_all(project.home.state())?;
     let keys = now::keys(project, plan, options, &shelf);
     let found = now::foreseen(&section, project, plan, options, &keys);
@@ -53,7 +53,7 @@ pub(in crate::app) fn hold(
             "error: {things} not what {shown} says of `{run}`; nothing was started\n{table}  hint: {rest}\n"
         )));
     }
-    let mut holding = Holding::default();
+    let mut holding = LockReport::default();
     for one in &found {
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
         holding.told.push((None, format!("not what {shown} says: {place}{}", report::lock::line(one))));
@@ -63,7 +63,7 @@ pub(in crate::app) fn hold(
     Ok(holding)
 }
 
-fn locked(project: &Project, file: &Path, run: &str) -> Result<Section, Trouble> {
+fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, Trouble> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
@@ -74,11 +74,11 @@ fn locked(project: &Project, file: &Path, run: &str) -> Result<Section, Trouble>
 }
 
 /// Names that mean something else by now mean what they did. What is on the shelf and is that already stays as it is.
-fn pins(plan: &mut Plan, options: &Options, section: &Section, keys: now::Keys, shelf: &Shelf, holding: &mut Holding) {
-    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == Part::Run) {
+fn pins(plan: &mut Plan, options: &RunOptions, section: &LockSection, keys: now::Keys, shelf: &OutputCache, holding: &mut LockReport) {
+    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
-        if let Look::Hit(record) = shelf.look(&key.digest())
+        if let Lookup::Hit(record) = shelf.look(&key.digest())
             && outcome(task.id.as_str(), entry, &became(task, &shelf.folder(&record))).is_empty()
         {
             continue;
@@ -89,14 +89,14 @@ fn pins(plan: &mut Plan, options: &Options, section: &Section, keys: now::Keys, 
     }
 }
 
-fn gate(section: Section, strictness: Strictness, file: String) -> Gate {
-    Gate::new(move |task, folder, output| {
+fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputGate {
+    OutputGate::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
         let mut now = became(task, folder);
         if entry.became.contains_key("output") {
             now.insert("output".to_owned(), output.to_string().into());
         }
-        let (stops, told): (Vec<Difference>, Vec<Difference>) =
+        let (stops, told): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
             None => Ok(told.iter().map(|one| format!("not what {file} says: {}", report::lock::line(one))).collect()),
@@ -105,7 +105,7 @@ fn gate(section: Section, strictness: Strictness, file: String) -> Gate {
     })
 }
 
-fn failure(entry: &Entry, first: &Difference, stops: &[Difference], file: &str) -> Failure {
+fn failure(entry: &LockEntry, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
     let lines: Vec<String> = stops.iter().map(report::lock::line).collect();
     let what = format!("it is not what {file} says: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();

@@ -11,22 +11,22 @@ use std::path::Path;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say};
-use crate::cli::{Exit, Global, Lock, Select, Setting};
-use crate::lockfile::{Difference, Extent, LockFile, Part, Section, Unreadable, Weight, compare, read};
-use crate::report::{self, Paint};
-use crate::store::Shelf;
-pub(super) use hold::{Holding, hold};
+use crate::cli::{ExitCode, Global, LockAction, Select, GivenSetting};
+use crate::lockfile::{LockDifference, LockExtent, LockFile, LockPart, LockSection, Unreadable, DifferenceWeight, compare, read};
+use crate::report::{self, Styler};
+use crate::store::OutputCache;
+pub(super) use hold::{LockReport, hold};
 pub(super) use written::write;
 
-pub(super) fn lock(global: &Global, request: &Lock) -> Result<Exit, Trouble> {
-    let paint = Paint::chosen(global.color.choice());
+pub(super) fn lock(global: &Global, request: &LockAction) -> Result<ExitCode, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
     match request {
-        Lock::Show { file, json } => {
+        LockAction::Show { file, json } => {
             let file = open(file)?;
             say(&if *json { report::lock::show_json(&file) } else { report::lock::show(&file, paint) });
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
-        Lock::Diff { a, b, settings, json } => {
+        LockAction::Diff { a, b, settings, json } => {
             let old = open(a)?;
             let (found, sides, is_now) = match locked_at(b)? {
                 Some(_) if !settings.is_empty() => {
@@ -37,13 +37,13 @@ pub(super) fn lock(global: &Global, request: &Lock) -> Result<Exit, Trouble> {
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
             say(&if *json { report::lock::differences_json(&found) } else { told(&found, sides, is_now, paint) });
-            Ok(if found.values().all(Vec::is_empty) { Exit::Done } else { Exit::Failed })
+            Ok(if found.values().all(Vec::is_empty) { ExitCode::Done } else { ExitCode::Failed })
         }
     }
 }
 
 /// `is_now`: there is something that can be done about it.
-fn told(found: &BTreeMap<String, Vec<Difference>>, sides: [&str; 2], is_now: bool, paint: Paint) -> String {
+fn told(found: &BTreeMap<String, Vec<LockDifference>>, sides: [&str; 2], is_now: bool, paint: Styler) -> String {
     let mut out = String::new();
     for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
         let _ = write!(out, "{run}\n{}", report::lock::differences(found, sides, paint));
@@ -59,8 +59,8 @@ fn told(found: &BTreeMap<String, Vec<Difference>>, sides: [&str; 2], is_now: boo
 }
 
 /// Run by run, by their names; with `chosen`, one of each side whatever their names are.
-fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<Difference>> {
-    let all = Extent { is_part: false, has_run: true };
+fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec<LockDifference>> {
+    let all = LockExtent { is_part: false, has_run: true };
     if let (true, Some((a, before)), Some((b, after))) =
         (chosen, old.runs.first_key_value(), new.runs.first_key_value())
     {
@@ -77,10 +77,10 @@ fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec
     old.runs.keys().chain(new.runs.keys()).map(one).collect()
 }
 
-fn lone(before: Option<&Section>, after: Option<&Section>) -> Difference {
-    let there = |section: Option<&Section>| section.map(|section| format!("{} tasks", section.stages.len()));
+fn lone(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
+    let there = |section: Option<&LockSection>| section.map(|section| format!("{} tasks", section.stages.len()));
     let (locked, now) = (there(before), there(after));
-    Difference { part: Part::Run, task: None, field: "run".to_owned(), locked, now, weight: Weight::Stops }
+    LockDifference { part: LockPart::Run, task: None, field: "run".to_owned(), locked, now, weight: DifferenceWeight::Stops }
 }
 
 /// What a run would be now, held against what is locked of it.
@@ -89,8 +89,8 @@ fn since(
     old: &LockFile,
     file: &str,
     manifest: &str,
-    settings: &[Setting],
-) -> Result<BTreeMap<String, Vec<Difference>>, Trouble> {
+    settings: &[GivenSetting],
+) -> Result<BTreeMap<String, Vec<LockDifference>>, Trouble> {
     let project = Project::here(global)?;
     let select = Select::default();
     let compiler = project.compiler(manifest, settings, &select);
@@ -98,13 +98,13 @@ fn since(
     let options = options(&plan, &select, 1, gpus_here(), false)?;
     let name = now::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
-    let keys = now::keys(&project, &plan, &options, &Shelf::open(&project.home)?);
+    let keys = now::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
     let found = now::foreseen(section, &project, &plan, &options, &keys);
     Ok(BTreeMap::from([(name, found)]))
 }
 
 /// One run of a lock file; else what there is.
-fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a Section, Trouble> {
+fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, Trouble> {
     file.runs.get(run).ok_or_else(|| {
         let known: Vec<&str> = file.runs.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join("; ")) };

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::env;
 
 use super::super::project::Project;
-use crate::cli::Setting;
+use crate::cli::GivenSetting;
 use crate::doctor;
 use crate::event::{Failure, RunId};
-use crate::lockfile::{Difference, Entry, Extent, Part, Private, Section, Weight, compare};
+use crate::lockfile::{LockDifference, LockEntry, LockExtent, LockPart, Private, LockSection, DifferenceWeight, compare};
 use crate::plan::Plan;
-use crate::runner::{self, Options, foresee};
-use crate::stage::Stages;
-use crate::store::{Digests, Key, Shelf};
+use crate::runner::{self, RunOptions, foresee};
+use crate::stage::StageExecutor;
+use crate::store::{Digests, TaskKey, OutputCache};
 
 /// What no file that is committed may hold: values of the stages' secrets, and where this machine keeps things.
 pub(super) fn private(project: &Project, plan: &Plan) -> Private {
@@ -26,7 +26,7 @@ pub(super) fn private(project: &Project, plan: &Plan) -> Private {
 
 /// What a run is called in a lock file: its manifest and the parameters that were given, by a word or by a variable, in the
 /// order of their names.
-pub(super) fn name(project: &Project, plan: &Plan, settings: &[Setting]) -> String {
+pub(super) fn name(project: &Project, plan: &Plan, settings: &[GivenSetting]) -> String {
     let private = private(project, plan);
     // As it was written in both: the same run has the same name.
     let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));
@@ -39,32 +39,32 @@ pub(super) fn name(project: &Project, plan: &Plan, settings: &[Setting]) -> Stri
 }
 
 /// Whether some of the plan's tasks are left out.
-pub(super) fn is_part(plan: &Plan, parts: &[runner::Part]) -> bool {
-    plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::Part::Out)
+pub(super) fn is_part(plan: &Plan, parts: &[runner::TaskRole]) -> bool {
+    plan.tasks.iter().zip(parts).any(|(task, part)| task.skipped.is_none() && *part == runner::TaskRole::Out)
 }
 
 /// Parameters, machine, tools, and what is asked of each of these tasks.
 pub(super) fn section<'a>(
     project: &Project,
     plan: &Plan,
-    parts: &[runner::Part],
-    keys: impl Iterator<Item = (usize, &'a Key)>,
-) -> Section {
+    parts: &[runner::TaskRole],
+    keys: impl Iterator<Item = (usize, &'a TaskKey)>,
+) -> LockSection {
     let private = private(project, plan);
     let mut here = plan.clone();
     for (task, part) in here.tasks.iter_mut().zip(parts) {
         // What is on a node of a cluster this machine does not know.
-        if *part == runner::Part::Out || task.host.is_some() {
+        if *part == runner::TaskRole::Out || task.host.is_some() {
             task.skipped.get_or_insert_default();
         }
     }
     let folder = project.home.project();
     let needs = doctor::needs(&here, folder);
-    let entry = |(ix, key): (usize, &Key)| {
+    let entry = |(ix, key): (usize, &TaskKey)| {
         let task = &plan.tasks[ix];
-        (task.id.to_string(), Entry::new(plan, task, key, &private))
+        (task.id.to_string(), LockEntry::new(plan, task, key, &private))
     };
-    Section {
+    LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
         machine: doctor::machine(&needs),
@@ -74,13 +74,13 @@ pub(super) fn section<'a>(
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
-pub(super) type Keys = Vec<Option<Result<Key, Failure>>>;
+pub(super) type Keys = Vec<Option<Result<TaskKey, Failure>>>;
 
 /// Reads inputs; where there is a state folder, what it has read is remembered, so that a run after it does not read it again.
-pub(super) fn keys(project: &Project, plan: &Plan, options: &Options, shelf: &Shelf) -> Keys {
+pub(super) fn keys(project: &Project, plan: &Plan, options: &RunOptions, shelf: &OutputCache) -> Keys {
     let home = &project.home;
     let digests = Digests::load(home);
-    let stages = Stages::new(home.state(), RunId::new("lock"));
+    let stages = StageExecutor::new(home.state(), RunId::new("lock"));
     let keys = foresee(plan, &stages, shelf, &digests, options);
     if home.state().is_dir() {
         let _ = digests.save(home);
@@ -90,24 +90,24 @@ pub(super) fn keys(project: &Project, plan: &Plan, options: &Options, shelf: &Sh
 
 /// Everything in which a run that has not begun is not what is locked of it.
 pub(super) fn foreseen(
-    locked: &Section,
+    locked: &LockSection,
     project: &Project,
     plan: &Plan,
-    options: &Options,
+    options: &RunOptions,
     keys: &Keys,
-) -> Vec<Difference> {
-    let extent = Extent { is_part: is_part(plan, &options.parts), has_run: false };
+) -> Vec<LockDifference> {
+    let extent = LockExtent { is_part: is_part(plan, &options.parts), has_run: false };
     let private = private(project, plan);
     let mut wrong = Vec::new();
     for (task, key) in plan.tasks.iter().zip(keys) {
         if let Some(Err(failure)) = key {
-            wrong.push(Difference {
-                part: Part::Asked,
+            wrong.push(LockDifference {
+                part: LockPart::Asked,
                 task: Some(task.id.to_string()),
                 field: "inputs".to_owned(),
                 locked: Some("all there".to_owned()),
                 now: Some(private.text(&failure.what)),
-                weight: Weight::Stops,
+                weight: DifferenceWeight::Stops,
             });
         }
     }

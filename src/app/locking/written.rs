@@ -5,10 +5,10 @@ use std::io;
 
 use super::super::project::Project;
 use super::now;
-use crate::cli::{self, Locking, Setting};
-use crate::lockfile::{LockFile, Section, measured, read, write as text_of};
+use crate::cli::{self, Locking, GivenSetting};
+use crate::lockfile::{LockFile, LockSection, measured, read, write as text_of};
 use crate::plan::{ActionKind, Plan};
-use crate::runner::{Part, Settled};
+use crate::runner::{TaskRole, SettledTask};
 use crate::stage::became;
 use crate::store::replace;
 
@@ -17,10 +17,10 @@ use crate::store::replace;
 pub(in crate::app) fn write(
     project: &Project,
     locking: &cli::Locking,
-    settings: &[Setting],
+    settings: &[GivenSetting],
     plan: &Plan,
-    parts: &[Part],
-    settled: &[Settled],
+    parts: &[TaskRole],
+    settled: &[SettledTask],
 ) -> Option<String> {
     let Locking::Write(file) = locking else { return None };
     let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
@@ -55,7 +55,7 @@ pub(in crate::app) fn write(
     replace(&path, text.as_bytes()).err().and_then(|error| cannot(&error))
 }
 
-fn section(project: &Project, plan: &Plan, parts: &[Part], settled: &[Settled]) -> Section {
+fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[SettledTask]) -> LockSection {
     let mut section = now::section(project, plan, parts, settled.iter().map(|one| (one.task, &one.key)));
     let measured = measured(plan);
     for one in settled {
@@ -71,7 +71,7 @@ fn section(project: &Project, plan: &Plan, parts: &[Part], settled: &[Settled]) 
 }
 
 /// What is new, and of the rest what was locked, as long as the plan has such a task.
-fn merged(old: Section, new: Section, plan: &Plan) -> Section {
+fn merged(old: LockSection, new: LockSection, plan: &Plan) -> LockSection {
     let mut all = new;
     for (name, value) in old.machine {
         all.machine.entry(name).or_insert(value);

@@ -7,17 +7,17 @@ mod status;
 use std::path::Path;
 
 use super::{Trouble, say};
-use crate::cli::{Exit, Global, Mlperf};
+use crate::cli::{ExitCode, Global, MlperfAction};
 use crate::mlperf::{self, Round};
-use crate::report::{self, Paint};
+use crate::report::{self, Styler};
 
-pub(super) fn perform(global: &Global, request: Mlperf) -> Result<Exit, Trouble> {
-    let paint = Paint::chosen(global.color.choice());
+pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<ExitCode, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
     match request {
-        Mlperf::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
-        Mlperf::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        Mlperf::Check { folder, round, json } => check(&folder, round.as_deref(), json, paint),
-        Mlperf::Diff { a, b, json } => {
+        MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
+        MlperfAction::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
+        MlperfAction::Check { folder, round, json } => check(&folder, round.as_deref(), json, paint),
+        MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 is_folder(folder)?;
             }
@@ -28,12 +28,12 @@ pub(super) fn perform(global: &Global, request: Mlperf) -> Result<Exit, Trouble>
             } else {
                 report::mlperf::diff(&names, &found, paint)
             });
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
     }
 }
 
-fn check(folder: &Path, round: Option<&str>, json: bool, paint: Paint) -> Result<Exit, Trouble> {
+fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<ExitCode, Trouble> {
     is_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
@@ -46,7 +46,7 @@ fn check(folder: &Path, round: Option<&str>, json: bool, paint: Paint) -> Result
     };
     let examined = mlperf::examine(folder, &round);
     say(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, paint) });
-    Ok(if examined.refused() > 0 { Exit::Failed } else { Exit::Done })
+    Ok(if examined.refused() > 0 { ExitCode::Failed } else { ExitCode::Done })
 }
 
 fn is_folder(path: &Path) -> Result<(), Trouble> {

@@ -2,7 +2,7 @@
 
 use super::super::project::Project;
 use super::super::{Trouble, run, say};
-use crate::cli::{EventsAs, Exit, Force, Global, Run, Select, Setting};
+use crate::cli::{EventsAs, ExitCode, Force, Global, RunRequest, Select, GivenSetting};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::Plan;
@@ -14,13 +14,13 @@ const PARAM: &str = "search";
 pub(super) fn search(
     global: &Global,
     manifest: String,
-    mut settings: Vec<Setting>,
+    mut settings: Vec<GivenSetting>,
     only_cost: bool,
-) -> Result<Exit, Trouble> {
+) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
     let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
-        settings.push(Setting { key: PARAM.to_owned(), value: "true".to_owned() });
+        settings.push(GivenSetting { key: PARAM.to_owned(), value: "true".to_owned() });
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
@@ -35,13 +35,13 @@ pub(super) fn search(
                 Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
             say(&format!("{task}: {cost}\n"));
         }
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     }
     select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
     let events = EventsAs::Terminal;
     run::run(
         global,
-        &Run {
+        &RunRequest {
             manifest,
             settings,
             select,

@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::super::project::{Project, gpus_here, options};
 use super::super::{Trouble, say};
-use crate::cli::{Exit, Force, Global, Select, Setting};
+use crate::cli::{ExitCode, Force, Global, Select, GivenSetting};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
 use crate::mlperf;
-use crate::plan::{Plan, Reference, Task};
-use crate::report::mlperf::{Cell, Standing, State};
-use crate::report::{self, Paint};
-use crate::runner::{Decision, Verdict, predict};
-use crate::stage::Stages;
-use crate::store::{Digests, Shelf, last_run, read_journal};
+use crate::plan::{Plan, PlanReference, Task};
+use crate::report::mlperf::{StepCell, ResultProgress, StepState};
+use crate::report::{self, Styler};
+use crate::runner::{Decision, Prediction, predict};
+use crate::stage::StageExecutor;
+use crate::store::{Digests, OutputCache, last_run, read_journal};
 
 pub(super) fn status(
     global: &Global,
     manifest: Option<String>,
-    settings: Vec<Setting>,
+    settings: Vec<GivenSetting>,
     json: bool,
-) -> Result<Exit, Trouble> {
+) -> Result<ExitCode, Trouble> {
     let project = Project::here(global)?;
     let (manifest, settings) = match manifest {
         Some(manifest) => (manifest, settings),
@@ -33,8 +33,8 @@ pub(super) fn status(
     let select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings, &select);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
-    let shelf = Shelf::open(&project.home)?;
-    let stages = Stages::new(project.home.state(), RunId::new("status"));
+    let shelf = OutputCache::open(&project.home)?;
+    let stages = StageExecutor::new(project.home.state(), RunId::new("status"));
     let options = options(&plan, &select, 1, gpus_here(), false)?;
     let decisions = predict(&plan, &stages, &shelf, &Digests::load(&project.home), &options);
     let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
@@ -49,13 +49,13 @@ pub(super) fn status(
         let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
         return Err(Trouble::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
     }
-    let paint = Paint::chosen(global.color.choice());
+    let paint = Styler::chosen(global.color.choice());
     say(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, paint) });
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// The manifest of the last run, with what it was given.
-fn last(project: &Project) -> Result<(String, Vec<Setting>), Trouble> {
+fn last(project: &Project) -> Result<(String, Vec<GivenSetting>), Trouble> {
     let run = last_run(&project.home);
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
     let started = journal.and_then(|journal| {
@@ -68,13 +68,13 @@ fn last(project: &Project) -> Result<(String, Vec<Setting>), Trouble> {
         let hint = "name a manifest: `regatta mlperf status MANIFEST`";
         return Err(Trouble::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
     };
-    let settings = params.into_iter().map(|(key, value)| Setting { key, value }).collect();
+    let settings = params.into_iter().map(|(key, value)| GivenSetting { key, value }).collect();
     Ok((manifest, settings))
 }
 
 struct Look<'a> {
     plan: &'a Plan,
-    shelf: &'a Shelf,
+    shelf: &'a OutputCache,
     decisions: BTreeMap<&'a TaskId, &'a Decision>,
     command: String,
 }
@@ -83,7 +83,7 @@ struct Look<'a> {
 struct Test<'a> {
     task: &'a Task,
     benchmark: String,
-    scenario: mlperf::Scenario,
+    scenario: mlperf::MlperfScenario,
     mode: MlperfMode,
 }
 
@@ -98,7 +98,7 @@ struct Sources<'a> {
 
 impl Look<'_> {
     /// A row for each benchmark and scenario: first those of packages, then LoadGen tests that no package names.
-    fn standing(&self) -> Vec<Standing> {
+    fn standing(&self) -> Vec<ResultProgress> {
         let actions: Vec<(&Task, Action)> = self
             .plan
             .tasks
@@ -113,7 +113,7 @@ impl Look<'_> {
         }
         let tests: Vec<Test> = actions.iter().filter_map(|(task, action)| test(task, action)).collect();
         for one in &tests {
-            let is_one = |row: &Standing| row.benchmark == one.benchmark && row.scenario == one.scenario.title();
+            let is_one = |row: &ResultProgress| row.benchmark == one.benchmark && row.scenario == one.scenario.title();
             if rows.iter().any(is_one) {
                 continue;
             }
@@ -126,7 +126,7 @@ impl Look<'_> {
                     _ => &mut sources.audit,
                 };
                 into.push(test.task);
-                let out = Reference::Out(test.task.id.clone()).token();
+                let out = PlanReference::Out(test.task.id.clone()).token();
                 into.extend(actions.iter().filter(|(_, action)| is_judged_by(action, &out)).map(|(task, _)| *task));
             }
             let system = self.plan.params.get("system").map_or("–", String::as_str);
@@ -136,10 +136,10 @@ impl Look<'_> {
     }
 
     /// One result of a package, by the stages that its entry names.
-    fn packed(&self, task: &Task, package: &MlperfPackage, entry: &MlperfEntry) -> Option<Standing> {
+    fn packed(&self, task: &Task, package: &MlperfPackage, entry: &MlperfEntry) -> Option<ResultProgress> {
         let of = |text: &String| {
-            let named = Reference::all_in(text).into_iter().find_map(|reference| match reference {
-                Reference::Out(id) => Some(id),
+            let named = PlanReference::all_in(text).into_iter().find_map(|reference| match reference {
+                PlanReference::Out(id) => Some(id),
                 _ => None,
             })?;
             self.plan.tasks.iter().find(|task| task.id == named)
@@ -153,8 +153,8 @@ impl Look<'_> {
         Some(self.row(&package.system, &entry.benchmark, scenario_of(entry.scenario)?, &sources))
     }
 
-    fn row(&self, system: &str, benchmark: &str, scenario: mlperf::Scenario, sources: &Sources) -> Standing {
-        Standing {
+    fn row(&self, system: &str, benchmark: &str, scenario: mlperf::MlperfScenario, sources: &Sources) -> ResultProgress {
+        ResultProgress {
             system: system.to_owned(),
             benchmark: benchmark.to_owned(),
             scenario: scenario.title().to_owned(),
@@ -166,17 +166,17 @@ impl Look<'_> {
     }
 
     /// Done when all its tasks are, stale when one is that was done before, missing otherwise.
-    fn cell(&self, tasks: &[&Task], told: impl Fn(&Path) -> Option<String>) -> Cell {
+    fn cell(&self, tasks: &[&Task], told: impl Fn(&Path) -> Option<String>) -> StepCell {
         let Some(last) = tasks.last() else {
-            return Cell { state: State::Absent, told: None, why: None, command: None };
+            return StepCell { state: StepState::Absent, told: None, why: None, command: None };
         };
-        let mut state = State::Done;
+        let mut state = StepState::Done;
         let mut why = BTreeSet::new();
         for task in tasks {
             let Some(decision) = self.decisions.get(&task.id) else { continue };
-            if decision.verdict == Verdict::Run {
+            if decision.verdict == Prediction::Run {
                 let stale = self.shelf.last(&self.plan.name, &task.id).is_some();
-                state = if stale && state != State::Missing { State::Stale } else { State::Missing };
+                state = if stale && state != StepState::Missing { StepState::Stale } else { StepState::Missing };
                 why.extend(decision.reasons.iter().map(|reason| format!("{}: {reason}", task.id)));
             }
         }
@@ -185,10 +185,10 @@ impl Look<'_> {
             .rev()
             .find_map(|task| self.shelf.last(&self.plan.name, &task.id))
             .map(|record| self.shelf.folder(&record));
-        Cell {
+        StepCell {
             told: folder.and_then(|folder| told(&folder)),
-            why: (state != State::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
-            command: (state != State::Done).then(|| format!("{} --until {}", self.command, last.id)),
+            why: (state != StepState::Done).then(|| why.into_iter().collect::<Vec<_>>().join("; ")),
+            command: (state != StepState::Done).then(|| format!("{} --until {}", self.command, last.id)),
             state,
         }
     }
@@ -210,17 +210,17 @@ fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
 }
 
-const fn scenario_of(scenario: Scenario) -> Option<mlperf::Scenario> {
+const fn scenario_of(scenario: Scenario) -> Option<mlperf::MlperfScenario> {
     match scenario {
-        Scenario::Offline => Some(mlperf::Scenario::Offline),
-        Scenario::Server => Some(mlperf::Scenario::Server),
-        Scenario::Interactive => Some(mlperf::Scenario::Interactive),
-        Scenario::SingleStream => Some(mlperf::Scenario::SingleStream),
+        Scenario::Offline => Some(mlperf::MlperfScenario::Offline),
+        Scenario::Server => Some(mlperf::MlperfScenario::Server),
+        Scenario::Interactive => Some(mlperf::MlperfScenario::Interactive),
+        Scenario::SingleStream => Some(mlperf::MlperfScenario::SingleStream),
         _ => None,
     }
 }
 
-fn performance(folder: &Path, scenario: mlperf::Scenario) -> Option<String> {
+fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
     let judged = mlperf::judge(folder, scenario)?;
     let value = report::mlperf::value(&judged);
     // Regatta's own record of the same requests lies beside LoadGen's logs.

@@ -1,17 +1,17 @@
 //! What a run that died has left, found in its journal and removed.
 
-use crate::event::{Event, Outliving, RunId};
+use crate::event::{Event, ExternalResource, RunId};
 use crate::process;
 use crate::runner::Emit;
-use crate::store::{Home, Shelf, discard, read_journal, unfinished};
+use crate::store::{Home, OutputCache, discard, read_journal, unfinished};
 
 /// Ends what a dead run left running, and removes what its unfinished tries left. `before` is that run.
-pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &Shelf, emit: &Emit) {
+pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &OutputCache, emit: &Emit) {
     let outliving = before.map(|run| outliving(home, run)).unwrap_or_default();
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {
         let what = match thing {
-            Outliving::Container { name, .. } => format!("the container {name}"),
-            Outliving::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
+            ExternalResource::Container { name, .. } => format!("the container {name}"),
+            ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }
@@ -25,7 +25,7 @@ pub(super) fn clear_up(home: &Home, before: Option<&RunId>, id: &RunId, shelf: &
 }
 
 /// What a run's journal says was there and was not removed.
-fn outliving(home: &Home, run: &RunId) -> Vec<Outliving> {
+fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
     let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
     let mut left = Vec::new();
     for event in journal.events {
@@ -36,6 +36,6 @@ fn outliving(home: &Home, run: &RunId) -> Vec<Outliving> {
         }
     }
     // A name that a person chose may be somebody else's container by now.
-    left.retain(|thing| !matches!(thing, Outliving::Container { name, .. } if !name.contains(run.as_str())));
+    left.retain(|thing| !matches!(thing, ExternalResource::Container { name, .. } if !name.contains(run.as_str())));
     left
 }

@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 use self::after_crash::clear_up;
 use self::rest::{keep_rest, nothing_to_do};
 pub(super) use self::signals::heed;
-use self::sink::Sink;
-use self::teller::Teller;
+use self::sink::EventSink;
+use self::teller::ProgressPrinter;
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, allocation, history, locking, sharing};
-use crate::cli::{self, EventsAs, Exit, Force, Global, Gpus, Locking, Loudness, On, Setting};
+use crate::cli::{self, EventsAs, ExitCode, Force, Global, GpuSelection, Locking, Loudness, On, GivenSetting};
 use crate::event::{Event, RunId, Stop, TaskId};
 use crate::plan::Plan;
 use crate::process;
-use crate::report::{Chapter, Look, Paint, Places, State, Story};
-use crate::runner::{self, Emit, Options, Part, Summary};
+use crate::report::{TaskState, LiveOptions, Styler, RunPaths, TaskPhase, RunState};
+use crate::runner::{self, Emit, RunOptions, TaskRole, RunSummary};
 use crate::share::Address;
-use crate::stage::{Stages, end_abandoned};
+use crate::stage::{StageExecutor, end_abandoned};
 use crate::store::{
-    Compiler, Digests, Home, Lock, Shelf, Taken, abandoned, discard, ended_well, last_run, name_run, unfinished_plans,
+    CompilerId, Digests, Home, ProjectLock, OutputCache, LockAttempt, abandoned, discard, ended_well, last_run, name_run, unfinished_plans,
 };
 
 /// How a run ended, and what it left.
-pub(super) struct Ran {
-    pub exit: Exit,
+pub(super) struct RunEnd {
+    pub exit: ExitCode,
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
     /// What each of its tasks had to say, in the order in which they were heard of; also of cached ones.
-    pub told: Vec<Told>,
+    pub told: Vec<TaskLine>,
 }
 
 /// One task in the end.
-pub(super) struct Told {
+pub(super) struct TaskLine {
     pub task: TaskId,
     pub headline: Option<String>,
     pub warnings: Vec<String>,
@@ -51,19 +51,19 @@ pub(super) struct Told {
     pub is_cached: bool,
 }
 
-fn told(story: &Story) -> Vec<Told> {
-    let of = |(task, chapter): (&TaskId, &Chapter)| Told {
+fn told(story: &RunState) -> Vec<TaskLine> {
+    let of = |(task, chapter): (&TaskId, &TaskState)| TaskLine {
         task: task.clone(),
         headline: chapter.headline.clone(),
         warnings: chapter.warnings.clone(),
         failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
         out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
-        is_cached: chapter.state == State::Cached,
+        is_cached: chapter.state == TaskPhase::Cached,
     };
     story.tasks.iter().map(of).collect()
 }
 
-pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> {
+pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<ExitCode, Trouble> {
     if let On::Slurm(flags) = &request.on {
         return allocation::outside(global, request, flags);
     }
@@ -71,11 +71,11 @@ pub(super) fn run(global: &Global, request: &cli::Run) -> Result<Exit, Trouble> 
 }
 
 /// `aside` tells the run on stderr.
-pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Result<Ran, Trouble> {
+pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, Trouble> {
     let begun = Instant::now();
     let project = Project { env: request.env.clone(), ..Project::here(global)? };
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
-    let look = Look {
+    let look = LiveOptions {
         json_lines: request.events == EventsAs::JsonLines,
         quiet: global.loudness == Loudness::Quiet,
         verbose: matches!(global.loudness, Loudness::Verbose(_)),
@@ -89,19 +89,19 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
         && rest.holds()
     {
         let told = nothing_to_do(&rest, look, &project.home, begun);
-        return Ok(Ran { exit: Exit::Done, outs: Vec::new(), report: None, told });
+        return Ok(RunEnd { exit: ExitCode::Done, outs: Vec::new(), report: None, told });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
         None => gpus_here(),
-        Some(Gpus::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
-        Some(Gpus::These(ids)) => ids.clone(),
+        Some(GpuSelection::Count(n)) => gpus_here().into_iter().chain(0..).take(*n as usize).collect(),
+        Some(GpuSelection::These(ids)) => ids.clone(),
     };
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     project.has_files_of(&plan, &options)?;
     let store = sharing::address(request.store.as_deref())?;
-    let holding = locking::hold(&project, request, &mut plan, &mut options, Paint::chosen(look.color))?;
+    let holding = locking::hold(&project, request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let errand = Errand {
         project,
         plan: Arc::new(plan),
@@ -122,23 +122,23 @@ pub(super) fn perform(global: &Global, request: &cli::Run, aside: bool) -> Resul
 struct Errand {
     project: Project,
     plan: Arc<Plan>,
-    options: Options,
-    compiler: Compiler,
+    options: RunOptions,
+    compiler: CompilerId,
     manifest: String,
-    settings: Vec<Setting>,
-    look: Look,
+    settings: Vec<GivenSetting>,
+    look: LiveOptions,
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
     /// What machines share.
     store: Option<Address>,
     locking: Locking,
-    holding: locking::Holding,
+    holding: locking::LockReport,
 }
 
 /// What a run works with.
 struct Work<'a> {
-    shelf: &'a Arc<Shelf>,
+    shelf: &'a Arc<OutputCache>,
     digests: &'a Arc<Digests>,
     id: &'a RunId,
     stop: &'a Stop,
@@ -146,19 +146,19 @@ struct Work<'a> {
 }
 
 impl Errand {
-    fn go(self) -> Result<Ran, Trouble> {
+    fn go(self) -> Result<RunEnd, Trouble> {
         let home = self.project.home.clone();
         let stop = Stop::new();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let teller = Teller::start(self.look);
+        let teller = ProgressPrinter::start(self.look);
         let send = teller.send.clone();
         heed(stop.clone(), move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(Ran { exit: Exit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
+            return Ok(RunEnd { exit: ExitCode::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -166,10 +166,10 @@ impl Errand {
         }
         let crashed = !ended_well(&home);
         let before = last_run(&home);
-        let shelf = Arc::new(Shelf::open(&home)?);
+        let shelf = Arc::new(OutputCache::open(&home)?);
         shelf.begin()?;
         let digests = Arc::new(Digests::load(&home));
-        let sink = Arc::new(Sink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
+        let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
         let emit: Emit = {
             let sink = Arc::clone(&sink);
             Arc::new(move |event| sink.take(&event))
@@ -185,7 +185,7 @@ impl Errand {
         shelf.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
-        if exit == Exit::Done
+        if exit == ExitCode::Done
             && let Some(text) = locking::write(
                 &self.project,
                 &self.locking,
@@ -208,7 +208,7 @@ impl Errand {
         let outs = history::outputs(live.story(), &summary.done);
         let report = report.ok();
         let told = told(live.story());
-        let places = Places { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
+        let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         live.finish(&places);
         if let Some(error) = broken {
             return Err(anyhow::Error::from(error)
@@ -220,12 +220,12 @@ impl Errand {
             keep_rest(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
         }
         drop(lock);
-        Ok(Ran { exit, outs, report, told })
+        Ok(RunEnd { exit, outs, report, told })
     }
 
     /// What is told before anything happens.
-    fn announce(&self, id: &RunId, lock: &Lock, emit: &Emit) {
-        let is_part = |part: &Part| *part != Part::Out;
+    fn announce(&self, id: &RunId, lock: &ProjectLock, emit: &Emit) {
+        let is_part = |part: &TaskRole| *part != TaskRole::Out;
         emit(Event::RunStarted {
             run: id.clone(),
             manifest: self.manifest.clone(),
@@ -249,11 +249,11 @@ impl Errand {
     }
 
     /// Does the tasks, with the store beside them, and ends what they have left running.
-    async fn work(&self, work: &Work<'_>) -> Result<Summary, tokio::task::JoinError> {
+    async fn work(&self, work: &Work<'_>) -> Result<RunSummary, tokio::task::JoinError> {
         let Work { shelf, digests, id, stop, emit } = work;
         let home = &self.project.home;
         let share = self.store.clone().and_then(|store| sharing::open(&store, &self.plan, shelf, emit));
-        let options = Options { shared: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
+        let options = RunOptions { shared: share.clone().map(|share| Arc::new(share) as _), ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
@@ -264,7 +264,7 @@ impl Errand {
                 }
             });
         }
-        let stages = Arc::new(Stages::new(home.state(), (*id).clone()).in_place(self.in_place));
+        let stages = Arc::new(StageExecutor::new(home.state(), (*id).clone()).in_place(self.in_place));
         let running = runner::run(
             Arc::clone(&self.plan),
             stages,
@@ -288,12 +288,12 @@ impl Errand {
 }
 
 /// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
-fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, Trouble> {
+fn take_lock(home: &Home, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, Trouble> {
     let mut said = false;
     loop {
-        match Lock::try_take(home, || name_run(home))? {
-            Taken::Yes(lock) => return Ok(Some(lock)),
-            Taken::No(held) => {
+        match ProjectLock::try_take(home, || name_run(home))? {
+            LockAttempt::Yes(lock) => return Ok(Some(lock)),
+            LockAttempt::No(held) => {
                 if !said {
                     said = true;
                     let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
@@ -308,14 +308,14 @@ fn take_lock(home: &Home, stop: &Stop, teller: &Teller) -> Result<Option<Lock>, 
     }
 }
 
-fn exit_of(summary: &Summary) -> Exit {
+fn exit_of(summary: &RunSummary) -> ExitCode {
     if summary.interrupted {
-        return Exit::Interrupted;
+        return ExitCode::Interrupted;
     }
-    Exit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
+    ExitCode::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
 }
 
-fn places(home: &Home) -> Places {
+fn places(home: &Home) -> RunPaths {
     let report = home.latest().join("report.html");
-    Places { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+    RunPaths { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
 }

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Told, places, told};
+use super::{TaskLine, places, told};
 use crate::app::output;
-use crate::event::{Event, RunId, Tally};
+use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;
-use crate::report::{Live, Look};
-use crate::runner::Summary;
-use crate::store::{Compiler, Home, Rest, Stamp};
+use crate::report::{LiveDisplay, LiveOptions};
+use crate::runner::RunSummary;
+use crate::store::{CompilerId, Home, Rest, FileStamp};
 
 /// Everything was looked at, and nothing has changed since the last run.
-pub(super) fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant) -> Vec<Told> {
-    let mut live = Live::new(look, output::writer(look));
+pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: Instant) -> Vec<TaskLine> {
+    let mut live = LiveDisplay::new(look, output::writer(look));
     for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
             Event::RunFinished { tally, exit, .. } => {
@@ -29,10 +29,10 @@ pub(super) fn nothing_to_do(rest: &Rest, look: Look, home: &Home, begun: Instant
 }
 
 /// Writes down what makes the next run a no-op, if this one left everything done, and the lock file as it would be left again.
-pub(super) fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: Summary, manifest: &str, lock: &Path) {
+pub(super) fn keep_rest(compiler: &CompilerId, id: &RunId, plan: &Plan, summary: RunSummary, manifest: &str, lock: &Path) {
     /// With more tasks than this the next run says how many there are, not each.
     const EACH: usize = 200;
-    let (Some(mut look_at), Ok(stamp)) = (summary.rest, Stamp::of(lock)) else { return compiler.drop_rest() };
+    let (Some(mut look_at), Ok(stamp)) = (summary.rest, FileStamp::of(lock)) else { return compiler.drop_rest() };
     look_at.push((lock.to_owned(), stamp));
     let cached = summary.tally.ran + summary.tally.cached;
     let started = Event::RunStarted {
@@ -58,7 +58,7 @@ pub(super) fn keep_rest(compiler: &Compiler, id: &RunId, plan: &Plan, summary: S
     } else {
         told.push(Event::AllCached { tasks: cached });
     }
-    let tally = Tally { cached, skipped: summary.tally.skipped, ..Tally::default() };
+    let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
     told.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
     let told = told.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
     let _ = compiler.keep_rest(&Rest { told, look_at });

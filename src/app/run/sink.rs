@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::app::Trouble;
 use crate::event::{Event, RunId, Stop};
-use crate::process::Warden;
-use crate::store::{Home, Journal, Lock, PathError};
+use crate::process::Watchdog;
+use crate::store::{Home, Journal, ProjectLock, PathError};
 
 /// The journal first, then the warden, then the teller.
-pub(super) struct Sink {
+pub(super) struct EventSink {
     inner: Mutex<Inner>,
     teller: Sender<Option<Event>>,
     stop: Stop,
@@ -22,16 +22,16 @@ pub(super) struct Sink {
 
 struct Inner {
     journal: Journal,
-    warden: Option<Warden>,
+    warden: Option<Watchdog>,
     hold: Option<File>,
     broken: Option<PathError>,
 }
 
-impl Sink {
+impl EventSink {
     pub fn new(
         home: &Home,
         id: &RunId,
-        lock: &Lock,
+        lock: &ProjectLock,
         teller: Sender<Option<Event>>,
         stop: Stop,
     ) -> Result<Self, Trouble> {
@@ -51,7 +51,7 @@ impl Sink {
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {
-                        inner.warden = Warden::start(&self.exe, &self.id, hold).ok();
+                        inner.warden = Watchdog::start(&self.exe, &self.id, hold).ok();
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {

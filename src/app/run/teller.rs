@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use crate::app::output;
 use crate::event::Event;
-use crate::report::{Live, Look};
+use crate::report::{LiveDisplay, LiveOptions};
 
 /// A thread that tells the story, so that a slow terminal holds nothing up.
-pub(super) struct Teller {
+pub(super) struct ProgressPrinter {
     /// `None` is the end: signals may come for as long as the process lives.
     pub send: Sender<Option<Event>>,
-    thread: thread::JoinHandle<Live>,
+    thread: thread::JoinHandle<LiveDisplay>,
 }
 
-impl Teller {
-    pub fn start(look: Look) -> Self {
+impl ProgressPrinter {
+    pub fn start(look: LiveOptions) -> Self {
         let (send, receive) = channel();
-        Self { send, thread: thread::spawn(move || tell(Live::new(look, output::writer(look)), &receive)) }
+        Self { send, thread: thread::spawn(move || tell(LiveDisplay::new(look, output::writer(look)), &receive)) }
     }
 
-    pub fn close(self) -> Live {
+    pub fn close(self) -> LiveDisplay {
         let _ = self.send.send(None);
-        self.thread.join().unwrap_or_else(|_| Live::new(Look::default(), output::writer(Look::default())))
+        self.thread.join().unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), output::writer(LiveOptions::default())))
     }
 }
 
-fn tell(mut live: Live, receive: &Receiver<Option<Event>>) -> Live {
+fn tell(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
     /// Events come in crowds: waking up for each of them would cost more than telling it.

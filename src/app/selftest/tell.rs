@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Proven, Spread};
 use crate::event::Verdict;
-use crate::harness::Severity;
+use crate::harness::ReasonSeverity;
 
 impl Proven {
     /// For a person.
@@ -68,7 +68,7 @@ impl Proven {
         };
         let _ = writeln!(out, "\n{}: {means}", self.verdict.as_str());
         for reason in &self.reasons {
-            let mark = if reason.severity == Severity::Warning { '!' } else { '✗' };
+            let mark = if reason.severity == ReasonSeverity::Warning { '!' } else { '✗' };
             let _ = writeln!(out, "  {mark} {}: {}", reason.of, reason.text);
         }
         if self.reasons.is_empty() {

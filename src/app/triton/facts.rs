@@ -3,40 +3,40 @@
 use serde_json::Value;
 
 use super::{To, Trouble};
-use crate::cli::Face;
-use crate::report::{ModelFacts, ModelTold, ServerTold, TensorFacts};
+use crate::cli::TritonFace;
+use crate::report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
-use crate::triton::{ClientError, DataType, TritonClient, Why};
+use crate::triton::{ClientError, DataType, TritonClient, ClientErrorKind};
 
 /// The server and all its models.
-pub(super) async fn server(to: &To) -> Result<ServerTold, Trouble> {
+pub(super) async fn server(to: &To) -> Result<ServerStatus, Trouble> {
     match to.url.face {
-        Face::Grpc => {
+        TritonFace::Grpc => {
             let client = to.grpc().await?;
             match by_grpc(&client).await {
                 Ok(told) => Ok(told),
                 Err(error) => Err(to.failed(error).await),
             }
         }
-        Face::Http => match by_http(to).await {
+        TritonFace::Http => match by_http(to).await {
             Ok(told) => Ok(told),
             Err(error) => Err(to.failed(error).await),
         },
     }
 }
 
-async fn by_grpc(client: &TritonClient) -> Result<ServerTold, ClientError> {
+async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
     let live = client.is_live().await?;
     let ready = client.is_ready().await?;
     let about = client.server_metadata().await?;
     let mut models = Vec::new();
     for known in client.repository_index(false).await? {
-        let mut told = ModelTold {
+        let mut told = ModelRow {
             name: known.name,
             version: known.version,
             state: known.state,
             reason: known.reason,
-            ..ModelTold::default()
+            ..ModelRow::default()
         };
         // A model may go away between two questions.
         if told.state == "READY"
@@ -48,7 +48,7 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerTold, ClientError> {
         }
         models.push(told);
     }
-    Ok(ServerTold {
+    Ok(ServerStatus {
         address: client.address().to_owned(),
         live,
         ready,
@@ -59,23 +59,23 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerTold, ClientError> {
     })
 }
 
-async fn by_http(to: &To) -> Result<ServerTold, ClientError> {
+async fn by_http(to: &To) -> Result<ServerStatus, ClientError> {
     let mut client = to.http();
     let about = client.server_metadata().await?;
     if !about.get("extensions").is_some_and(Value::is_array) {
-        let why = Why::Protocol("something answers there that is no Triton".to_owned());
+        let why = ClientErrorKind::Protocol("something answers there that is no Triton".to_owned());
         return Err(ClientError { asked: "GET /v2".to_owned(), address: client.address().to_string(), why });
     }
     let live = client.is_live().await?;
     let ready = client.is_ready().await?;
     let mut models = Vec::new();
     for known in client.repository_index().await?.as_array().into_iter().flatten() {
-        let mut told = ModelTold {
+        let mut told = ModelRow {
             name: text(known, "name"),
             version: text(known, "version"),
             state: text(known, "state"),
             reason: text(known, "reason"),
-            ..ModelTold::default()
+            ..ModelRow::default()
         };
         if told.state == "READY"
             && let Ok(config) = client.model_config(&told.name, "").await
@@ -88,7 +88,7 @@ async fn by_http(to: &To) -> Result<ServerTold, ClientError> {
         models.push(told);
     }
     let extensions = about["extensions"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    Ok(ServerTold {
+    Ok(ServerStatus {
         address: client.address().to_string(),
         live,
         ready,
@@ -100,7 +100,7 @@ async fn by_http(to: &To) -> Result<ServerTold, ClientError> {
 }
 
 /// Those that are named, or all that are ready.
-pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelFacts>, Trouble> {
+pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelDetails>, Trouble> {
     let mut names = names.to_vec();
     if names.is_empty() {
         let server = server(to).await?;
@@ -109,7 +109,7 @@ pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelFacts>,
     }
     let mut all = Vec::new();
     match to.url.face {
-        Face::Grpc => {
+        TritonFace::Grpc => {
             let client = to.grpc().await?;
             for name in &names {
                 let metadata = to.of_model(&client, name, client.model_metadata(name, "")).await?;
@@ -117,7 +117,7 @@ pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelFacts>,
                 all.push(of_grpc(metadata, &config));
             }
         }
-        Face::Http => {
+        TritonFace::Http => {
             let mut client = to.http();
             for name in &names {
                 let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
@@ -131,7 +131,7 @@ pub(super) async fn models(to: &To, names: &[String]) -> Result<Vec<ModelFacts>,
     Ok(all)
 }
 
-pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> ModelFacts {
+pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> ModelDetails {
     let optional = |name: &str| config.input.iter().any(|input| input.name == name && input.optional);
     let mut settings = vec![
         ("backend".to_owned(), config.backend.clone()),
@@ -148,7 +148,7 @@ pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> 
         config.parameters.iter().map(|(name, value)| (format!("parameters.{name}"), value.string_value.clone())),
     );
     settings.retain(|(_, value)| !value.is_empty());
-    ModelFacts {
+    ModelDetails {
         inputs: metadata
             .inputs
             .into_iter()
@@ -176,7 +176,7 @@ pub(super) fn of_grpc(metadata: ModelMetadataResponse, config: &ModelConfig) -> 
     }
 }
 
-pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelFacts {
+pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelDetails {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let optional = |name: &str| {
         list(&config["input"]).iter().any(|input| text(input, "name") == name && input["optional"] == Value::Bool(true))
@@ -205,7 +205,7 @@ pub(super) fn of_http(metadata: &Value, config: &Value) -> ModelFacts {
         settings.push((format!("parameters.{name}"), text(value, "string_value")));
     }
     settings.retain(|(_, value)| !value.is_empty());
-    ModelFacts {
+    ModelDetails {
         name: text(metadata, "name"),
         versions: list(&metadata["versions"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         platform: text(metadata, "platform"),

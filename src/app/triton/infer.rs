@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{To, Trouble, facts, say};
 use crate::app::say_error;
-use crate::cli::{Exit, Face, Infer};
+use crate::cli::{ExitCode, TritonFace, Infer};
 use crate::diag::{did_you_mean, list_of};
-use crate::report::{ModelFacts, Paint, TensorFacts};
-use crate::triton::{Data, InferRequest, Tensor, TritonClient, tensors_of};
+use crate::report::{ModelDetails, Styler, TensorFacts};
+use crate::triton::{TensorData, InferRequest, Tensor, TritonClient, tensors_of};
 
-pub(super) async fn infer(to: &To, request: &Infer, _paint: Paint) -> Result<Exit, Trouble> {
+pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<ExitCode, Trouble> {
     let names = std::slice::from_ref(&request.model);
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server told nothing"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
@@ -25,18 +25,18 @@ pub(super) async fn infer(to: &To, request: &Infer, _paint: Paint) -> Result<Exi
     let inputs = inputs(&model, request)?;
     let mut told = Told::new(request.json);
     match to.url.face {
-        Face::Grpc => {
+        TritonFace::Grpc => {
             let client = to.grpc().await?;
             by_grpc(to, &client, &model, &inputs, decoupled, &mut told).await?;
         }
-        Face::Http => by_http(to, &model, &inputs, decoupled, &mut told).await?,
+        TritonFace::Http => by_http(to, &model, &inputs, decoupled, &mut told).await?,
     }
     told.end();
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
 /// What will be sent: named tensors, in the shape that was written.
-fn inputs(model: &ModelFacts, request: &Infer) -> Result<Vec<(TensorFacts, Value)>, Trouble> {
+fn inputs(model: &ModelDetails, request: &Infer) -> Result<Vec<(TensorFacts, Value)>, Trouble> {
     let mut given: Vec<(String, Value)> = request.inputs.clone();
     let has = |name: &str| model.inputs.iter().any(|input| input.name == name);
     let first_of = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
@@ -111,7 +111,7 @@ fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, Trouble> {
 async fn by_grpc(
     to: &To,
     client: &TritonClient,
-    model: &ModelFacts,
+    model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
     told: &mut Told,
@@ -149,7 +149,7 @@ async fn by_grpc(
 /// By `generate`, whose body names tensors as they are.
 async fn by_http(
     to: &To,
-    model: &ModelFacts,
+    model: &ModelDetails,
     inputs: &[(TensorFacts, Value)],
     decoupled: bool,
     told: &mut Told,
@@ -181,7 +181,7 @@ async fn by_http(
 }
 
 /// The outputs among what else `generate` tells.
-fn named(model: &ModelFacts, answer: &Value) -> Vec<(String, Value)> {
+fn named(model: &ModelDetails, answer: &Value) -> Vec<(String, Value)> {
     let outputs = model.outputs.iter();
     outputs.filter_map(|output| Some((output.name.clone(), answer.get(&output.name)?.clone()))).collect()
 }
@@ -213,7 +213,7 @@ impl Told {
             .iter()
             .map(|tensor| {
                 let value = match &tensor.data {
-                    Data::Bytes(texts) if texts.len() == 1 => json!(String::from_utf8_lossy(&texts[0])),
+                    TensorData::Bytes(texts) if texts.len() == 1 => json!(String::from_utf8_lossy(&texts[0])),
                     _ => tensor.to_json(),
                 };
                 (tensor.name.clone(), value)

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::{To, Trouble, say};
-use crate::cli::Exit;
-use crate::report::{MetricTold, Paint, server};
-use crate::triton::{Exposition, Kind, Listens, probe};
+use crate::cli::ExitCode;
+use crate::report::{ServerMetricRow, Styler, server};
+use crate::triton::{Exposition, MetricKind, Listens, probe};
 use anyhow::anyhow;
 
 pub(super) async fn metrics(
@@ -14,8 +14,8 @@ pub(super) async fn metrics(
     grep: Option<&str>,
     watch: Option<Duration>,
     json: bool,
-    paint: Paint,
-) -> Result<Exit, Trouble> {
+    paint: Styler,
+) -> Result<ExitCode, Trouble> {
     let mut client = to.http();
     let mut before: Option<(Instant, HashMap<String, f64>)> = None;
     loop {
@@ -51,7 +51,7 @@ pub(super) async fn metrics(
         } else {
             server::metrics(&rows, now.len(), paint)
         });
-        let Some(pause) = watch else { return Ok(Exit::Done) };
+        let Some(pause) = watch else { return Ok(ExitCode::Done) };
         before = Some((at, now));
         if !json {
             say("\n");
@@ -60,7 +60,7 @@ pub(super) async fn metrics(
     }
 }
 
-fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<MetricTold> {
+fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<ServerMetricRow> {
     let mut rows = Vec::new();
     for (family, sample) in told.samples() {
         let key = sample.key();
@@ -69,8 +69,8 @@ fn rows(told: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Optio
         }
         let part = sample.name.strip_prefix(&family.name).unwrap_or_default().trim_start_matches('_');
         let labels = key.strip_prefix(&sample.name).unwrap_or_default().trim_matches(['{', '}']);
-        let counts = family.kind == Kind::Counter || !part.is_empty();
-        rows.push(MetricTold {
+        let counts = family.kind == MetricKind::Counter || !part.is_empty();
+        rows.push(ServerMetricRow {
             family: family.name.clone(),
             help: family.help.clone(),
             kind: format!("{:?}", family.kind).to_lowercase(),

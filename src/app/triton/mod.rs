@@ -10,21 +10,21 @@ use std::future::Future;
 use anyhow::anyhow;
 
 use super::{Trouble, say};
-use crate::cli::{Exit, Face, Global, Setting, Triton, TritonAct, TritonUrl};
+use crate::cli::{ExitCode, TritonFace, Global, GivenSetting, Triton, TritonAct, TritonUrl};
 use crate::diag::did_you_mean;
 use crate::event::Endpoint;
-use crate::report::{Paint, server};
+use crate::report::{Styler, server};
 use crate::triton::{
-    ClientError, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, Why, pbtxt, probe,
+    ClientError, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, ClientErrorKind, pbtxt, probe,
 };
 
-pub(super) fn ask(global: &Global, request: Triton) -> Result<Exit, Trouble> {
-    let paint = Paint::chosen(global.color.choice());
+pub(super) fn ask(global: &Global, request: Triton) -> Result<ExitCode, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(perform(request, paint))
 }
 
-async fn perform(request: Triton, paint: Paint) -> Result<Exit, Trouble> {
+async fn perform(request: Triton, paint: Styler) -> Result<ExitCode, Trouble> {
     let Triton { url, deadline, act } = request;
     let to = To { url, deadline };
     match act {
@@ -36,7 +36,7 @@ async fn perform(request: Triton, paint: Paint) -> Result<Exit, Trouble> {
             } else {
                 server::models(&told, paint)
             });
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
         TritonAct::Infer(request) => infer::infer(&to, &request, paint).await,
         TritonAct::Metrics { grep, watch, json } => metrics::metrics(&to, grep.as_deref(), watch, json, paint).await,
@@ -44,7 +44,7 @@ async fn perform(request: Triton, paint: Paint) -> Result<Exit, Trouble> {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
             say(&pbtxt::write(&config));
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
         TritonAct::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
         TritonAct::Load { model, config } => {
@@ -52,13 +52,13 @@ async fn perform(request: Triton, paint: Paint) -> Result<Exit, Trouble> {
             let options = LoadOptions { config, ..LoadOptions::default() };
             to.of_model(&client, &model, client.load(&model, options)).await?;
             say(&format!("`{model}` is loaded\n"));
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
         TritonAct::Unload { model, dependents } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
             say(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
-            Ok(Exit::Done)
+            Ok(ExitCode::Done)
         }
         TritonAct::Log { set } => log(&to, &set).await,
         TritonAct::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
@@ -94,18 +94,18 @@ impl To {
     /// With a hint; when the port speaks something else, that is said.
     async fn failed(&self, error: ClientError) -> Trouble {
         let TritonUrl { host, port, face } = &self.url;
-        if matches!(error.why, Why::Connect(_) | Why::Protocol(_) | Why::Late(_)) {
+        if matches!(error.why, ClientErrorKind::Connect(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Late(_)) {
             let there = match (probe(host, *port).await, face) {
-                (Listens::Http, Face::Grpc) => Some(format!(
+                (Listens::Http, TritonFace::Grpc) => Some(format!(
                     "port {port} is Triton's HTTP port\n  hint: write http://{host}:{port}, or give the gRPC port (8001 by default)"
                 )),
-                (Listens::Grpc, Face::Http) => Some(format!(
+                (Listens::Grpc, TritonFace::Http) => Some(format!(
                     "port {port} is Triton's gRPC port\n  hint: write {host}:{port} without http://, or give the HTTP port (8000 by default)"
                 )),
-                (Listens::Metrics, Face::Grpc) => Some(format!(
+                (Listens::Metrics, TritonFace::Grpc) => Some(format!(
                     "port {port} is Triton's metrics port\n  hint: `regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default"
                 )),
-                (Listens::OtherHttp, Face::Grpc) => {
+                (Listens::OtherHttp, TritonFace::Grpc) => {
                     Some(format!("something answers on port {port} that is no Triton: it speaks HTTP"))
                 }
                 _ => None,
@@ -149,7 +149,7 @@ fn with_hint(error: &ClientError, hint: Option<String>) -> Trouble {
     })
 }
 
-async fn status(to: &To, models: &[String], json: bool, paint: Paint) -> Result<Exit, Trouble> {
+async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result<ExitCode, Trouble> {
     let told = facts::server(to).await?;
     say(&if json { format!("{:#}\n", serde_json::json!(told)) } else { server::status(&told, paint) });
     let mut fine = told.live && told.ready;
@@ -163,10 +163,10 @@ async fn status(to: &To, models: &[String], json: bool, paint: Paint) -> Result<
             super::say_error(&format!("`{wanted}` is not ready{hint}\n"));
         }
     }
-    Ok(if fine { Exit::Done } else { Exit::Failed })
+    Ok(if fine { ExitCode::Done } else { ExitCode::Failed })
 }
 
-async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
+async fn statistics(to: &To, model: &str, json: bool) -> Result<ExitCode, Trouble> {
     let client = to.grpc().await?;
     let all = to.of_model(&client, model, client.statistics(model, "")).await?;
     let rows: Vec<serde_json::Value> = all
@@ -191,7 +191,7 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
         .collect();
     if json {
         say(&format!("{:#}\n", serde_json::json!({ "models": rows })));
-        return Ok(Exit::Done);
+        return Ok(ExitCode::Done);
     }
     let line = |row: &serde_json::Value| {
         let field = |name: &str| row[name].as_f64().unwrap_or_default();
@@ -213,14 +213,14 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<Exit, Trouble> {
     say(&format!(
         "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
     ));
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-async fn log(to: &To, set: &[Setting]) -> Result<Exit, Trouble> {
+async fn log(to: &To, set: &[GivenSetting]) -> Result<ExitCode, Trouble> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, LogSetting> = set
         .iter()
-        .map(|Setting { key, value }| {
+        .map(|GivenSetting { key, value }| {
             let value = match (value.parse::<bool>(), value.parse::<u32>()) {
                 (Ok(flag), _) => LogSetting::Flag(flag),
                 (_, Ok(number)) => LogSetting::Number(number),
@@ -239,15 +239,15 @@ async fn log(to: &To, set: &[Setting]) -> Result<Exit, Trouble> {
         })
         .collect();
     say(&lines.concat());
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }
 
-async fn trace(to: &To, model: &str, set: &[Setting]) -> Result<Exit, Trouble> {
+async fn trace(to: &To, model: &str, set: &[GivenSetting]) -> Result<ExitCode, Trouble> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, Vec<String>> =
-        set.iter().map(|Setting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
+        set.iter().map(|GivenSetting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
     say(&lines.concat());
-    Ok(Exit::Done)
+    Ok(ExitCode::Done)
 }

@@ -8,26 +8,26 @@ use crate::harness::HarnessError;
 /// After the last piece the level stays where it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Level {
+pub enum LoadLevel {
     Fixed(f64),
-    Ramp(Vec<Piece>),
+    Ramp(Vec<LoadSegment>),
 }
 
 /// A straight line; a step is one whose ends are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Piece {
+pub struct LoadSegment {
     pub from: f64,
     pub to: f64,
     pub seconds: f64,
 }
 
-impl From<f64> for Level {
+impl From<f64> for LoadLevel {
     fn from(level: f64) -> Self {
         Self::Fixed(level)
     }
 }
 
-impl Piece {
+impl LoadSegment {
     fn slope(&self) -> f64 {
         (self.to - self.from) / self.seconds
     }
@@ -37,8 +37,8 @@ impl Piece {
     }
 }
 
-impl Level {
-    fn pieces(&self) -> &[Piece] {
+impl LoadLevel {
+    fn pieces(&self) -> &[LoadSegment] {
         match self {
             Self::Fixed(_) => &[],
             Self::Ramp(pieces) => pieces,
@@ -109,7 +109,7 @@ impl Level {
         match self {
             Self::Fixed(level) => Self::Fixed(level * by),
             Self::Ramp(pieces) => Self::Ramp(
-                pieces.iter().map(|piece| Piece { from: piece.from * by, to: piece.to * by, ..*piece }).collect(),
+                pieces.iter().map(|piece| LoadSegment { from: piece.from * by, to: piece.to * by, ..*piece }).collect(),
             ),
         }
     }
@@ -130,9 +130,9 @@ mod tests {
 
     use super::*;
 
-    fn ramp(pieces: &[(f64, f64, f64)]) -> Level {
-        Level::Ramp(
-            pieces.iter().map(|(from, to, seconds)| Piece { from: *from, to: *to, seconds: *seconds }).collect(),
+    fn ramp(pieces: &[(f64, f64, f64)]) -> LoadLevel {
+        LoadLevel::Ramp(
+            pieces.iter().map(|(from, to, seconds)| LoadSegment { from: *from, to: *to, seconds: *seconds }).collect(),
         )
     }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(level.reaches(5.0, 16.0), None);
         assert_eq!(level.reaches(4.0, 100.0), Some(100.0));
         assert_eq!(level.reaches(11.0, 0.0), None);
-        assert_eq!((level.highest(), Level::from(3.0).reaches(3.0, 9.0)), (10.0, Some(9.0)));
+        assert_eq!((level.highest(), LoadLevel::from(3.0).reaches(3.0, 9.0)), (10.0, Some(9.0)));
     }
 
     #[test]
@@ -167,6 +167,6 @@ mod tests {
         assert!((level.area(5.0) - 10.0).abs() < 1e-9);
         assert!(level.when(9.99).is_some() && level.when(10.5).is_none());
         assert!(level.check("rate").is_ok());
-        assert!(ramp(&[(0.0, 0.0, 2.0)]).check("rate").is_err() && Level::from(f64::NAN).check("rate").is_err());
+        assert!(ramp(&[(0.0, 0.0, 2.0)]).check("rate").is_err() && LoadLevel::from(f64::NAN).check("rate").is_err());
     }
 }

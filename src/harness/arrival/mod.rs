@@ -11,16 +11,16 @@ use rand_pcg::Pcg64;
 
 use super::payload::generator;
 use super::{Arrivals, selfcheck};
-pub use level::{Level, Piece};
+pub use level::{LoadLevel, LoadSegment};
 pub use pause::Pause;
 
 const NS: f64 = 1e9;
 
 /// A sequence of arrival offsets; a longer plan extends a shorter one because nothing looks ahead. It ends only where the
 /// rate falls to 0 for good.
-pub(super) struct Times {
+pub(super) struct ArrivalTimes {
     law: Law,
-    rate: Level,
+    rate: LoadLevel,
     next: u64,
     /// Arrivals as they would be at a rate of 1.
     sum: f64,
@@ -33,9 +33,9 @@ enum Law {
     Gamma(Gamma<f64>, Box<Pcg64>),
 }
 
-impl Times {
+impl ArrivalTimes {
     /// None for a law with impossible numbers, which `Spec::check` refuses.
-    pub fn new(rate: Level, arrivals: Arrivals, seed: u64) -> Option<Self> {
+    pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64) -> Option<Self> {
         let rng = || Box::new(generator("arrivals", seed, 0));
         let law = match arrivals {
             Arrivals::Constant => Law::Constant,
@@ -46,7 +46,7 @@ impl Times {
     }
 }
 
-impl Iterator for Times {
+impl Iterator for ArrivalTimes {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -67,7 +67,7 @@ impl Iterator for Times {
 
 /// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
 /// there is no law: equal gaps, traces, fewer than two arrivals.
-pub(super) fn distance(rate: &Level, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
+pub(super) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
     let shape = match arrivals {
         Arrivals::Poisson => 1.0,
         Arrivals::Gamma { cv } => 1.0 / (cv * cv),

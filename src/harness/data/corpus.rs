@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::mistakes::fault;
-use super::{Data, DataKind, DataTold, Part, Picking, Speech, jsonl, npy, sharegpt};
+use super::{PromptFile, DataKind, DataSummary, PromptPart, RecordOrder, PromptTokenizer, jsonl, npy, sharegpt};
 use crate::harness::HarnessError;
 use crate::harness::payload::generator;
 
@@ -18,22 +18,22 @@ const MOST_BYTES: usize = 4 << 30;
 
 #[derive(Debug)]
 pub(in crate::harness) struct Corpus {
-    pub entries: Vec<Entry>,
-    pub told: DataTold,
+    pub entries: Vec<CorpusRecord>,
+    pub told: DataSummary,
 }
 
 /// One record: a session, most often of one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct Entry {
+pub(in crate::harness) struct CorpusRecord {
     /// Time stamp, ns; counted from the first record's.
     pub at_ns: Option<u64>,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<CorpusTurn>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct Turn {
+pub(in crate::harness) struct CorpusTurn {
     /// Empty: a prompt of `tokens` is drawn.
-    pub parts: Arc<[Part]>,
+    pub parts: Arc<[PromptPart]>,
     pub tokens: Option<u32>,
     pub output_tokens: Option<u32>,
     /// A recorded answer.
@@ -45,10 +45,10 @@ pub(in crate::harness) struct Turn {
 }
 
 impl Corpus {
-    pub fn load(data: &Data, speech: Option<&Speech>) -> Result<Self, HarnessError> {
+    pub fn load(data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
         let file = data.file.as_path();
         refuse_pickle(file)?;
-        let room = Room { left: MOST_BYTES, file };
+        let room = MemoryBudget { left: MOST_BYTES, file };
         let (entries, skipped) = match data.kind {
             DataKind::Sharegpt => sharegpt::read(data, speech, room)?,
             DataKind::InputIds if has_end(file, "npy") => (npy::read(data, room)?, Vec::new()),
@@ -60,7 +60,7 @@ impl Corpus {
         }
         let records = entries.len() as u64;
         let digest = digest(file)?;
-        let told = DataTold { file: file.display().to_string(), digest, records, skipped, ..DataTold::default() };
+        let told = DataSummary { file: file.display().to_string(), digest, records, skipped, ..DataSummary::default() };
         Ok(Self { entries, told })
     }
 }
@@ -72,12 +72,12 @@ pub(in crate::harness) fn digest(file: &Path) -> Result<String, HarnessError> {
 }
 
 /// What may still be kept.
-pub(super) struct Room<'a> {
+pub(super) struct MemoryBudget<'a> {
     left: usize,
     file: &'a Path,
 }
 
-impl Room<'_> {
+impl MemoryBudget<'_> {
     pub fn take(&mut self, bytes: usize) -> Result<(), HarnessError> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             let gib = MOST_BYTES >> 30;
@@ -112,7 +112,7 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
 
 /// Which record comes when.
 #[derive(Clone, Debug)]
-pub(in crate::harness) struct Order {
+pub(in crate::harness) struct CorpusOrder {
     count: u64,
     repeat: bool,
     law: Law,
@@ -125,16 +125,16 @@ enum Law {
     Random { seed: u64 },
 }
 
-impl Order {
-    pub fn new(count: usize, data: &Data, seed: u64) -> Self {
+impl CorpusOrder {
+    pub fn new(count: usize, data: &PromptFile, seed: u64) -> Self {
         let law = match data.order {
-            Picking::Given => Law::Given,
-            Picking::Shuffled => {
+            RecordOrder::Given => Law::Given,
+            RecordOrder::Shuffled => {
                 let mut order: Vec<u32> = (0..count as u32).collect();
                 order.shuffle(&mut generator("shuffle", seed, 0));
                 Law::Shuffled(order)
             }
-            Picking::Random => Law::Random { seed },
+            RecordOrder::Random => Law::Random { seed },
         };
         Self { count: count as u64, repeat: data.repeat, law }
     }
@@ -157,8 +157,8 @@ mod tests {
 
     use super::*;
 
-    fn data(order: Picking, repeat: bool) -> Data {
-        Data {
+    fn data(order: RecordOrder, repeat: bool) -> PromptFile {
+        PromptFile {
             kind: DataKind::Jsonl,
             file: PathBuf::new(),
             lengths: None,
@@ -173,16 +173,16 @@ mod tests {
     #[test]
     fn records_come_in_their_order_and_end_unless_told_otherwise() {
         let taken = |order, repeat| -> Vec<Option<usize>> {
-            let order = Order::new(4, &data(order, repeat), 7);
+            let order = CorpusOrder::new(4, &data(order, repeat), 7);
             (0..8).map(|number| order.nth(number)).collect()
         };
-        assert_eq!(taken(Picking::Given, false), [Some(0), Some(1), Some(2), Some(3), None, None, None, None]);
-        assert_eq!(taken(Picking::Given, true)[4..], taken(Picking::Given, true)[..4]);
-        let mut shuffled = taken(Picking::Shuffled, false);
-        assert_eq!(shuffled, taken(Picking::Shuffled, false));
+        assert_eq!(taken(RecordOrder::Given, false), [Some(0), Some(1), Some(2), Some(3), None, None, None, None]);
+        assert_eq!(taken(RecordOrder::Given, true)[4..], taken(RecordOrder::Given, true)[..4]);
+        let mut shuffled = taken(RecordOrder::Shuffled, false);
+        assert_eq!(shuffled, taken(RecordOrder::Shuffled, false));
         shuffled.sort_unstable();
         assert_eq!(shuffled[4..], [Some(0), Some(1), Some(2), Some(3)]);
-        assert!(taken(Picking::Random, false).iter().all(|record| record.is_some_and(|record| record < 4)));
+        assert!(taken(RecordOrder::Random, false).iter().all(|record| record.is_some_and(|record| record < 4)));
     }
 
     #[test]
@@ -191,9 +191,9 @@ mod tests {
         let file = folder.path().join("open_orca.bin");
         std::fs::write(&file, [0x80, 4, 0x95, 0]).unwrap();
         let why =
-            Corpus::load(&Data { file: file.clone(), ..data(Picking::Given, false) }, None).unwrap_err().to_string();
+            Corpus::load(&PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) }, None).unwrap_err().to_string();
         assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
-        let gone = Data { file: folder.path().join("gone.jsonl"), ..data(Picking::Given, false) };
+        let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
         assert!(Corpus::load(&gone, None).unwrap_err().to_string().contains("No such file"));
     }
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::{Answers, Part, Prompt, Speech};
+use super::{PreviousAnswers, PromptPart, Prompt, PromptTokenizer};
 use crate::harness::payload::generator;
 use crate::harness::{HarnessError, payload};
 
 /// Everything that drawn parts are drawn from. A pure function of it and the parts.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::harness) struct Ink {
+pub(in crate::harness) struct PromptRenderer {
     pub seed: u64,
     pub vocab_size: u32,
     /// Never part of a drawn prompt.
     pub end_id: i32,
-    pub speech: Option<Arc<Speech>>,
+    pub speech: Option<Arc<PromptTokenizer>>,
 }
 
-impl Ink {
+impl PromptRenderer {
     /// For a target that takes token ids.
-    pub fn ids(&self, parts: &[Part], heard: &Answers) -> Result<Vec<i32>, HarnessError> {
-        if self.speech.is_some() && parts.iter().any(|part| matches!(part, Part::Drawn { .. } | Part::Text(_))) {
+    pub fn ids(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
+        if self.speech.is_some() && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_))) {
             // One truth for both kinds of target: the ids are those of the text.
             let text = self.text(parts, heard)?;
             return self.speech()?.encode(&text);
@@ -29,7 +29,7 @@ impl Ink {
         let mut ids = Vec::new();
         for part in parts {
             match part {
-                Part::Drawn { stream, number, tokens } => {
+                PromptPart::Drawn { stream, number, tokens } => {
                     ids.extend(payload::prompt(
                         stream.purpose(),
                         self.seed,
@@ -39,9 +39,9 @@ impl Ink {
                         self.end_id,
                     ));
                 }
-                Part::Ids(given) => ids.extend_from_slice(given),
-                Part::Text(text) => ids.extend(self.speech()?.encode(text)?),
-                Part::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
+                PromptPart::Ids(given) => ids.extend_from_slice(given),
+                PromptPart::Text(text) => ids.extend(self.speech()?.encode(text)?),
+                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
                     Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
                     Some(Prompt::Text(answer)) => ids.extend(self.speech()?.encode(answer)?),
                     None => {}
@@ -52,12 +52,12 @@ impl Ink {
     }
 
     /// For a target that takes text. Drawn parts are words: of one token each with a tokenizer, of about one without.
-    pub fn text(&self, parts: &[Part], heard: &Answers) -> Result<String, HarnessError> {
+    pub fn text(&self, parts: &[PromptPart], heard: &PreviousAnswers) -> Result<String, HarnessError> {
         let mut text = String::new();
         let mut was_drawn = true;
         for part in parts {
             let (piece, is_drawn) = match part {
-                Part::Drawn { stream, number, tokens } => {
+                PromptPart::Drawn { stream, number, tokens } => {
                     let mut rng = generator(stream.purpose(), self.seed, *number);
                     let piece = match &self.speech {
                         Some(speech) => speech.words(&mut rng, *tokens),
@@ -65,9 +65,9 @@ impl Ink {
                     };
                     (piece, true)
                 }
-                Part::Ids(given) => (self.speech()?.decode(given)?, false),
-                Part::Text(given) => ((**given).to_owned(), false),
-                Part::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
+                PromptPart::Ids(given) => (self.speech()?.decode(given)?, false),
+                PromptPart::Text(given) => ((**given).to_owned(), false),
+                PromptPart::Heard { turn } => match heard.answers.get(*turn as usize).and_then(Option::as_ref) {
                     Some(Prompt::Ids(answer)) => (self.speech()?.decode(answer)?, false),
                     Some(Prompt::Text(answer)) => (answer.clone(), false),
                     None => continue,
@@ -82,7 +82,7 @@ impl Ink {
         Ok(text)
     }
 
-    fn speech(&self) -> Result<&Speech, HarnessError> {
+    fn speech(&self) -> Result<&PromptTokenizer, HarnessError> {
         self.speech.as_deref().ok_or_else(|| {
             let what = "text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json";
             HarnessError::Spec(what.to_owned())

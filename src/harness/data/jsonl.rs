@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::corpus::Room;
+use super::corpus::MemoryBudget;
 use super::ink::words_of;
 use super::mistakes::fault;
-use super::{Data, DataKind, Entry, Mistakes, Part, Speech, Stream, Turn};
+use super::{PromptFile, DataKind, CorpusRecord, DataErrors, PromptPart, PromptTokenizer, RandomStream, CorpusTurn};
 use crate::harness::HarnessError;
 
 /// A longer line is no line.
@@ -53,12 +53,12 @@ enum Given {
     Ids(Vec<i32>),
 }
 
-pub(super) fn read(data: &Data, speech: Option<&Speech>, mut room: Room<'_>) -> Result<Vec<Entry>, HarnessError> {
+pub(super) fn read(data: &PromptFile, speech: Option<&PromptTokenizer>, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut reader = BufReader::with_capacity(1 << 20, opened);
-    let mut mistakes = Mistakes::of(file);
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut mistakes = DataErrors::of(file);
+    let mut entries: Vec<CorpusRecord> = Vec::new();
     let mut sessions: HashMap<String, usize> = HashMap::new();
     let mut line = Vec::new();
     for number in 1.. {
@@ -106,7 +106,7 @@ pub(super) fn read(data: &Data, speech: Option<&Speech>, mut room: Room<'_>) -> 
                     if let Some(session) = session {
                         sessions.insert(session, entries.len());
                     }
-                    entries.push(Entry { at_ns, turns: vec![turn] });
+                    entries.push(CorpusRecord { at_ns, turns: vec![turn] });
                 }
             }
             Err(why) => mistakes.at(number, why),
@@ -144,7 +144,7 @@ fn ns(ms: f64) -> Option<u64> {
     (ms.is_finite() && ms >= 0.0).then(|| (ms * 1e6).round() as u64)
 }
 
-fn turn(row: Row, data: &Data, speech: Option<&Speech>) -> Result<Turn, String> {
+fn turn(row: Row, data: &PromptFile, speech: Option<&PromptTokenizer>) -> Result<CorpusTurn, String> {
     let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
     if output_length == Some(0) {
         return Err("the output length must be at least 1".to_owned());
@@ -157,7 +157,7 @@ fn turn(row: Row, data: &Data, speech: Option<&Speech>) -> Result<Turn, String> 
         pause => pause.flatten(),
     };
     let is_whole = hash_ids.is_some();
-    let (parts, tokens): (Vec<Part>, Option<u32>) = match (prompt, input_ids, input_length, hash_ids) {
+    let (parts, tokens): (Vec<PromptPart>, Option<u32>) = match (prompt, input_ids, input_length, hash_ids) {
         (Some(Given::Text(text)), None, _, None) => {
             if text.trim().is_empty() {
                 return Err("the prompt is empty".to_owned());
@@ -166,7 +166,7 @@ fn turn(row: Row, data: &Data, speech: Option<&Speech>) -> Result<Turn, String> 
                 Some(speech) => speech.count(&text).map_err(|error| error.to_string())?,
                 None => words_of(&text),
             };
-            (vec![Part::Text(text.into())], Some(tokens))
+            (vec![PromptPart::Text(text.into())], Some(tokens))
         }
         (Some(Given::Ids(ids)), None, _, None) | (None, Some(ids), _, None) => {
             (vec![ids_part(&ids)?], Some(ids.len() as u32))
@@ -185,19 +185,19 @@ fn turn(row: Row, data: &Data, speech: Option<&Speech>) -> Result<Turn, String> 
         }
         _ => return Err("it has more than one of `prompt`, `input_ids`, `hash_ids`".to_owned()),
     };
-    Ok(Turn { parts: parts.into(), tokens, output_tokens: output_length, answer: None, pause_ns, is_whole })
+    Ok(CorpusTurn { parts: parts.into(), tokens, output_tokens: output_length, answer: None, pause_ns, is_whole })
 }
 
-fn ids_part(ids: &[i32]) -> Result<Part, String> {
+fn ids_part(ids: &[i32]) -> Result<PromptPart, String> {
     match ids.iter().find(|id| **id < 0) {
         _ if ids.is_empty() => Err("the prompt is empty".to_owned()),
         Some(id) => Err(format!("{id} is no token id")),
-        None => Ok(Part::Ids(Arc::from(ids))),
+        None => Ok(PromptPart::Ids(Arc::from(ids))),
     }
 }
 
 /// A block each, the last one as long as is left.
-fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<Part>, String> {
+fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>, String> {
     if blocks.len() as u64 != u64::from(length.div_ceil(block)) {
         return Err(format!(
             "{} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
@@ -209,17 +209,17 @@ fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<Part>, Strin
     let parts = blocks.iter().map(|hash| {
         let tokens = left.min(block);
         left -= tokens;
-        Part::Drawn { stream: Stream::Block, number: *hash, tokens }
+        PromptPart::Drawn { stream: RandomStream::Block, number: *hash, tokens }
     });
     Ok(parts.collect())
 }
 
 /// About as many bytes as it occupies.
-fn held(turn: &Turn) -> usize {
+fn held(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
-        Part::Ids(ids) => ids.len() * 4,
-        Part::Text(text) => text.len(),
-        Part::Drawn { .. } | Part::Heard { .. } => 0,
+        PromptPart::Ids(ids) => ids.len() * 4,
+        PromptPart::Text(text) => text.len(),
+        PromptPart::Drawn { .. } | PromptPart::Heard { .. } => 0,
     });
-    size_of::<Turn>() + turn.parts.len() * size_of::<Part>() + parts.sum::<usize>()
+    size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>()
 }

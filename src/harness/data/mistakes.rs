@@ -8,13 +8,13 @@ use crate::harness::HarnessError;
 const SHOWN: usize = 20;
 
 /// What is wrong with a file so far.
-pub(in crate::harness) struct Mistakes<'a> {
+pub(in crate::harness) struct DataErrors<'a> {
     file: &'a Path,
     found: Vec<String>,
     more: usize,
 }
 
-impl<'a> Mistakes<'a> {
+impl<'a> DataErrors<'a> {
     pub const fn of(file: &'a Path) -> Self {
         Self { file, found: Vec::new(), more: 0 }
     }

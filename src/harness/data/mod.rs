@@ -21,18 +21,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{HarnessError, Length};
 pub(super) use corpus::digest as file_digest;
-pub(super) use corpus::{Corpus, Entry, Order, Turn};
+pub(super) use corpus::{Corpus, CorpusRecord, CorpusOrder, CorpusTurn};
 pub use empirical::Weighted;
 pub(super) use empirical::{draw as empirical_draw, fault as empirical_fault};
-pub(super) use ink::Ink;
-pub(super) use mistakes::Mistakes;
+pub(super) use ink::PromptRenderer;
+pub(super) use mistakes::DataErrors;
 pub(super) use mistakes::fault;
-pub(super) use speech::Speech;
+pub(super) use speech::PromptTokenizer;
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Content {
-    pub data: Option<Data>,
+pub struct PromptSource {
+    pub data: Option<PromptFile>,
     /// In front of every prompt, on top of its length.
     pub prefixes: Option<Prefixes>,
     /// So many different prompts, each request carrying one of them.
@@ -45,7 +45,7 @@ pub struct Content {
 
 /// A file of prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Data {
+pub struct PromptFile {
     pub kind: DataKind,
     pub file: PathBuf,
     /// `.npy` of prompt lengths, for padded `input_ids`.
@@ -54,7 +54,7 @@ pub struct Data {
     pub output_lengths: Option<PathBuf>,
     /// Only so many records from the top of the file.
     pub first: Option<u64>,
-    pub order: Picking,
+    pub order: RecordOrder,
     /// Begin again where the data end.
     pub repeat: bool,
     /// Tokens that a hash id of a Mooncake trace stands for.
@@ -75,7 +75,7 @@ pub enum DataKind {
 /// In which order records are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Picking {
+pub enum RecordOrder {
     /// As in the file.
     #[default]
     Given,
@@ -117,9 +117,9 @@ pub enum History {
 /// One part of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum PromptPart {
     Drawn {
-        stream: Stream,
+        stream: RandomStream,
         number: u64,
         tokens: u32,
     },
@@ -134,7 +134,7 @@ pub(super) enum Part {
 /// Which purpose tokens are drawn for; each has numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stream {
+pub(super) enum RandomStream {
     Prompt,
     Prefix,
     Block,
@@ -142,7 +142,7 @@ pub(super) enum Stream {
     Warmup,
 }
 
-impl Stream {
+impl RandomStream {
     pub const fn purpose(self) -> &'static str {
         match self {
             Self::Prompt => "prompt",
@@ -156,7 +156,7 @@ impl Stream {
 
 /// Answers of the turns before, for a history that is made of them.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
+pub struct PreviousAnswers {
     /// By turn; none of one that failed.
     pub answers: Vec<Option<Prompt>>,
 }
@@ -201,7 +201,7 @@ impl Prompt {
     }
 }
 
-impl Content {
+impl PromptSource {
     pub(super) fn check(&self) -> Result<(), HarnessError> {
         let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
         if let Some(Prefixes { count, tokens, zipf }) = self.prefixes {
@@ -232,7 +232,7 @@ impl Content {
 
 /// What a file gave, for the result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct DataTold {
+pub struct DataSummary {
     pub file: String,
     /// BLAKE3 of its bytes.
     pub digest: String,

@@ -5,13 +5,13 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::corpus::Room;
+use super::corpus::MemoryBudget;
 use super::mistakes::fault;
-use super::{Data, Entry, Mistakes, Part, Turn};
+use super::{PromptFile, CorpusRecord, DataErrors, PromptPart, CorpusTurn};
 use crate::harness::HarnessError;
 
 /// Reads rows of ids, each cut to its length.
-pub(super) fn read(data: &Data, mut room: Room<'_>) -> Result<Vec<Entry>, HarnessError> {
+pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
     let mut ids = Array::open(file)?;
     let [rows, columns] = ids.shape[..] else {
@@ -23,7 +23,7 @@ pub(super) fn read(data: &Data, mut room: Room<'_>) -> Result<Vec<Entry>, Harnes
     let rows = data.first.map_or(rows, |first| rows.min(first as usize));
     let lengths = data.lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
     let outputs = data.output_lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
-    let mut mistakes = Mistakes::of(file);
+    let mut mistakes = DataErrors::of(file);
     let mut entries = Vec::with_capacity(rows);
     for row in 0..rows {
         let mut tokens = ids.numbers(columns)?;
@@ -49,16 +49,16 @@ pub(super) fn read(data: &Data, mut room: Room<'_>) -> Result<Vec<Entry>, Harnes
             }
             output => output.map(|output| output as u32),
         };
-        room.take(tokens.len() * 4 + size_of::<Turn>())?;
-        let turn = Turn {
+        room.take(tokens.len() * 4 + size_of::<CorpusTurn>())?;
+        let turn = CorpusTurn {
             tokens: Some(tokens.len() as u32),
-            parts: Arc::from([Part::Ids(tokens.into())]),
+            parts: Arc::from([PromptPart::Ids(tokens.into())]),
             output_tokens,
             answer: None,
             pause_ns: None,
             is_whole: true,
         };
-        entries.push(Entry { at_ns: None, turns: vec![turn] });
+        entries.push(CorpusRecord { at_ns: None, turns: vec![turn] });
     }
     mistakes.end()?;
     Ok(entries)

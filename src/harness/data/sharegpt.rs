@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-use super::corpus::Room;
+use super::corpus::MemoryBudget;
 use super::ink::words_of;
 use super::mistakes::fault;
-use super::{Data, Entry, Mistakes, Part, Speech, Turn};
+use super::{PromptFile, CorpusRecord, DataErrors, PromptPart, PromptTokenizer, CorpusTurn};
 use crate::harness::HarnessError;
 
 #[derive(Deserialize)]
@@ -29,10 +29,10 @@ struct Message {
 
 /// The entries, and what was left out and why.
 pub(super) fn read(
-    data: &Data,
-    speech: Option<&Speech>,
-    room: Room<'_>,
-) -> Result<(Vec<Entry>, Vec<String>), HarnessError> {
+    data: &PromptFile,
+    speech: Option<&PromptTokenizer>,
+    room: MemoryBudget<'_>,
+) -> Result<(Vec<CorpusRecord>, Vec<String>), HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, opened));
@@ -43,7 +43,7 @@ pub(super) fn read(
         return Err(error);
     }
     if let Err(error) = read {
-        let mut mistakes = Mistakes::of(file);
+        let mut mistakes = DataErrors::of(file);
         mistakes.say(format!("{error}; a list of {{\"conversations\": [{{\"from\", \"value\"}}, …]}} is expected"));
         mistakes.end()?;
     }
@@ -55,10 +55,10 @@ pub(super) fn read(
 }
 
 struct Reading<'a> {
-    data: &'a Data,
-    speech: Option<&'a Speech>,
-    room: Room<'a>,
-    entries: Vec<Entry>,
+    data: &'a PromptFile,
+    speech: Option<&'a PromptTokenizer>,
+    room: MemoryBudget<'a>,
+    entries: Vec<CorpusRecord>,
     unanswered: u64,
     failed: Option<HarnessError>,
 }
@@ -100,12 +100,12 @@ impl Reading<'_> {
                 Some(system) => format!("{system}\n{}", question.value),
                 None => question.value,
             };
-            self.room.take(text.len() + answer.value.len() + size_of::<Turn>())?;
-            turns.push(Turn {
+            self.room.take(text.len() + answer.value.len() + size_of::<CorpusTurn>())?;
+            turns.push(CorpusTurn {
                 tokens: Some(self.count(&text)?),
                 // Without a tokenizer nobody knows how many tokens the answer had.
                 output_tokens: self.speech.map(|speech| speech.count(&answer.value)).transpose()?.map(|n| n.max(1)),
-                parts: Arc::from([Part::Text(text.into())]),
+                parts: Arc::from([PromptPart::Text(text.into())]),
                 answer: Some(answer.value.into()),
                 pause_ns: None,
                 is_whole: false,
@@ -114,7 +114,7 @@ impl Reading<'_> {
         if turns.is_empty() {
             self.unanswered += 1;
         } else {
-            self.entries.push(Entry { at_ns: None, turns });
+            self.entries.push(CorpusRecord { at_ns: None, turns });
         }
         Ok(())
     }

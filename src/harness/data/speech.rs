@@ -19,26 +19,26 @@ const MOST_WORDS: usize = 4_096;
 const TRIALS: u64 = 32;
 const TRIAL_WORDS: u32 = 256;
 
-pub(in crate::harness) struct Speech {
+pub(in crate::harness) struct PromptTokenizer {
     tokenizer: Tokenizer,
     /// Words that are one token each, first in a text as after a space; in the order of their ids.
     words: Vec<Box<str>>,
     pub digest: Digest,
 }
 
-impl std::fmt::Debug for Speech {
+impl std::fmt::Debug for PromptTokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Speech({} words, {})", self.words.len(), self.digest)
     }
 }
 
-impl PartialEq for Speech {
+impl PartialEq for PromptTokenizer {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 }
 
-impl Speech {
+impl PromptTokenizer {
     pub fn load(file: &Path) -> Result<Self, HarnessError> {
         let bytes = std::fs::read(file).map_err(|error| fault(file, error.to_string()))?;
         let mut tokenizer = Tokenizer::from_bytes(&bytes)

@@ -4,19 +4,19 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::{Call, Exchange, Part, State};
-use crate::harness::form::{Count, Form};
-use crate::harness::record::Class;
-use crate::harness::rpc::{self, Answer, Fault, broken_class, check_status, spell};
+use super::{CallKind, RequestAttempt, RequestProgress, State};
+use crate::harness::form::{TokenCounting, InferRequestTemplate};
+use crate::harness::record::FailureClass;
+use crate::harness::rpc::{self, RpcResponse, RpcFault, broken_class, check_status, spell};
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
-use crate::harness::wire::{Frames, Seen, WireError, scan_response, scan_stream};
+use crate::harness::wire::{Frames, ScannedResponse, WireError, scan_response, scan_stream};
 use crate::harness::{Cancel, CancelBy, more};
 
-pub(super) struct Ear<'a> {
-    pub exchange: &'a Exchange<'a>,
-    pub form: &'a Form,
+pub(super) struct ResponseReader<'a> {
+    pub exchange: &'a RequestAttempt<'a>,
+    pub form: &'a InferRequestTemplate,
     pub state: &'a State,
-    pub parts: &'a mut [Part],
+    pub parts: &'a mut [RequestProgress],
     pub cancel: Option<Cancel>,
     pub frames: Frames,
     /// What every response is to name.
@@ -26,14 +26,14 @@ pub(super) struct Ear<'a> {
 }
 
 /// Why listening came to a halt.
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     End,
     /// So many tokens have come that the request is to be cancelled.
     Cancel(CancelBy),
 }
 
-impl<'a> Ear<'a> {
-    pub fn new(exchange: &'a Exchange<'a>, form: &'a Form, parts: &'a mut [Part], state: &'a State) -> Self {
+impl<'a> ResponseReader<'a> {
+    pub fn new(exchange: &'a RequestAttempt<'a>, form: &'a InferRequestTemplate, parts: &'a mut [RequestProgress], state: &'a State) -> Self {
         let cancel = form.cancel_of(exchange.id);
         let frames = Frames::new(exchange.limits.frame);
         Self { exchange, form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
@@ -45,22 +45,22 @@ impl<'a> Ear<'a> {
 
     /// Takes all that is there, until the end or the time to cancel. What is there came with one read of the socket, so
     /// it has one stamp, and the clock is asked once how long the last of it has waited.
-    pub fn poll(&mut self, answer: &mut Answer, context: &mut Context<'_>) -> Poll<Result<Heard, Fault>> {
+    pub fn poll(&mut self, answer: &mut RpcResponse, context: &mut Context<'_>) -> Poll<Result<ReadOutcome, RpcFault>> {
         let t_read = self.exchange.link.last_read();
         let mut pieces = 0;
         let heard = loop {
             match answer.poll_part(context) {
                 Poll::Pending => break Poll::Pending,
-                Poll::Ready(None) => break Poll::Ready(Ok(Heard::End)),
+                Poll::Ready(None) => break Poll::Ready(Ok(ReadOutcome::End)),
                 Poll::Ready(Some(part)) => {
-                    pieces += u64::from(matches!(part, Ok(rpc::Part::Data(_))));
+                    pieces += u64::from(matches!(part, Ok(rpc::RpcPart::Data(_))));
                     if let Err(fault) = self.take(part, t_read) {
                         break Poll::Ready(Err(fault));
                     }
                 }
             }
             if let Some(by) = self.cancelled_now() {
-                break Poll::Ready(Ok(Heard::Cancel(by)));
+                break Poll::Ready(Ok(ReadOutcome::Cancel(by)));
             }
         };
         self.waited(t_read, pieces);
@@ -75,16 +75,16 @@ impl<'a> Ear<'a> {
         }
     }
 
-    fn take(&mut self, part: Result<rpc::Part, h2::Error>, t_read: u64) -> Result<(), Fault> {
+    fn take(&mut self, part: Result<rpc::RpcPart, h2::Error>, t_read: u64) -> Result<(), RpcFault> {
         match part {
-            Ok(rpc::Part::Data(data)) => {
+            Ok(rpc::RpcPart::Data(data)) => {
                 self.frames.push(data);
                 while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
                     self.hear(message, t_read)?;
                 }
                 Ok(())
             }
-            Ok(rpc::Part::Trailers(trailers)) => check_status(Some(&trailers), self.has_begun()),
+            Ok(rpc::RpcPart::Trailers(trailers)) => check_status(Some(&trailers), self.has_begun()),
             Err(e) => Err((broken_class(self.has_begun(), &e), spell(&e))),
         }
     }
@@ -99,23 +99,23 @@ impl<'a> Ear<'a> {
         })
     }
 
-    fn fault(&self, error: WireError) -> Fault {
+    fn fault(&self, error: WireError) -> RpcFault {
         error.fault(&self.exchange.limits)
     }
 
     /// Takes one response.
-    pub fn hear(&mut self, message: Bytes, t_read: u64) -> Result<(), Fault> {
-        let Exchange { link, planned, collector, limits, .. } = self.exchange;
+    pub fn hear(&mut self, message: Bytes, t_read: u64) -> Result<(), RpcFault> {
+        let RequestAttempt { link, planned, collector, limits, .. } = self.exchange;
         self.bytes = self.bytes.saturating_add(message.len() as u64);
         limits.check_messages(self.bytes)?;
         let look = self.form.look();
         let seen = match self.form.call {
-            Call::Stream => scan_stream(&message, &look),
-            Call::Unary => scan_response(&message, &look),
+            CallKind::Stream => scan_stream(&message, &look),
+            CallKind::Unary => scan_response(&message, &look),
         }
         .map_err(|e| self.fault(e))?;
         if let Some(error) = seen.error {
-            return Err((Class::Server, error.to_owned()));
+            return Err((FailureClass::Server, error.to_owned()));
         }
         self.check(&seen, t_read);
         if self.state.final_marker.get() {
@@ -124,18 +124,18 @@ impl<'a> Ear<'a> {
         }
         let row = seen.row as usize;
         let (Some(part), Some(asked)) = (self.parts.get_mut(row), planned.get(row)) else {
-            return Err((Class::Stream, format!("batch_index is {row} in a message of {}", planned.len())));
+            return Err((FailureClass::Stream, format!("batch_index is {row} in a message of {}", planned.len())));
         };
         let tokens = match self.form.count {
-            Count::Ids { beams, has_prompt, .. } => {
+            TokenCounting::Ids { beams, has_prompt, .. } => {
                 let prompt = if has_prompt && !part.account().has_begun() { asked.input_len } else { 0 };
                 ChunkTokens::Exact((seen.tokens / beams.max(1)).saturating_sub(prompt))
             }
             // The last response of a text may have none of it.
-            Count::Responses { .. } | Count::Usage if seen.is_final && seen.is_empty => ChunkTokens::Closing,
-            Count::Responses { .. } | Count::Usage if seen.tokens > 0 => ChunkTokens::Text,
-            Count::Asked if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
-            Count::Responses { .. } | Count::Usage | Count::Asked => ChunkTokens::Closing,
+            TokenCounting::Responses { .. } | TokenCounting::Usage if seen.is_final && seen.is_empty => ChunkTokens::Closing,
+            TokenCounting::Responses { .. } | TokenCounting::Usage if seen.tokens > 0 => ChunkTokens::Text,
+            TokenCounting::Asked if seen.tokens > 0 => ChunkTokens::Requested(asked.output_len),
+            TokenCounting::Responses { .. } | TokenCounting::Usage | TokenCounting::Asked => ChunkTokens::Closing,
         };
         let count = match tokens {
             ChunkTokens::Exact(count) | ChunkTokens::Requested(count) => count,
@@ -169,7 +169,7 @@ impl<'a> Ear<'a> {
     }
 
     /// What every response has to name, and what its tensor has to be.
-    fn check(&mut self, seen: &Seen<'_>, t_read: u64) {
+    fn check(&mut self, seen: &ScannedResponse<'_>, t_read: u64) {
         let Some(part) = self.parts.first_mut().filter(|_| seen.has_response) else { return };
         let plain = |raw: &[u8]| String::from_utf8_lossy(&raw[..raw.len().min(LONGEST_NAME)]).into_owned();
         if seen.id != self.id.as_bytes() {
@@ -194,7 +194,7 @@ impl<'a> Ear<'a> {
     }
 
     /// Counts a response after the final one.
-    pub fn after_final(&mut self, seen: &Seen<'_>, t_read: u64) {
+    pub fn after_final(&mut self, seen: &ScannedResponse<'_>, t_read: u64) {
         let Some(part) = self.parts.first_mut() else { return };
         if seen.is_final {
             part.take(WireEvent::End, t_read);

@@ -6,21 +6,21 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use super::ear::{Ear, Heard};
-use super::{Call, Exchange, Part, State};
+use super::ear::{ResponseReader, ReadOutcome};
+use super::{CallKind, RequestAttempt, RequestProgress, State};
 use crate::harness::CancelBy;
-use crate::harness::form::Form;
-use crate::harness::record::Class;
-use crate::harness::rpc::{self, Fault, check_status, send, spell};
-use crate::harness::shared::Reply;
-use crate::harness::wire::{Frames, Seen, frame, scan_stream};
+use crate::harness::form::InferRequestTemplate;
+use crate::harness::record::FailureClass;
+use crate::harness::rpc::{self, RpcFault, check_status, send, spell};
+use crate::harness::shared::StreamReply;
+use crate::harness::wire::{Frames, ScannedResponse, frame, scan_stream};
 
-type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), Fault>> + 'a>>;
+type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
 
-impl Exchange<'_> {
-    pub(super) async fn talk_alone(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+impl RequestAttempt<'_> {
+    pub(super) async fn talk_alone(&self, form: &InferRequestTemplate, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
         let mut answer = send(self.link, form.call.method(), self.frame.clone(), self.deadline).await?;
-        let mut ear = Ear::new(self, form, parts, state);
+        let mut ear = ResponseReader::new(self, form, parts, state);
         let mut stopping: Option<Stopping<'_>> = None;
         loop {
             let listens = poll_fn(|context| ear.poll(&mut answer, context));
@@ -38,10 +38,10 @@ impl Exchange<'_> {
                 listens.await?
             };
             match heard {
-                Heard::End => break,
+                ReadOutcome::End => break,
                 // Dropping the answer cancels the call.
-                Heard::Cancel(CancelBy::Rpc) => return Ok(()),
-                Heard::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
+                ReadOutcome::Cancel(CancelBy::Rpc) => return Ok(()),
+                ReadOutcome::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
             }
         }
         match stopping {
@@ -51,10 +51,10 @@ impl Exchange<'_> {
     }
 
     /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
-    pub(super) async fn talk_shared(&self, form: &Form, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+    pub(super) async fn talk_shared(&self, form: &InferRequestTemplate, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
         let mut stopping: Option<Stopping<'_>> = None;
         let mut seat = self.link.shared().await?.ask(self.id, self.frame.clone()).await?;
-        let mut ear = Ear::new(self, form, parts, state);
+        let mut ear = ResponseReader::new(self, form, parts, state);
         while !state.final_marker.get() {
             let has_begun = ear.has_begun();
             let reply = if let Some(asking) = &mut stopping {
@@ -70,10 +70,10 @@ impl Exchange<'_> {
             } else {
                 seat.next(has_begun).await
             };
-            let Reply { t_read, message } = reply?;
+            let StreamReply { t_read, message } = reply?;
             ear.waited(t_read, 1);
             if let Err(fault) = ear.hear(message, t_read) {
-                if fault.0 == Class::Server {
+                if fault.0 == FailureClass::Server {
                     seat.over();
                 }
                 return Err(fault);
@@ -84,7 +84,7 @@ impl Exchange<'_> {
             }
         }
         for _ in 0..seat.rest() {
-            ear.after_final(&Seen::default(), self.clock.now());
+            ear.after_final(&ScannedResponse::default(), self.clock.now());
         }
         seat.over();
         match stopping {
@@ -94,15 +94,15 @@ impl Exchange<'_> {
     }
 
     /// A call of its own: the message's own call was closed on our side when it was sent.
-    async fn ask_to_stop(&self, form: &Form) -> Result<(), Fault> {
-        let fault = |why: String| (Class::Stream, format!("the stop request failed: {why}"));
+    async fn ask_to_stop(&self, form: &InferRequestTemplate) -> Result<(), RpcFault> {
+        let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
         let stop = frame(&form.stop(self.id));
-        let mut answer = send(self.link, Call::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
+        let mut answer = send(self.link, CallKind::Stream.method(), stop, None).await.map_err(|(_, why)| fault(why))?;
         let mut frames = Frames::new(self.limits.frame);
         while let Some(part) = answer.part().await {
             match part.map_err(|e| fault(spell(&e)))? {
-                rpc::Part::Data(data) => frames.push(data),
-                rpc::Part::Trailers(trailers) => check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?,
+                rpc::RpcPart::Data(data) => frames.push(data),
+                rpc::RpcPart::Trailers(trailers) => check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?,
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
                 let seen = scan_stream(&message, &form.look()).map_err(|e| fault(e.to_string()))?;

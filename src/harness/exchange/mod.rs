@@ -9,29 +9,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::Planned;
+use super::PlannedRequest;
 use super::ResponseLimits;
-use super::clock::Clock;
+use super::clock::BenchClock;
 use super::collect::Collector;
 use super::data::Prompt;
-use super::form::{Count, Form};
-use super::http::{Dialect, Heard, Pool, Talk, said};
-use super::link::Link;
-use super::manner::Manner;
-use super::outside::Listener;
-use super::record::{Class, Ended, Stamps};
-use super::retokenize::Spoken;
-use super::rpc::Fault;
-use super::tokens::{Accounting, Counted, TokenSource, Violation, WireEvent};
+use super::form::{TokenCounting, InferRequestTemplate};
+use super::http::{HttpRequestTemplate, HttpOutcome, ConnectionPool, HttpAttempt, said};
+use super::link::Connection;
+use super::manner::RequestEncoder;
+use super::outside::CallListener;
+use super::record::{FailureClass, RequestEnd, ServerStamps};
+use super::retokenize::AnswerText;
+use super::rpc::RpcFault;
+use super::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
 
 /// How a model is asked: decoupled ones by stream, the others by a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum CallKind {
     Stream,
     Unary,
 }
 
-impl Call {
+impl CallKind {
     const fn method(self) -> &'static str {
         match self {
             Self::Stream => "ModelStreamInfer",
@@ -41,16 +41,16 @@ impl Call {
 }
 
 /// One message and the requests in it.
-pub(super) struct Exchange<'a> {
-    pub link: &'a Link,
-    pub manner: &'a Manner,
+pub(super) struct RequestAttempt<'a> {
+    pub link: &'a Connection,
+    pub manner: &'a RequestEncoder,
     pub frame: Bytes,
     /// On the wire; the index of the message's first request.
     pub id: u64,
-    pub planned: &'a [Planned],
+    pub planned: &'a [PlannedRequest],
     /// Told of delays and of outputs beside tokens; none for warm-ups.
     pub collector: Option<&'a RefCell<Collector>>,
-    pub clock: Clock,
+    pub clock: BenchClock,
     pub stall: Duration,
     pub limits: ResponseLimits,
     pub deadline: Option<Duration>,
@@ -62,23 +62,23 @@ pub(super) struct Exchange<'a> {
 
 /// One request of a message, as responses make it.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct RequestProgress {
     /// What it comes to, once it has ended.
-    pub counted: Counted,
-    pub server: Option<Stamps>,
+    pub counted: CountedTokens,
+    pub server: Option<ServerStamps>,
     pub last_id: Option<i32>,
     /// What was said is kept, in `said`.
     pub keeps: bool,
     pub said: Option<Prompt>,
     /// Who wants to hear of the first token.
-    pub listener: Option<Listener>,
+    pub listener: Option<CallListener>,
     /// Its text is kept, to be counted after the run.
-    pub spoken: Option<Spoken>,
+    pub spoken: Option<AnswerText>,
     /// Its account, and what is only known over HTTP.
-    pub heard: Heard,
+    pub heard: HttpOutcome,
 }
 
-impl Part {
+impl RequestProgress {
     /// Adds what a response says, as its tensor has it.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
         if let (Some(spoken), false, Some((_, text))) = (&mut self.spoken, are_ids, raw.split_first_chunk::<4>()) {
@@ -111,9 +111,9 @@ impl Part {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AttemptAnswer {
     /// For each request of the message.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<RequestEnd>,
     pub final_marker: bool,
     /// On the exchange's clock.
     pub t_end: u64,
@@ -128,24 +128,24 @@ struct State {
     t_cancel: Cell<Option<u64>>,
 }
 
-impl Exchange<'_> {
+impl RequestAttempt<'_> {
     /// `parts` is filled in every case; it has one for each request.
-    pub async fn perform(self, stop: &CancellationToken, parts: &mut [Part]) -> Answer {
+    pub async fn perform(self, stop: &CancellationToken, parts: &mut [RequestProgress]) -> AttemptAnswer {
         let state = State::default();
         let outcome = tokio::select! {
             biased;
             result = self.talk(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
             () = self.stalled(&state.last_token) => {
-                Err(Some((Class::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
+                Err(Some((FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
             }
-            limit = self.overdue() => Err(Some((Class::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
+            limit = self.overdue() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
         let t_end = self.clock.now();
         let t_cancel = state.t_cancel.get();
-        let is_http = matches!(self.manner, Manner::Http(_));
+        let is_http = matches!(self.manner, RequestEncoder::Http(_));
         let final_marker = state.final_marker.get() || is_http && parts.iter().all(|part| part.account().has_ended());
-        let is_stream = matches!(self.manner, Manner::Kserve(Form { call: Call::Stream, .. }));
+        let is_stream = matches!(self.manner, RequestEncoder::Kserve(InferRequestTemplate { call: CallKind::Stream, .. }));
         let misses_end = outcome.is_ok() && is_stream && !final_marker && t_cancel.is_none();
         for (part, planned) in parts.iter_mut().zip(self.planned) {
             if misses_end {
@@ -156,51 +156,51 @@ impl Exchange<'_> {
             part.counted = std::mem::take(&mut part.heard.account).settle(by, limit);
         }
         let ended = match outcome {
-            Err(None) => vec![Ended::Cancelled; parts.len()],
+            Err(None) => vec![RequestEnd::Cancelled; parts.len()],
             // What a server says of a request that we cancelled is our doing.
-            Ok(()) | Err(Some((Class::Server, _))) if t_cancel.is_some() => vec![Ended::Withdrawn; parts.len()],
+            Ok(()) | Err(Some((FailureClass::Server, _))) if t_cancel.is_some() => vec![RequestEnd::Withdrawn; parts.len()],
             // The server knows the deadline too, and may say it before our own timer is served.
-            Err(Some((Class::Server | Class::Refused, why))) if self.is_overdue(t_end) => {
-                vec![Ended::Failed { class: Class::Deadline, why }; parts.len()]
+            Err(Some((FailureClass::Server | FailureClass::Refused, why))) if self.is_overdue(t_end) => {
+                vec![RequestEnd::Failed { class: FailureClass::Deadline, why }; parts.len()]
             }
             Err(Some((class, mut why))) => {
-                if class == Class::Stall && self.link.is_shared && self.has_all(parts) {
+                if class == FailureClass::Stall && self.link.is_shared && self.has_all(parts) {
                     why.push_str(": all tokens had come, and only a final marker ends a request on a shared stream");
                 }
-                vec![Ended::Failed { class, why }; parts.len()]
+                vec![RequestEnd::Failed { class, why }; parts.len()]
             }
             Ok(()) => {
                 let parts = parts.iter().zip(self.planned);
                 parts.map(|(part, planned)| self.judge(part, self.asked(planned), final_marker)).collect()
             }
         };
-        Answer { ended, final_marker, t_end, t_cancel }
+        AttemptAnswer { ended, final_marker, t_end, t_cancel }
     }
 
     /// What tokens are counted by, and how many the request allows.
-    fn counting(&self, planned: &Planned) -> (TokenSource, Option<u32>) {
+    fn counting(&self, planned: &PlannedRequest) -> (TokenSource, Option<u32>) {
         let by = match self.manner.count() {
-            Count::Ids { .. } => TokenSource::OutputIds,
-            Count::Responses { .. } => TokenSource::Responses,
-            Count::Asked => TokenSource::Requested,
-            Count::Usage => TokenSource::Usage,
+            TokenCounting::Ids { .. } => TokenSource::OutputIds,
+            TokenCounting::Responses { .. } => TokenSource::Responses,
+            TokenCounting::Asked => TokenSource::Requested,
+            TokenCounting::Usage => TokenSource::Usage,
         };
         let limit = match self.manner {
-            Manner::Kserve(_) => Some(self.asked(planned)),
-            Manner::Http(dialect) => dialect.limit(planned.output_len),
+            RequestEncoder::Kserve(_) => Some(self.asked(planned)),
+            RequestEncoder::Http(dialect) => dialect.limit(planned.output_len),
         };
         (by, limit)
     }
 
-    fn has_all(&self, parts: &[Part]) -> bool {
+    fn has_all(&self, parts: &[RequestProgress]) -> bool {
         parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.asked(planned))
     }
 
     /// Tokens, of all sequences.
-    fn asked(&self, planned: &Planned) -> u32 {
+    fn asked(&self, planned: &PlannedRequest) -> u32 {
         match self.manner {
-            Manner::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
-            Manner::Http(_) => planned.output_len,
+            RequestEncoder::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
+            RequestEncoder::Http(_) => planned.output_len,
         }
     }
 
@@ -209,26 +209,26 @@ impl Exchange<'_> {
     }
 
     /// Of a part whose message came through.
-    fn judge(&self, part: &Part, asked: u32, final_marker: bool) -> Ended {
+    fn judge(&self, part: &RequestProgress, asked: u32, final_marker: bool) -> RequestEnd {
         let tokens = part.counted.tokens;
-        let fail = |why: String| Ended::Failed { class: Class::Short, why };
+        let fail = |why: String| RequestEnd::Failed { class: FailureClass::Short, why };
         if let Some(reason) = part.counted.finish.filter(|reason| reason.is_failure()) {
             let why = format!("the server ended the answer with finish_reason \"{}\"", reason.as_str());
-            return Ended::Failed { class: Class::Server, why };
+            return RequestEnd::Failed { class: FailureClass::Server, why };
         }
         // An answer in one response is whole by itself; a stream needs a reason to be shorter than asked.
         let is_whole = match self.manner {
-            Manner::Kserve(form) => {
+            RequestEncoder::Kserve(form) => {
                 !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
             }
             // Over HTTP an answer that was not whole has failed by now.
-            Manner::Http(_) => true,
+            RequestEncoder::Http(_) => true,
         };
         if tokens == 0 {
             fail("the answer has no token".to_owned())
         } else if tokens < asked && !is_whole {
             fail(format!("the stream ended after {tokens} of {asked} tokens"))
-        } else if let Manner::Kserve(form) = self.manner
+        } else if let RequestEncoder::Kserve(form) = self.manner
             && tokens < asked
             && form.streams
             && form.ends_only_with_end_id()
@@ -239,7 +239,7 @@ impl Exchange<'_> {
                 form.end_id
             ))
         } else {
-            Ended::Ok
+            RequestEnd::Ok
         }
     }
 
@@ -264,18 +264,18 @@ impl Exchange<'_> {
         limit
     }
 
-    async fn talk(&self, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+    async fn talk(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
         match (self.manner, &self.link.pool) {
-            (Manner::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
-            (Manner::Kserve(form), _) => self.talk_alone(form, parts, state).await,
-            (Manner::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
-            (Manner::Http(_), None) => Err((Class::Connect, "the link has no HTTP connections".to_owned())),
+            (RequestEncoder::Kserve(form), _) if self.link.is_shared => self.talk_shared(form, parts, state).await,
+            (RequestEncoder::Kserve(form), _) => self.talk_alone(form, parts, state).await,
+            (RequestEncoder::Http(dialect), Some(pool)) => self.talk_http(dialect, pool, parts, state).await,
+            (RequestEncoder::Http(_), None) => Err((FailureClass::Connect, "the link has no HTTP connections".to_owned())),
         }
     }
 
-    async fn talk_http(&self, dialect: &Dialect, pool: &Pool, parts: &mut [Part], state: &State) -> Result<(), Fault> {
+    async fn talk_http(&self, dialect: &HttpRequestTemplate, pool: &ConnectionPool, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
         let (Some(part), Some(planned)) = (parts.first_mut(), self.planned.first()) else { return Ok(()) };
-        let talk = Talk {
+        let talk = HttpAttempt {
             pool,
             dialect,
             asked_tokens: planned.output_len,
@@ -290,7 +290,7 @@ impl Exchange<'_> {
         if let Some(kept) = part.heard.kept.take() {
             part.said = part.keeps.then(|| said(&kept));
             // An answer that says its count needs no other.
-            part.spoken = part.spoken.take().map(|_| Spoken::of_events(&kept));
+            part.spoken = part.spoken.take().map(|_| AnswerText::of_events(&kept));
         }
         state.t_cancel.set(part.heard.t_cancel);
         outcome

@@ -1,13 +1,13 @@
 //! What the server says of a model, and what the two interfaces call their tensors.
 
-use super::super::exchange::Call;
+use super::super::exchange::CallKind;
 use super::super::request::Interface;
-use super::super::{Asking, Scenario};
-use super::Offer;
+use super::super::{CallSource, Scenario};
+use super::OfferedTensors;
 
 /// Tensors that the interfaces name differently.
 #[derive(Debug, PartialEq)]
-pub struct Names {
+pub struct TensorNames {
     pub prompt: &'static str,
     pub output_len: &'static str,
     pub streaming: &'static str,
@@ -20,7 +20,7 @@ pub struct Names {
     pub answer: &'static [&'static str],
 }
 
-pub static TOKENS: Names = Names {
+pub static TOKENS: TensorNames = TensorNames {
     prompt: "input_ids",
     output_len: "request_output_len",
     streaming: "streaming",
@@ -33,7 +33,7 @@ pub static TOKENS: Names = Names {
 };
 
 /// Of text models.
-pub const TEXT: Names = Names {
+pub const TEXT: TensorNames = TensorNames {
     prompt: "text_input",
     output_len: "max_tokens",
     streaming: "stream",
@@ -46,29 +46,29 @@ pub const TEXT: Names = Names {
 };
 
 /// Of Triton's vLLM backend, whose other settings are one text.
-pub static VLLM: Names = Names { output_len: super::vllm::SAMPLING, ..TEXT };
+pub static VLLM: TensorNames = TensorNames { output_len: super::vllm::SAMPLING, ..TEXT };
 
 /// A model as its server describes it. What a server does not tell is taken as TensorRT-LLM has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Contract {
+pub struct ModelMetadata {
     pub is_decoupled: Option<bool>,
     pub max_batch_size: Option<i32>,
     /// Name → data type.
-    pub inputs: Option<Offer>,
-    pub outputs: Option<Offer>,
+    pub inputs: Option<OfferedTensors>,
+    pub outputs: Option<OfferedTensors>,
 }
 
-impl Contract {
+impl ModelMetadata {
     pub fn interface(&self) -> Interface {
         let has = |name: &str| self.inputs.as_ref().is_some_and(|inputs| inputs.contains_key(name));
         if has(TEXT.prompt) && !has(TOKENS.prompt) { Interface::Text } else { Interface::TokenIds }
     }
 
     /// A server that does not tell is taken by scenario: Server streams, Offline does not.
-    pub fn call(&self, scenario: &Scenario) -> Call {
+    pub fn call(&self, scenario: &Scenario) -> CallKind {
         match (self.is_decoupled, scenario) {
-            (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(Asking::AllAtOnce)) => Call::Unary,
-            (Some(true) | None, _) => Call::Stream,
+            (Some(false), _) | (None, Scenario::Offline | Scenario::Outside(CallSource::AllAtOnce)) => CallKind::Unary,
+            (Some(true) | None, _) => CallKind::Stream,
         }
     }
 
@@ -86,11 +86,11 @@ impl Contract {
         self.inputs.as_ref().is_some_and(|inputs| inputs.contains_key(name))
     }
 
-    pub fn check_batch(&self, batch: usize, call: Call, faults: &mut Vec<String>) {
+    pub fn check_batch(&self, batch: usize, call: CallKind, faults: &mut Vec<String>) {
         if batch <= 1 {
             return;
         }
-        if call == Call::Unary {
+        if call == CallKind::Unary {
             faults.push(
                 "request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own"
                     .to_owned(),

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::super::request::{Interface, Words};
-use super::names::Contract;
-use super::tensor::{self, Value, texts, word_list};
+use super::names::ModelMetadata;
+use super::tensor::{self, ScalarValue, texts, word_list};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 
 /// A tensor that is the same in every row of every message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Constant {
+pub struct ConstantTensor {
     pub name: &'static str,
     pub datatype: String,
     /// Without the batch dimension.
@@ -18,14 +18,14 @@ pub struct Constant {
 }
 
 /// Inputs of a message under way.
-pub struct Message {
+pub struct MessageInputs {
     has_rows: bool,
     rows: usize,
     pub inputs: Vec<InferInputTensor>,
     pub raw: Vec<Bytes>,
 }
 
-impl Message {
+impl MessageInputs {
     pub const fn new(has_rows: bool, rows: usize) -> Self {
         Self { has_rows, rows, inputs: Vec::new(), raw: Vec::new() }
     }
@@ -44,16 +44,16 @@ impl Message {
 }
 
 /// Constants under way, and what does not fit.
-pub struct Sheet<'a> {
-    contract: &'a Contract,
-    pub constants: Vec<Constant>,
+pub struct InputBuilder<'a> {
+    contract: &'a ModelMetadata,
+    pub constants: Vec<ConstantTensor>,
     pub faults: Vec<String>,
     /// Some input is missing.
     pub lacks: bool,
 }
 
-impl<'a> Sheet<'a> {
-    pub const fn new(contract: &'a Contract, faults: Vec<String>) -> Self {
+impl<'a> InputBuilder<'a> {
+    pub const fn new(contract: &'a ModelMetadata, faults: Vec<String>) -> Self {
         Self { contract, constants: Vec::new(), faults, lacks: false }
     }
 
@@ -76,23 +76,23 @@ impl<'a> Sheet<'a> {
     }
 
     /// Sent where the model has it.
-    pub fn usual(&mut self, name: &'static str, value: Value) {
+    pub fn usual(&mut self, name: &'static str, value: ScalarValue) {
         if let Some(datatype) = self.contract.input_type(name, value.usual_type()) {
             self.constant(name, datatype, value);
         }
     }
 
     /// Sent when it was asked for; then the model must have it.
-    pub fn asked(&mut self, key: &str, names: &[&'static str], value: Option<Value>) {
+    pub fn asked(&mut self, key: &str, names: &[&'static str], value: Option<ScalarValue>) {
         let Some(value) = value else { return };
         if let Some((name, datatype)) = self.find(key, names, value.usual_type()) {
             self.constant(name, datatype, value);
         }
     }
 
-    fn constant(&mut self, name: &'static str, datatype: String, value: Value) {
+    fn constant(&mut self, name: &'static str, datatype: String, value: ScalarValue) {
         let row = tensor::column([value], &datatype);
-        self.constants.push(Constant { name, datatype, shape: vec![1], row });
+        self.constants.push(ConstantTensor { name, datatype, shape: vec![1], row });
     }
 
     pub fn words(&mut self, key: &str, name: &'static str, words: Option<&Words>, interface: Interface) {
@@ -111,7 +111,7 @@ impl<'a> Sheet<'a> {
             }
         };
         if let Some((name, datatype)) = self.find(key, &[name], datatype) {
-            self.constants.push(Constant { name, datatype, shape, row });
+            self.constants.push(ConstantTensor { name, datatype, shape, row });
         }
     }
 }

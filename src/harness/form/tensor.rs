@@ -4,14 +4,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// One number or switch, before its type is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum ScalarValue {
     Int(i64),
     Long(u64),
     Float(f64),
     Bool(bool),
 }
 
-impl Value {
+impl ScalarValue {
     /// Its type in TensorRT-LLM's models.
     pub const fn usual_type(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Value {
 }
 
 /// One value for each row, in the model's type.
-pub fn column(values: impl IntoIterator<Item = Value>, datatype: &str) -> Bytes {
+pub fn column(values: impl IntoIterator<Item = ScalarValue>, datatype: &str) -> Bytes {
     let mut raw = BytesMut::new();
     for value in values {
         match datatype {

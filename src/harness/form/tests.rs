@@ -1,24 +1,24 @@
 //! Messages, tensor by tensor.
 
-use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, Until, Words};
+use super::super::{Arrivals, Length, Limits, Request, Scenario, Slo, StopAfter, Words};
 use super::*;
 use crate::harness::data::Prompt;
 use pretty_assertions::assert_eq;
 
-fn spec(request: Request) -> Spec {
-    Spec {
+fn spec(request: Request) -> BenchSpec {
+    BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: crate::harness::Protocol::Kserve,
         model: "m".to_owned(),
         scenario: Scenario::Server { rate: 1.0.into() },
         arrivals: Arrivals::Poisson,
-        stop: Until { requests: Some(1), duration: None },
+        stop: StopAfter { requests: Some(1), duration: None },
         input_len: Length::Fixed(2),
         output_len: Length::Fixed(2),
         seed: 7,
         warmup: 0,
-        pace: crate::harness::Pace::default(),
-        content: crate::harness::Content::default(),
+        pace: crate::harness::SendingSpec::default(),
+        content: crate::harness::PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: std::time::Duration::from_secs(1),
@@ -31,12 +31,12 @@ fn spec(request: Request) -> Spec {
     }
 }
 
-fn offer(names: &[(&str, &str)]) -> Offer {
+fn offer(names: &[(&str, &str)]) -> OfferedTensors {
     names.iter().map(|(name, datatype)| ((*name).to_owned(), (*datatype).to_owned())).collect()
 }
 
-fn planned(input_len: u32, output_len: u32) -> Planned {
-    Planned::at(0, input_len, output_len)
+fn planned(input_len: u32, output_len: u32) -> PlannedRequest {
+    PlannedRequest::at(0, input_len, output_len)
 }
 
 /// `name TYPE [shape] = first numbers`
@@ -71,8 +71,8 @@ fn a_batch_is_padded_and_says_its_lengths() {
         stop_words: Some(Words::Ids(vec![vec![5], vec![6, 7]])),
         ..Request::default()
     };
-    let contract = Contract { is_decoupled: Some(true), ..Contract::default() };
-    let form = Form::agree(&spec(request), &contract).unwrap();
+    let contract = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
+    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
     let message = form.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     input_ids INT32 [2, 3] = [20, 9, 9, 21, 22, 23]
@@ -91,7 +91,7 @@ fn a_batch_is_padded_and_says_its_lengths() {
 
 #[test]
 fn a_model_gets_what_it_has_in_its_own_types() {
-    let contract = Contract {
+    let contract = ModelMetadata {
         is_decoupled: Some(false),
         max_batch_size: Some(0),
         inputs: Some(offer(&[
@@ -108,8 +108,8 @@ fn a_model_gets_what_it_has_in_its_own_types() {
         stop_words: Some(Words::Texts(vec!["ab".to_owned()])),
         ..Request::default()
     };
-    let form = Form::agree(&spec(request), &contract).unwrap();
-    assert_eq!((form.call, form.count, form.look().answer), (Call::Unary, Count::Asked, "text_output"));
+    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
+    assert_eq!((form.call, form.count, form.look().answer), (CallKind::Unary, TokenCounting::Asked, "text_output"));
     let message = form.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"
@@ -122,7 +122,7 @@ fn a_model_gets_what_it_has_in_its_own_types() {
 
 #[test]
 fn what_the_model_lacks_is_told_all_at_once() {
-    let contract = Contract {
+    let contract = ModelMetadata {
         is_decoupled: Some(false),
         max_batch_size: Some(2),
         inputs: Some(offer(&[("input_ids", "INT32"), ("input_lengths", "INT32"), ("request_output_len", "INT32")])),
@@ -137,7 +137,7 @@ fn what_the_model_lacks_is_told_all_at_once() {
         return_perf_metrics: true,
         ..Request::default()
     };
-    insta::assert_snapshot!(Form::agree(&spec(request), &contract).unwrap_err().join("\n"), @r"
+    insta::assert_snapshot!(InferRequestTemplate::agree(&spec(request), &contract).unwrap_err().join("\n"), @r"
     request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or serve the model with `decoupled_mode: true`
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
@@ -159,13 +159,13 @@ fn vllms_backend_takes_its_settings_as_one_text() {
         ("sampling_parameters", "BYTES"),
         ("exclude_input_in_output", "BOOL"),
     ];
-    let contract = Contract {
+    let contract = ModelMetadata {
         is_decoupled: Some(true),
         max_batch_size: Some(0),
         inputs: Some(offer(&inputs)),
         outputs: Some(offer(&[("text_output", "BYTES")])),
     };
-    let form = Form::agree(&spec(request), &contract).unwrap();
+    let form = InferRequestTemplate::agree(&spec(request), &contract).unwrap();
     let message = form.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x04\0\0\0word"
@@ -174,6 +174,6 @@ fn vllms_backend_takes_its_settings_as_one_text() {
     "#);
     // What has no place in the text is refused as every missing tensor is.
     let request = Request { beam_width: Some(2), ..Request::default() };
-    let faults = Form::agree(&spec(request), &contract).unwrap_err();
+    let faults = InferRequestTemplate::agree(&spec(request), &contract).unwrap_err();
     assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
 }

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::super::request::{RandomSeed, Request, Words};
-use super::names::Contract;
+use super::names::ModelMetadata;
 
 /// The tensor of that text.
 pub const SAMPLING: &str = "sampling_parameters";
 
 /// A text model that has no tensor for the length of an answer.
-pub fn is_vllm(contract: &Contract) -> bool {
+pub fn is_vllm(contract: &ModelMetadata) -> bool {
     contract.describes(SAMPLING) && !contract.describes("max_tokens")
 }
 

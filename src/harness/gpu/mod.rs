@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::GpuLimits;
 pub use served::served;
-pub use smi::{Answer, Refusal, Smi, asking_for_versions, cuda_version};
-pub use sum::{Circumstances, summarise};
+pub use smi::{SmiReading, SmiError, NvidiaSmi, asking_for_versions, cuda_version};
+pub use sum::{GpuContext, summarise};
 
 /// A GPU, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity {
+pub struct GpuDevice {
     /// As `nvidia-smi` counts, in the order of the bus; a server's metrics have none.
     pub index: Option<u32>,
     pub uuid: String,
@@ -33,7 +33,7 @@ pub struct Identity {
 
 /// One GPU at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Reading {
+pub struct GpuReading {
     /// s from the run's start, negative before it.
     pub at_s: f64,
     /// Place in [`Trace::gpus`].
@@ -59,13 +59,13 @@ pub struct Reading {
 
 /// Everything that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trace {
-    pub gpus: Vec<Identity>,
+pub struct GpuTrace {
+    pub gpus: Vec<GpuDevice>,
     /// In the order in which they came.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<GpuReading>,
 }
 
-impl Trace {
+impl GpuTrace {
     /// One JSON object for each GPU at each moment, with what it told.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.readings.iter().filter_map(|reading| {
@@ -83,7 +83,7 @@ impl Trace {
 
 /// The GPUs over the run's window. They explain the measurement and are no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gpus {
+pub struct GpusUsage {
     /// Who told it: `nvidia-smi`, or a server's `/metrics` (Triton has its numbers from DCGM).
     pub source: String,
     /// Which GPUs these are, and how they were chosen.
@@ -105,7 +105,7 @@ pub struct Gpus {
     /// The highest version of CUDA that the driver supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    pub devices: Vec<Gpu>,
+    pub devices: Vec<GpuUsage>,
     /// Sum over all of them; absent unless every one told its power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_j: Option<f64>,
@@ -121,7 +121,7 @@ pub struct Gpus {
 
 /// One GPU over the run's window. What it did not tell is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gpu {
+pub struct GpuUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     pub uuid: String,

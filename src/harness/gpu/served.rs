@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::{Identity, Reading, Trace};
+use super::{GpuDevice, GpuReading, GpuTrace};
 use crate::triton::Scrape;
 
 /// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that tell no power, utilisation or
 /// memory are none.
-pub fn served(scrape: &Scrape, zero: Instant) -> Trace {
-    let mut trace = Trace::default();
+pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
+    let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for tick in &scrape.ticks {
         let at_s = match tick.at.checked_duration_since(zero) {
             Some(after) => after.as_secs_f64(),
             None => -zero.duration_since(tick.at).as_secs_f64(),
         };
-        let mut now: BTreeMap<usize, Reading> = BTreeMap::new();
+        let mut now: BTreeMap<usize, GpuReading> = BTreeMap::new();
         for (place, value) in tick.values.iter().flatten().filter(|(_, value)| value.is_finite()) {
             let series = &scrape.series[*place as usize];
             let Some(uuid) = series.labels.get("gpu_uuid") else { continue };
             let gpu = *places.entry(uuid).or_insert_with(|| {
-                trace.gpus.push(Identity { uuid: uuid.clone(), ..Identity::default() });
+                trace.gpus.push(GpuDevice { uuid: uuid.clone(), ..GpuDevice::default() });
                 trace.gpus.len() - 1
             });
-            let reading = now.entry(gpu).or_insert_with(|| Reading { at_s, gpu, ..Reading::default() });
+            let reading = now.entry(gpu).or_insert_with(|| GpuReading { at_s, gpu, ..GpuReading::default() });
             match series.name.as_str() {
                 "nv_gpu_power_usage" => reading.power_w = Some(*value),
                 // A share.
@@ -36,10 +36,10 @@ pub fn served(scrape: &Scrape, zero: Instant) -> Trace {
         }
         trace.readings.extend(now.into_values());
     }
-    let tells = |reading: &Reading| {
+    let tells = |reading: &GpuReading| {
         reading.power_w.is_some() || reading.utilization_percent.is_some() || reading.memory_used_mib.is_some()
     };
-    if trace.readings.iter().any(tells) { trace } else { Trace::default() }
+    if trace.readings.iter().any(tells) { trace } else { GpuTrace::default() }
 }
 
 const MIB: f64 = (1u64 << 20) as f64;
@@ -49,16 +49,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::triton::{Kind, Series, Tick};
+    use crate::triton::{MetricKind, MetricSeries, Tick};
 
     #[test]
     fn a_servers_metrics_tell_of_its_gpus_by_uuid() {
         let begun = Instant::now();
-        let series = |name: &str, uuid: &str| Series {
+        let series = |name: &str, uuid: &str| MetricSeries {
             key: format!("{name}{{gpu_uuid=\"{uuid}\"}}"),
             name: name.to_owned(),
             labels: BTreeMap::from([("gpu_uuid".to_owned(), uuid.to_owned())]),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
         };
         let tick = |at: u64, values: Vec<(u32, f64)>| Tick {
             round: at as u32,
@@ -98,6 +98,6 @@ mod tests {
             ticks: vec![tick(0, vec![(0, 1.0)])],
             ..Scrape::default()
         };
-        assert_eq!(served(&none, begun), Trace::default());
+        assert_eq!(served(&none, begun), GpuTrace::default());
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::{GpuLimits, Identity, Reading};
+use super::{GpuLimits, GpuDevice, GpuReading};
 
 /// What does not change, or not in a run. Asked once.
 const STILL: [&str; 8] = [
@@ -38,12 +38,12 @@ const REASONS_BEFORE: &str = "clocks_throttle_reasons.active";
 
 /// The columns that this nvidia-smi has, found by asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Smi {
+pub struct NvidiaSmi {
     still: Vec<&'static str>,
     moving: Vec<&'static str>,
 }
 
-impl Default for Smi {
+impl Default for NvidiaSmi {
     fn default() -> Self {
         Self { still: STILL.to_vec(), moving: MOVING.to_vec() }
     }
@@ -51,7 +51,7 @@ impl Default for Smi {
 
 /// Why nvidia-smi did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SmiError {
     /// It does not know a column; asked without it, or by its older name, it may answer.
     Column,
     /// In its own words.
@@ -60,14 +60,14 @@ pub enum Refusal {
 
 /// One line of the sampler.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct SmiReading {
     pub at: Timestamp,
     pub index: u32,
     /// `at_s` and `gpu` are not set.
-    pub reading: Reading,
+    pub reading: GpuReading,
 }
 
-impl Smi {
+impl NvidiaSmi {
     /// The question that is asked once: which GPUs there are, and whether the columns are known. `gpus` empty means all.
     pub fn probe(&self, gpus: &[u32]) -> Vec<String> {
         let columns: Vec<&str> = self
@@ -87,14 +87,14 @@ impl Smi {
     }
 
     /// The GPUs that the probe told, in its order.
-    pub fn identities(&self, text: &str) -> Vec<Identity> {
+    pub fn identities(&self, text: &str) -> Vec<GpuDevice> {
         let identity = |line: &str| {
             let told: Vec<&str> = line.split(',').map(str::trim).collect();
             let of = |column: &str| {
                 let at = self.still.iter().position(|still| *still == column)?;
                 known(told.get(at)?)
             };
-            Some(Identity {
+            Some(GpuDevice {
                 index: Some(of("index")?.parse().ok()?),
                 uuid: of("uuid")?.to_owned(),
                 name: of("name").map(str::to_owned),
@@ -111,7 +111,7 @@ impl Smi {
     }
 
     /// Why the probe had no answer; with [`Refusal::Column`] the next question leaves that column out.
-    pub fn refusal(&mut self, text: &str) -> Refusal {
+    pub fn refusal(&mut self, text: &str) -> SmiError {
         let unknown = text.lines().find_map(|line| {
             let (before, _) = line.split_once("is not a valid field to query")?;
             before.split('"').nth(1)
@@ -130,22 +130,22 @@ impl Smi {
                         }
                     }
                 }
-                Refusal::Column
+                SmiError::Column
             }
             _ => {
                 let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-                Refusal::Said(said.unwrap_or("it said nothing").to_owned())
+                SmiError::Said(said.unwrap_or("it said nothing").to_owned())
             }
         }
     }
 
     /// Reads one line of the sampler. `None`: it is none.
-    pub fn answer(&self, line: &str) -> Option<Answer> {
+    pub fn answer(&self, line: &str) -> Option<SmiReading> {
         let told: Vec<&str> = line.split(',').map(str::trim).collect();
         if told.len() != self.moving.len() {
             return None;
         }
-        let mut answer = Answer { at: Timestamp::UNIX_EPOCH, index: 0, reading: Reading::default() };
+        let mut answer = SmiReading { at: Timestamp::UNIX_EPOCH, index: 0, reading: GpuReading::default() };
         let reading = &mut answer.reading;
         for (column, text) in self.moving.iter().zip(told) {
             match *column {
@@ -183,7 +183,7 @@ pub fn cuda_version(text: &str) -> Option<String> {
     (is_version && !version.is_empty()).then(|| version.to_owned())
 }
 
-fn place<'r>(column: &str, reading: &'r mut Reading) -> Option<&'r mut Option<f64>> {
+fn place<'r>(column: &str, reading: &'r mut GpuReading) -> Option<&'r mut Option<f64>> {
     Some(match column {
         "power.draw" => &mut reading.power_w,
         "utilization.gpu" => &mut reading.utilization_percent,
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn a_line_is_one_gpu_at_one_moment_and_what_it_does_not_tell_is_absent() {
-        let smi = Smi::default();
+        let smi = NvidiaSmi::default();
         let line = "2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619, 0x0000000000000004";
-        let Answer { at, index, reading } = smi.answer(line).unwrap();
+        let SmiReading { at, index, reading } = smi.answer(line).unwrap();
         assert_eq!((at.to_string().as_str(), index), ("2026-11-21T19:20:00.25Z", 1));
-        let told = Reading {
+        let told = GpuReading {
             power_w: Some(412.55),
             utilization_percent: Some(97.0),
             memory_used_mib: Some(70_123.0),
@@ -243,18 +243,18 @@ mod tests {
             sm_clock_mhz: Some(1_980.0),
             memory_clock_mhz: Some(2_619.0),
             throttle_mask: Some(4),
-            ..Reading::default()
+            ..GpuReading::default()
         };
         assert_eq!(reading, told);
 
         let line = "2026/11/21 19:20:00.250, 0, [N/A], [Not Supported], 12, [Unknown Error], [N/A], N/A, [N/A]";
-        let quiet = Reading { memory_used_mib: Some(12.0), ..Reading::default() };
+        let quiet = GpuReading { memory_used_mib: Some(12.0), ..GpuReading::default() };
         assert_eq!(smi.answer(line).unwrap().reading, quiet);
     }
 
     #[test]
     fn what_is_no_line_of_ours_is_none() {
-        let smi = Smi::default();
+        let smi = NvidiaSmi::default();
         for line in [
             "",
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_questions_are_these() {
-        let smi = Smi::default();
+        let smi = NvidiaSmi::default();
         let probe = smi.probe(&[]);
         assert_eq!(
             probe,
@@ -297,7 +297,7 @@ mod tests {
         let told = "0, GPU-8fe3, NVIDIA H200, 570.86.15, 143771, 700.00, 1980, 3201, 2026/11/21 19:20:00.250, 77.1, 0, 4, 30, 345, 2619, 0x1";
         assert_eq!(
             smi.identities(told),
-            [Identity {
+            [GpuDevice {
                 index: Some(0),
                 uuid: "GPU-8fe3".to_owned(),
                 name: Some("NVIDIA H200".to_owned()),
@@ -314,17 +314,17 @@ mod tests {
 
     #[test]
     fn an_older_nvidia_smi_is_asked_in_its_own_words() {
-        let mut smi = Smi::default();
+        let mut smi = NvidiaSmi::default();
         let unknown = |name: &str| format!("Field \"{name}\" is not a valid field to query.\n");
-        assert_eq!(smi.refusal(&unknown("clocks_event_reasons.active")), Refusal::Column);
+        assert_eq!(smi.refusal(&unknown("clocks_event_reasons.active")), SmiError::Column);
         assert!(smi.probe(&[])[1].ends_with(",clocks.mem,clocks_throttle_reasons.active"), "{smi:?}");
-        assert_eq!(smi.refusal(&unknown("clocks_throttle_reasons.active")), Refusal::Column);
+        assert_eq!(smi.refusal(&unknown("clocks_throttle_reasons.active")), SmiError::Column);
         assert!(smi.probe(&[])[1].ends_with(",clocks.mem"), "{smi:?}");
         assert_eq!(smi.answer("2026/11/21 19:20:00.250, 1, 412.55, 97, 70123, 61, 1980, 2619").unwrap().index, 1);
         // Without these there is nothing to tell, and asking again would never end.
         for said in [unknown("index"), unknown("something.else"), "\nNVIDIA-SMI has failed\nbecause".to_owned()] {
-            assert!(matches!(smi.refusal(&said), Refusal::Said(_)), "{said}");
+            assert!(matches!(smi.refusal(&said), SmiError::Said(_)), "{said}");
         }
-        assert_eq!(smi.refusal("\n NVIDIA-SMI has failed \n"), Refusal::Said("NVIDIA-SMI has failed".to_owned()));
+        assert_eq!(smi.refusal("\n NVIDIA-SMI has failed \n"), SmiError::Said("NVIDIA-SMI has failed".to_owned()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Gpu, Gpus, Reading, Trace};
+use super::{GpuUsage, GpusUsage, GpuReading, GpuTrace};
 
 /// At most so many points of each series.
 const POINTS: usize = 300;
@@ -24,7 +24,7 @@ const REASONS: [&str; 9] = [
 
 /// What the readings are held against.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Circumstances {
+pub struct GpuContext {
     pub source: String,
     pub population: String,
     pub interval_s: f64,
@@ -40,11 +40,11 @@ pub struct Circumstances {
 }
 
 /// Sums the readings up.
-pub fn summarise(trace: &Trace, circumstances: Circumstances) -> Gpus {
+pub fn summarise(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
     let window_s = circumstances.window_s;
-    let devices: Vec<Gpu> = (0..trace.gpus.len()).map(|gpu| device(trace, gpu, window_s)).collect();
+    let devices: Vec<GpuUsage> = (0..trace.gpus.len()).map(|gpu| device(trace, gpu, window_s)).collect();
     let total =
-        |of: fn(&Gpu) -> Option<f64>| devices.iter().map(of).sum::<Option<f64>>().filter(|_| !devices.is_empty());
+        |of: fn(&GpuUsage) -> Option<f64>| devices.iter().map(of).sum::<Option<f64>>().filter(|_| !devices.is_empty());
     let (energy_j, mean_power_w) = (total(|gpu| gpu.energy_j), total(|gpu| gpu.mean_power_w));
     let covered = devices.iter().map(|gpu| gpu.covered_s).fold(f64::INFINITY, f64::min);
     let (tokens_per_joule, tokens_per_joule_is) = match (circumstances.tokens_per_s, mean_power_w) {
@@ -63,7 +63,7 @@ pub fn summarise(trace: &Trace, circumstances: Circumstances) -> Gpus {
             (Some(tokens / power), what)
         }
     };
-    Gpus {
+    GpusUsage {
         readings: trace.readings.len() as u64,
         malformed: circumstances.malformed.len() as u64,
         first_malformed: circumstances.malformed.into_iter().next(),
@@ -83,21 +83,21 @@ pub fn summarise(trace: &Trace, circumstances: Circumstances) -> Gpus {
     }
 }
 
-fn of(trace: &Trace, gpu: usize) -> impl Iterator<Item = &Reading> {
+fn of(trace: &GpuTrace, gpu: usize) -> impl Iterator<Item = &GpuReading> {
     trace.readings.iter().filter(move |reading| reading.gpu == gpu)
 }
 
-fn device(trace: &Trace, gpu: usize, window_s: f64) -> Gpu {
+fn device(trace: &GpuTrace, gpu: usize, window_s: f64) -> GpuUsage {
     let identity = trace.gpus[gpu].clone();
-    let inside: Vec<&Reading> = of(trace, gpu).filter(|reading| (0.0..=window_s).contains(&reading.at_s)).collect();
+    let inside: Vec<&GpuReading> = of(trace, gpu).filter(|reading| (0.0..=window_s).contains(&reading.at_s)).collect();
     let values =
-        |field: fn(&Reading) -> Option<f64>| inside.iter().filter_map(|reading| field(reading)).collect::<Vec<f64>>();
+        |field: fn(&GpuReading) -> Option<f64>| inside.iter().filter_map(|reading| field(reading)).collect::<Vec<f64>>();
     let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let most = |values: &[f64]| values.iter().copied().max_by(f64::total_cmp);
     let utilization = values(|reading| reading.utilization_percent);
     let clock = values(|reading| reading.sm_clock_mhz);
     let power = Power::of(of(trace, gpu).filter_map(|reading| Some((reading.at_s, reading.power_w?))), window_s);
-    Gpu {
+    GpuUsage {
         index: identity.index,
         uuid: identity.uuid,
         name: identity.name,
@@ -150,7 +150,7 @@ impl Power {
     }
 }
 
-fn reasons(inside: &[&Reading]) -> Option<BTreeMap<String, f64>> {
+fn reasons(inside: &[&GpuReading]) -> Option<BTreeMap<String, f64>> {
     let masks: Vec<u64> = inside.iter().filter_map(|reading| reading.throttle_mask).collect();
     if masks.is_empty() {
         return None;
@@ -163,10 +163,10 @@ fn reasons(inside: &[&Reading]) -> Option<BTreeMap<String, f64>> {
     Some(seen.collect())
 }
 
-type Field = fn(&Reading) -> Option<f64>;
+type Field = fn(&GpuReading) -> Option<f64>;
 
 /// Of each GPU, what is worth a picture.
-fn series(trace: &Trace) -> BTreeMap<String, Vec<(f64, f64)>> {
+fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
     let fields: [(&str, Field); 5] = [
         ("power W", |reading| reading.power_w),
         ("utilization %", |reading| reading.utilization_percent),
@@ -200,21 +200,21 @@ fn thinned(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::Identity;
+    use super::super::GpuDevice;
     use super::*;
 
-    fn reading(gpu: usize, at_s: f64, power_w: Option<f64>) -> Reading {
-        Reading { at_s, gpu, power_w, ..Reading::default() }
+    fn reading(gpu: usize, at_s: f64, power_w: Option<f64>) -> GpuReading {
+        GpuReading { at_s, gpu, power_w, ..GpuReading::default() }
     }
 
-    fn trace(gpus: usize, readings: Vec<Reading>) -> Trace {
-        let identity = |index| Identity { index: Some(index), uuid: format!("GPU-{index}"), ..Identity::default() };
-        Trace { gpus: (0..gpus as u32).map(identity).collect(), readings }
+    fn trace(gpus: usize, readings: Vec<GpuReading>) -> GpuTrace {
+        let identity = |index| GpuDevice { index: Some(index), uuid: format!("GPU-{index}"), ..GpuDevice::default() };
+        GpuTrace { gpus: (0..gpus as u32).map(identity).collect(), readings }
     }
 
-    fn told(window_s: f64, tokens_per_s: f64) -> Circumstances {
+    fn told(window_s: f64, tokens_per_s: f64) -> GpuContext {
         let token_source = "output_ids".to_owned();
-        Circumstances { window_s, tokens_per_s: Some(tokens_per_s), token_source, ..Circumstances::default() }
+        GpuContext { window_s, tokens_per_s: Some(tokens_per_s), token_source, ..GpuContext::default() }
     }
 
     /// 100 W, rising to 300 W within the first second after the start, falling behind the end.
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_held_the_clocks_down_is_named_with_how_often_it_was_seen() {
-        let mask = |at_s, mask| Reading { at_s, throttle_mask: Some(mask), ..Reading::default() };
+        let mask = |at_s, mask| GpuReading { at_s, throttle_mask: Some(mask), ..GpuReading::default() };
         // The first one is before the start.
         let readings = vec![mask(-1.0, 0x40), mask(0.0, 0x4), mask(1.0, 0x4), mask(2.0, 0x0), mask(3.0, 0x8004)];
         let gpu = &summarise(&trace(1, readings), told(4.0, 1.0)).devices[0];

@@ -17,7 +17,7 @@ use DecodeError::NotHttp;
 
 /// What the head says, as far as a measurement needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub status: u16,
     /// `content-type: text/event-stream`.
     pub is_events: bool,
@@ -27,10 +27,10 @@ pub(super) struct Head {
 
 /// What the next bytes were.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step<'a> {
+pub(super) enum DecodeStep<'a> {
     /// All bytes are used up.
     More,
-    Head(Head),
+    Head(ResponseHead),
     /// Of the body.
     Data(&'a [u8]),
     /// The answer is whole.
@@ -81,13 +81,13 @@ impl Decoder {
     }
 
     /// Takes bytes from the front of `input`.
-    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, DecodeError> {
+    pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<DecodeStep<'a>, DecodeError> {
         loop {
             if let State::End = self.state {
-                return Ok(Step::End);
+                return Ok(DecodeStep::End);
             }
             if input.is_empty() {
-                return Ok(Step::More);
+                return Ok(DecodeStep::More);
             }
             match &mut self.state {
                 State::Head => return self.step_head(input),
@@ -114,7 +114,7 @@ impl Decoder {
                     if *left == 0 {
                         self.state = State::ChunkEnd;
                     }
-                    return Ok(Step::Data(data));
+                    return Ok(DecodeStep::Data(data));
                 }
                 State::ChunkEnd => match first(input) {
                     b'\n' => self.state = State::Size { size: 0, digits: 0, is_past: false },
@@ -138,15 +138,15 @@ impl Decoder {
                     if *left == 0 {
                         self.state = State::End;
                     }
-                    return Ok(Step::Data(data));
+                    return Ok(DecodeStep::Data(data));
                 }
-                State::UntilClose => return Ok(Step::Data(std::mem::take(input))),
+                State::UntilClose => return Ok(DecodeStep::Data(std::mem::take(input))),
                 State::End => {}
             }
         }
     }
 
-    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, DecodeError> {
+    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<DecodeStep<'a>, DecodeError> {
         let before = self.head.len();
         let room = self.longest_head.saturating_add(1) - before;
         self.head.extend_from_slice(&input[..input.len().min(room)]);
@@ -158,17 +158,17 @@ impl Decoder {
                 return Err(DecodeError::HeaderTooLong);
             }
             *input = &[];
-            return Ok(Step::More);
+            return Ok(DecodeStep::More);
         };
         let (head, body) = read_head(&response)?;
         *input = &input[length - before..];
         self.head.clear();
         // 100 Continue and its like come before the answer.
         if (100..200).contains(&head.status) {
-            return Ok(Step::More);
+            return Ok(DecodeStep::More);
         }
         self.state = body;
-        Ok(Step::Head(head))
+        Ok(DecodeStep::Head(head))
     }
 }
 
@@ -186,9 +186,9 @@ fn split<'a>(input: &mut &'a [u8], left: &mut u64) -> &'a [u8] {
     data
 }
 
-fn read_head(response: &httparse::Response<'_, '_>) -> Result<(Head, State), DecodeError> {
+fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, State), DecodeError> {
     let status = response.code.unwrap_or(0);
-    let mut head = Head { status, is_events: false, keeps_alive: response.version == Some(1) };
+    let mut head = ResponseHead { status, is_events: false, keeps_alive: response.version == Some(1) };
     let mut is_chunked = false;
     let mut length = None;
     for header in response.headers.iter() {
@@ -228,18 +228,18 @@ mod tests {
     use super::*;
 
     /// Head, body, whether the end was seen, and what was left over.
-    fn read(pieces: &[&[u8]]) -> Result<(Option<Head>, Vec<u8>, bool), DecodeError> {
+    fn read(pieces: &[&[u8]]) -> Result<(Option<ResponseHead>, Vec<u8>, bool), DecodeError> {
         let mut decoder = Decoder::new(USUAL_HEAD);
         let (mut head, mut body, mut ended) = (None, Vec::new(), false);
         for piece in pieces {
             let mut input = *piece;
             loop {
                 match decoder.step(&mut input)? {
-                    Step::More if input.is_empty() => break,
-                    Step::More => {}
-                    Step::Head(found) => head = Some(found),
-                    Step::Data(data) => body.extend_from_slice(data),
-                    Step::End => {
+                    DecodeStep::More if input.is_empty() => break,
+                    DecodeStep::More => {}
+                    DecodeStep::Head(found) => head = Some(found),
+                    DecodeStep::Data(data) => body.extend_from_slice(data),
+                    DecodeStep::End => {
                         ended = true;
                         break;
                     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_chunked_answer_is_cut_at_every_byte_and_stays_the_same() {
-        let events = Head { status: 200, is_events: true, keeps_alive: true };
+        let events = ResponseHead { status: 200, is_events: true, keeps_alive: true };
         let whole = (Some(events), b"hello, world".to_vec(), true);
         assert_eq!(read(&[CHUNKED]).unwrap(), whole);
         for cut in 0..=CHUNKED.len() {
@@ -279,7 +279,7 @@ mod tests {
         let by_length = read(&[
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy",
         ]);
-        let head = Head { status: 503, is_events: false, keeps_alive: false };
+        let head = ResponseHead { status: 503, is_events: false, keeps_alive: false };
         assert_eq!(by_length.unwrap(), (Some(head), b"busy".to_vec(), true));
         let until_close = read(&[b"HTTP/1.1 200 OK\r\n\r\nall", b" of it"]).unwrap();
         assert_eq!((until_close.0.unwrap().keeps_alive, until_close.1), (false, b"all of it".to_vec()));

@@ -5,15 +5,15 @@ use serde_json::{Map, Value, json};
 
 use super::target::{Api, Http};
 use crate::harness::data::Prompt;
-use crate::harness::form::Count;
+use crate::harness::form::TokenCounting;
 use crate::harness::payload::generator;
 use crate::harness::request::{Cancel, CancelBy, RandomSeed, Words};
-use crate::harness::{Planned, Spec};
+use crate::harness::{PlannedRequest, BenchSpec};
 use rand::RngExt;
 
 /// How a model is asked over HTTP. Settled once before the run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Dialect {
+pub(crate) struct HttpRequestTemplate {
     pub api: Api,
     /// What answers are to name.
     pub model: String,
@@ -42,9 +42,9 @@ pub(super) struct Offered {
     pub inputs: Option<Vec<String>>,
 }
 
-impl Dialect {
+impl HttpRequestTemplate {
     /// Holds the request block against the interface. Errors: everything that does not fit.
-    pub(super) fn agree(spec: &Spec, http: &Http, offered: &Offered, key: Option<&str>) -> Result<Self, Vec<String>> {
+    pub(super) fn agree(spec: &BenchSpec, http: &Http, offered: &Offered, key: Option<&str>) -> Result<Self, Vec<String>> {
         let ask = &spec.request;
         let mut sheet =
             Sheet { api: http.api, inputs: offered.inputs.as_deref(), constants: Map::new(), faults: Vec::new() };
@@ -140,12 +140,12 @@ impl Dialect {
     }
 
     /// Where token counts come from.
-    pub fn count(&self) -> Count {
+    pub fn count(&self) -> TokenCounting {
         match self.api {
-            Api::Generate if self.prompt_ids => Count::Ids { beams: 1, sequences: 1, has_prompt: false },
-            Api::Generate if self.streams => Count::Responses { sequences: 1 },
-            Api::Generate => Count::Asked,
-            Api::OpenaiChat | Api::OpenaiCompletions => Count::Usage,
+            Api::Generate if self.prompt_ids => TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
+            Api::Generate if self.streams => TokenCounting::Responses { sequences: 1 },
+            Api::Generate => TokenCounting::Asked,
+            Api::OpenaiChat | Api::OpenaiCompletions => TokenCounting::Usage,
         }
     }
 
@@ -168,7 +168,7 @@ impl Dialect {
     }
 
     /// The body of request `index`.
-    fn body(&self, index: u64, planned: &Planned, prompt: &Prompt) -> Value {
+    fn body(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Value {
         let mut body = self.constants.clone();
         let (key, value) = match self.api {
             Api::Generate if self.prompt_ids => {
@@ -205,7 +205,7 @@ impl Dialect {
     }
 
     /// The rest of a request, the same for every server.
-    pub fn request(&self, index: u64, planned: &Planned, prompt: &Prompt) -> Bytes {
+    pub fn request(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
         let body = self.body(index, planned, prompt).to_string();
         let length = body.len();
         format!("{}X-Request-Id: {index}\r\nContent-Length: {length}\r\n\r\n{body}", self.headers).into()

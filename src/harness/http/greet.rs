@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::dialect::{Dialect, Offered, headers};
-use super::pool::Pool;
+use super::dialect::{HttpRequestTemplate, Offered, headers};
+use super::pool::ConnectionPool;
 use super::talk::ask;
 use super::target::{Api, Http};
-use crate::harness::{HarnessError, Spec};
+use crate::harness::{HarnessError, BenchSpec};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server without these questions is taken as it is asked; its first answer will tell.
-pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Dialect, HarnessError> {
+pub(crate) async fn greet(pool: &ConnectionPool, spec: &BenchSpec, http: &Http) -> Result<HttpRequestTemplate, HarnessError> {
     let endpoint = pool.authority();
     let absent = |why: String| HarnessError::Connect { endpoint: endpoint.clone(), why };
     let model = |why: String| HarnessError::Model { endpoint: endpoint.clone(), model: spec.model.clone(), why };
@@ -37,7 +37,7 @@ pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Diale
         }
         Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec).await.map_err(model)?,
     };
-    Dialect::agree(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
+    HttpRequestTemplate::agree(spec, http, &offered, key.as_deref()).map_err(|faults| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: offered.model,
         faults,
@@ -45,7 +45,7 @@ pub(crate) async fn greet(pool: &Pool, spec: &Spec, http: &Http) -> Result<Diale
 }
 
 /// A Triton opens its HTTP port a moment after the gRPC port at which it says that it is ready.
-async fn await_port(pool: &Pool) -> Result<(), String> {
+async fn await_port(pool: &ConnectionPool) -> Result<(), String> {
     let begun = Instant::now();
     loop {
         match pool.warm(1).await {
@@ -56,7 +56,7 @@ async fn await_port(pool: &Pool) -> Result<(), String> {
 }
 
 struct Asker<'a> {
-    pool: &'a Pool,
+    pool: &'a ConnectionPool,
     headers: String,
     patience: Duration,
 }
@@ -72,7 +72,7 @@ impl Asker<'_> {
     }
 }
 
-async fn openai(asker: &Asker<'_>, spec: &Spec) -> Result<Offered, String> {
+async fn openai(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
     let (status, list) = asker.get("/v1/models").await?;
     if matches!(status, 401 | 403) {
         return Err(format!("/v1/models: HTTP status {status}; the key is named with `api_key_env`"));
@@ -89,7 +89,7 @@ async fn openai(asker: &Asker<'_>, spec: &Spec) -> Result<Offered, String> {
     Ok(Offered { model, inputs: None })
 }
 
-async fn triton(asker: &Asker<'_>, spec: &Spec) -> Result<Offered, String> {
+async fn triton(asker: &Asker<'_>, spec: &BenchSpec) -> Result<Offered, String> {
     let model = spec.model.clone();
     let (status, described) = asker.get(&format!("/v2/models/{model}")).await?;
     match status {

@@ -1,11 +1,11 @@
 //! From the pieces of one answer to its tokens: what counts, when it came, whether the answer is whole.
 
-use super::scan::{self, Seen};
-use super::sse::{Event, Events};
-use super::talk::Heard;
+use super::scan::{self, ScannedEvent};
+use super::sse::{SseEvent, SseParser};
+use super::talk::HttpOutcome;
 use super::target::Api;
 use crate::harness::ResponseLimits;
-use crate::harness::record::Class;
+use crate::harness::record::FailureClass;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 
 /// Of an answer with an error status.
@@ -13,11 +13,11 @@ const LONGEST_ERROR: usize = 8 << 10;
 /// Of a name or id that a server sent, in an example.
 const LONGEST_NAME: usize = 80;
 
-pub(super) type Fault = (Class, String);
+pub(super) type HttpFault = (FailureClass, String);
 
 /// What an answer is checked against.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
@@ -30,9 +30,9 @@ pub(super) struct Expected<'a> {
 
 /// Listens to one answer.
 #[derive(Debug)]
-pub(super) struct Listener<'h> {
-    expected: Expected<'h>,
-    events: Events,
+pub(super) struct HttpResponseReader<'h> {
+    expected: ExpectedAnswer<'h>,
+    events: SseParser,
     /// An answer in one piece, or an error.
     whole: Vec<u8>,
     status: u16,
@@ -44,14 +44,14 @@ pub(super) struct Listener<'h> {
     is_finished: bool,
     /// `[DONE]`.
     is_done: bool,
-    pub heard: &'h mut Heard,
+    pub heard: &'h mut HttpOutcome,
 }
 
-impl<'h> Listener<'h> {
-    pub fn new(expected: Expected<'h>, heard: &'h mut Heard) -> Self {
+impl<'h> HttpResponseReader<'h> {
+    pub fn new(expected: ExpectedAnswer<'h>, heard: &'h mut HttpOutcome) -> Self {
         Self {
             expected,
-            events: Events::default(),
+            events: SseParser::default(),
             whole: Vec::new(),
             status: 0,
             is_events: false,
@@ -78,7 +78,7 @@ impl<'h> Listener<'h> {
     }
 
     /// A piece of the body that was read at `t_read`.
-    pub fn data(&mut self, piece: &[u8], t_read: u64) -> Result<(), Fault> {
+    pub fn data(&mut self, piece: &[u8], t_read: u64) -> Result<(), HttpFault> {
         let limits = self.expected.limits;
         if self.is_events {
             let mut events = std::mem::take(&mut self.events);
@@ -99,7 +99,7 @@ impl<'h> Listener<'h> {
     }
 
     /// The body is whole; its last bytes were read at `t_read`.
-    pub fn end(&mut self, t_read: u64) -> Result<(), Fault> {
+    pub fn end(&mut self, t_read: u64) -> Result<(), HttpFault> {
         if self.status != 200 {
             return Err(self.refusal());
         }
@@ -120,7 +120,7 @@ impl<'h> Listener<'h> {
         if !has_ended {
             let tokens = self.tokens();
             let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
-            return Err((Class::Short, why));
+            return Err((FailureClass::Short, why));
         }
         if !self.heard.account.has_ended() {
             let why = "the stream ended without [DONE]".to_owned();
@@ -129,7 +129,7 @@ impl<'h> Listener<'h> {
         Ok(())
     }
 
-    fn event(&mut self, event: Event<'_>, t_read: u64) -> Result<(), Fault> {
+    fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
         if event.data == b"[DONE]" {
             self.is_done = true;
@@ -139,18 +139,18 @@ impl<'h> Listener<'h> {
         self.keep(event.data);
         let seen = self.scan(event.data)?;
         if event.is_error && seen.error.is_none() {
-            return Err((Class::Server, scan::plain(event.data)));
+            return Err((FailureClass::Server, scan::plain(event.data)));
         }
         self.check_names(&seen, t_read);
         self.note(&seen, t_read)
     }
 
-    fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), Fault> {
+    fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
         self.keep(whole);
         let seen = self.scan(whole)?;
         self.check_names(&seen, t_read);
         if let Some(error) = seen.error {
-            return Err((Class::Server, scan::plain(error)));
+            return Err((FailureClass::Server, scan::plain(error)));
         }
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
@@ -169,16 +169,16 @@ impl<'h> Listener<'h> {
         }
     }
 
-    fn scan<'t>(&self, text: &'t [u8]) -> Result<Seen<'t>, Fault> {
+    fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
         let seen = match self.expected.api {
             Api::Generate => scan::generate(text),
             Api::OpenaiChat | Api::OpenaiCompletions => scan::openai(text),
         };
-        seen.map_err(|error| (Class::Stream, format!("{error}: {}", scan::plain(&text[..text.len().min(200)]))))
+        seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", scan::plain(&text[..text.len().min(200)]))))
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it.
-    fn check_names(&mut self, seen: &Seen<'_>, t_read: u64) {
+    fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
         let plain = |raw: &[u8]| scan::plain(&raw[..raw.len().min(LONGEST_NAME)]);
         let model = self.expected.model;
         if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
@@ -199,9 +199,9 @@ impl<'h> Listener<'h> {
         }
     }
 
-    fn note(&mut self, seen: &Seen<'_>, t_read: u64) -> Result<(), Fault> {
+    fn note(&mut self, seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         if let Some(error) = seen.error {
-            return Err((Class::Server, scan::plain(error)));
+            return Err((FailureClass::Server, scan::plain(error)));
         }
         self.is_finished |= seen.finish.is_some();
         if seen.has_role {
@@ -222,7 +222,7 @@ impl<'h> Listener<'h> {
     }
 
     /// The server's count, and why the answer ended.
-    fn totals(&mut self, seen: &Seen<'_>, t_read: u64) {
+    fn totals(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
         // Beside one of several choices a running count is that choice's own.
         if let Some(usage) = seen.usage.filter(|_| seen.choices == 0 || !self.expected.has_choices || !self.is_events) {
             self.take(WireEvent::Usage(usage), t_read);
@@ -232,10 +232,10 @@ impl<'h> Listener<'h> {
         }
     }
 
-    fn refusal(&self) -> Fault {
-        let class = if matches!(self.status, 429 | 503) { Class::Refused } else { Class::Server };
+    fn refusal(&self) -> HttpFault {
+        let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
         let said = match scan::openai(&self.whole) {
-            Ok(Seen { error: Some(error), .. }) => scan::plain(error),
+            Ok(ScannedEvent { error: Some(error), .. }) => scan::plain(error),
             // vLLM's older shape, FastAPI's, or no JSON at all.
             _ => scan::plain(&self.whole),
         };
@@ -249,19 +249,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::harness::tokens::{Counted, TokenSource};
+    use crate::harness::tokens::{CountedTokens, TokenSource};
 
-    fn expected(api: Api) -> Expected<'static> {
-        Expected { api, model: "", tokens: 10, has_choices: false, limits: ResponseLimits::default() }
+    fn expected(api: Api) -> ExpectedAnswer<'static> {
+        ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseLimits::default() }
     }
 
-    fn counted(heard: Heard) -> Counted {
+    fn counted(heard: HttpOutcome) -> CountedTokens {
         heard.account.settle(TokenSource::Usage, None)
     }
 
-    fn listen(api: Api, body: &[&str]) -> (Heard, Result<(), Fault>) {
-        let mut heard = Heard::default();
-        let mut listener = Listener::new(expected(api), &mut heard);
+    fn listen(api: Api, body: &[&str]) -> (HttpOutcome, Result<(), HttpFault>) {
+        let mut heard = HttpOutcome::default();
+        let mut listener = HttpResponseReader::new(expected(api), &mut heard);
         listener.head(200, true);
         let mut outcome = Ok(());
         for (at, piece) in body.iter().enumerate() {
@@ -318,10 +318,10 @@ mod tests {
     #[test]
     fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
         let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
-        assert_eq!(class(&[&content("a")]), Class::Short);
-        assert_eq!(class(&[&content("a"), "data: {\"error\":{\"message\":\"no\"}}\n\n"]), Class::Server);
-        assert_eq!(class(&["event: error\ndata: {\"detail\":1}\n\n"]), Class::Server);
-        assert_eq!(class(&[&content("a"), "data: {\"choices\":\n\n"]), Class::Stream);
+        assert_eq!(class(&[&content("a")]), FailureClass::Short);
+        assert_eq!(class(&[&content("a"), "data: {\"error\":{\"message\":\"no\"}}\n\n"]), FailureClass::Server);
+        assert_eq!(class(&["event: error\ndata: {\"detail\":1}\n\n"]), FailureClass::Server);
+        assert_eq!(class(&[&content("a"), "data: {\"choices\":\n\n"]), FailureClass::Stream);
     }
 
     #[test]
@@ -335,15 +335,15 @@ mod tests {
     #[test]
     fn a_refusal_says_what_the_server_said() {
         let refuse = |status, body: &str| {
-            let mut heard = Heard::default();
-            let mut listener = Listener::new(expected(Api::OpenaiChat), &mut heard);
+            let mut heard = HttpOutcome::default();
+            let mut listener = HttpResponseReader::new(expected(Api::OpenaiChat), &mut heard);
             listener.head(status, false);
             listener.data(body.as_bytes(), 0).unwrap();
             listener.end(0).unwrap_err()
         };
         let (class, why) = refuse(429, "{\"error\":{\"message\":\"slow down\"}}");
-        assert_eq!((class, why.as_str()), (Class::Refused, "HTTP status 429: slow down"));
-        assert_eq!(refuse(500, "").0, Class::Server);
+        assert_eq!((class, why.as_str()), (FailureClass::Refused, "HTTP status 429: slow down"));
+        assert_eq!(refuse(500, "").0, FailureClass::Server);
         assert_eq!(refuse(500, "oh").1, "HTTP status 500: oh");
     }
 }

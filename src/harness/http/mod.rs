@@ -22,10 +22,10 @@ mod talk;
 mod target;
 mod tls;
 
-pub(super) use dialect::Dialect;
+pub(super) use dialect::HttpRequestTemplate;
 pub(super) use greet::greet;
-pub(super) use pool::Pool;
+pub(super) use pool::ConnectionPool;
 pub(super) use said::said;
-pub(super) use talk::{Heard, Talk};
+pub(super) use talk::{HttpOutcome, HttpAttempt};
 pub use target::{Api, Http, Protocol, Tls};
 pub(super) use tls::Connector;

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpStream, lookup_host};
 
-use super::socket::Socket;
+use super::socket::HttpSocket;
 use super::tls::{self, Connector};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A dead server is not asked again within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     host: String,
     port: u16,
     /// Resolved once, so that no request waits for a name.
     address: Cell<Option<SocketAddr>>,
-    idle: RefCell<Vec<Socket>>,
+    idle: RefCell<Vec<HttpSocket>>,
     tls: Option<Connector>,
     failed: RefCell<Option<(Instant, String)>>,
     /// Connections made.
@@ -33,7 +33,7 @@ pub(crate) struct Pool {
 
 const READ_AT_ONCE: usize = 64 << 10;
 
-impl Pool {
+impl ConnectionPool {
     pub fn new(host: &str, port: u16) -> Self {
         Self {
             host: host.to_owned(),
@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// A connection of one's own, and whether it was used before.
-    pub async fn take(&self) -> Result<(Socket, bool), String> {
+    pub async fn take(&self) -> Result<(HttpSocket, bool), String> {
         while let Some(mut socket) = self.idle.borrow_mut().pop() {
             if socket.is_quiet() {
                 return Ok((socket, true));
@@ -77,7 +77,7 @@ impl Pool {
         self.open().await.map(|socket| (socket, false))
     }
 
-    pub fn put(&self, socket: Socket) {
+    pub fn put(&self, socket: HttpSocket) {
         self.idle.borrow_mut().push(socket);
     }
 
@@ -91,7 +91,7 @@ impl Pool {
     }
 
     /// A new one.
-    pub async fn open(&self) -> Result<Socket, String> {
+    pub async fn open(&self) -> Result<HttpSocket, String> {
         if let Some((at, why)) = &*self.failed.borrow()
             && at.elapsed() < RETRY_AFTER
         {
@@ -113,17 +113,17 @@ impl Pool {
         }
     }
 
-    async fn connect(&self) -> Result<Socket, String> {
+    async fn connect(&self) -> Result<HttpSocket, String> {
         let seconds = CONNECT_TIMEOUT.as_secs();
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.dial())
             .await
             .map_err(|_| format!("no connection within {seconds} s"))??;
         socket.set_nodelay(true).map_err(|e| e.to_string())?;
-        let Some(tls) = &self.tls else { return Ok(Socket::Plain(socket)) };
+        let Some(tls) = &self.tls else { return Ok(HttpSocket::Plain(socket)) };
         let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.secure(socket, &self.host)).await.map_err(|_| {
             format!("it took the connection, and no TLS handshake within {seconds} s: does it speak TLS at this port?")
         })??;
-        Ok(Socket::Secure(Box::new(secured)))
+        Ok(HttpSocket::Secure(Box::new(secured)))
     }
 
     async fn dial(&self) -> Result<TcpStream, String> {

@@ -5,11 +5,11 @@ use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen<'a> {
+pub(super) struct ScannedEvent<'a> {
     /// The server's own words, as written in JSON.
     pub error: Option<&'a [u8]>,
     /// What each choice brought, where it brought output.
-    pub chunks: Chunks,
+    pub chunks: ScannedChunks,
     /// A message began, without output.
     pub has_role: bool,
     /// Why a choice has ended.
@@ -24,7 +24,7 @@ pub(super) struct Seen<'a> {
 
 /// Most events have one choice, and choices of one event came at one time.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Chunks {
+pub(super) struct ScannedChunks {
     pub texts: u32,
     /// Tokens of the choices that list them.
     pub exact: Option<u32>,
@@ -32,7 +32,7 @@ pub(super) struct Chunks {
     pub is_closing: bool,
 }
 
-impl Chunks {
+impl ScannedChunks {
     /// What counts, each by itself.
     pub fn each(&self) -> impl Iterator<Item = ChunkTokens> + use<> {
         let rest = match self {
@@ -47,8 +47,8 @@ impl Chunks {
 }
 
 /// `chat.completion`, `chat.completion.chunk`, `text_completion`.
-pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
-    let mut seen = Seen::default();
+pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
+    let mut seen = ScannedEvent::default();
     let mut json = Json::new(text);
     json.object(|key, it| match key {
         b"choices" if it.peek() == Some(b'[') => it.array(|it| {
@@ -84,7 +84,7 @@ pub(super) fn openai(text: &[u8]) -> Result<Seen<'_>, NotJson> {
     Ok(seen)
 }
 
-fn choice<'a>(it: &mut Json<'a>, seen: &mut Seen<'a>) -> Result<(), NotJson> {
+fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     let (mut has_text, mut has_empty, mut has_role, mut finish) = (false, false, false, None);
     let (mut ids, mut log_probs) = (None, None);
     it.object(|key, it| {
@@ -153,8 +153,8 @@ fn note(text: Option<&[u8]>, has_text: &mut bool, has_empty: &mut bool) {
 }
 
 /// An answer of Triton's generate extension.
-pub(super) fn generate(text: &[u8]) -> Result<Seen<'_>, NotJson> {
-    let mut seen = Seen::default();
+pub(super) fn generate(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
+    let mut seen = ScannedEvent::default();
     let (mut has_ids, mut ids) = (false, 0);
     let mut json = Json::new(text);
     json.object(|key, it| match key {
@@ -179,7 +179,7 @@ pub(super) fn generate(text: &[u8]) -> Result<Seen<'_>, NotJson> {
     json.end()?;
     if has_ids {
         seen.choices = 1;
-        seen.chunks = Chunks { exact: Some(ids), ..Chunks::default() };
+        seen.chunks = ScannedChunks { exact: Some(ids), ..ScannedChunks::default() };
     }
     Ok(seen)
 }
@@ -194,7 +194,7 @@ fn leaves(it: &mut Json<'_>, count: &mut u32) -> Result<(), NotJson> {
 }
 
 /// `"error": "text"` or `"error": {"message": "text", …}`; null is none.
-fn error<'a>(it: &mut Json<'a>, seen: &mut Seen<'a>) -> Result<(), NotJson> {
+fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
     match it.peek() {
         Some(b'{') => {
             let whole = it.clone().raw()?;

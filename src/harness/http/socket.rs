@@ -8,12 +8,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-pub(crate) enum Socket {
+pub(crate) enum HttpSocket {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-impl Socket {
+impl HttpSocket {
     /// Nothing may come on an idle connection: its end would, or what belongs to no request.
     pub fn is_quiet(&mut self) -> bool {
         match self {
@@ -30,7 +30,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for HttpSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
@@ -43,7 +43,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for HttpSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),

@@ -4,13 +4,13 @@ use memchr::memchr2;
 
 /// One event: its `data`, and whether its `event` field says `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event<'a> {
+pub(super) struct SseEvent<'a> {
     pub data: &'a [u8],
     pub is_error: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct SseParser {
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
     /// Data lines of an event whose end has not come.
@@ -21,9 +21,9 @@ pub(super) struct Events {
     after_cr: bool,
 }
 
-impl Events {
+impl SseParser {
     /// Takes the next piece of the body and tells the events that end in it.
-    pub fn feed<E>(&mut self, mut piece: &[u8], mut tell: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn feed<E>(&mut self, mut piece: &[u8], mut tell: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut whole: Option<&[u8]> = None;
         loop {
             if let Some((first, rest)) = piece.split_first()
@@ -71,19 +71,19 @@ impl Events {
     }
 
     /// The body has ended: an event without the empty line after it counts too.
-    pub fn finish<E>(&mut self, mut tell: impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn finish<E>(&mut self, mut tell: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         self.feed(b"\n\n", &mut tell)
     }
 
     fn end_event<E>(
         &mut self,
         whole: Option<&[u8]>,
-        tell: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+        tell: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let is_error = std::mem::take(&mut self.is_error);
         let result = match whole {
-            Some(data) => tell(Event { data, is_error }),
-            None if self.has_data => tell(Event { data: &self.data, is_error }),
+            Some(data) => tell(SseEvent { data, is_error }),
+            None if self.has_data => tell(SseEvent { data: &self.data, is_error }),
             None => Ok(()),
         };
         self.data.clear();
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
 
     fn read(pieces: &[&[u8]]) -> Vec<(String, bool)> {
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         let mut found = Vec::new();
-        let mut tell = |event: Event<'_>| {
+        let mut tell = |event: SseEvent<'_>| {
             found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
             Ok::<_, Infallible>(())
         };

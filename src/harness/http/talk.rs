@@ -7,26 +7,26 @@ use std::pin::Pin;
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
-use super::decode::{DecodeError, Decoder, Step, USUAL_HEAD};
-use super::dialect::Dialect;
-use super::listen::{Expected, Fault, Listener};
-use super::pool::Pool;
-use super::socket::Socket;
+use super::decode::{DecodeError, Decoder, DecodeStep, USUAL_HEAD};
+use super::dialect::HttpRequestTemplate;
+use super::listen::{ExpectedAnswer, HttpFault, HttpResponseReader};
+use super::pool::ConnectionPool;
+use super::socket::HttpSocket;
 use crate::harness::ResponseLimits;
-use crate::harness::clock::Clock;
-use crate::harness::record::Class;
+use crate::harness::clock::BenchClock;
+use crate::harness::record::FailureClass;
 use crate::harness::tokens::Accounting;
 
 /// Of an answer to a question before the run.
 const LONGEST_ANSWER: usize = 16 << 20;
 
 /// What a request is told while it is under way.
-pub(crate) struct Talk<'a> {
-    pub pool: &'a Pool,
-    pub dialect: &'a Dialect,
+pub(crate) struct HttpAttempt<'a> {
+    pub pool: &'a ConnectionPool,
+    pub dialect: &'a HttpRequestTemplate,
     pub asked_tokens: u32,
     pub limits: ResponseLimits,
-    pub clock: Clock,
+    pub clock: BenchClock,
     /// Hang up when so many tokens have come.
     pub cancel_after: Option<u32>,
     /// Told the time of each read that brought tokens.
@@ -37,23 +37,23 @@ pub(crate) struct Talk<'a> {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct HttpOutcome {
     /// Every event as it came, where answers become part of later prompts.
     pub kept: Option<Vec<Vec<u8>>>,
     pub account: Accounting,
     pub t_cancel: Option<u64>,
 }
 
-impl Talk<'_> {
+impl HttpAttempt<'_> {
     /// `heard` is filled in every case, also when this future is dropped in the middle.
-    pub async fn perform(&self, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
-        let (socket, is_kept) = self.pool.take().await.map_err(|why| (Class::Connect, why))?;
+    pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+        let (socket, is_kept) = self.pool.take().await.map_err(|why| (FailureClass::Connect, why))?;
         match self.attempt(socket, request.clone(), heard).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
             // answer has come, so nothing of it is counted twice.
-            Err((Class::Connect, _)) if is_kept => {
+            Err((FailureClass::Connect, _)) if is_kept => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
-                let socket = self.pool.open().await.map_err(|why| (Class::Connect, why))?;
+                let socket = self.pool.open().await.map_err(|why| (FailureClass::Connect, why))?;
                 self.attempt(socket, request, heard).await
             }
             ended => ended,
@@ -61,15 +61,15 @@ impl Talk<'_> {
     }
 
     /// A fault of the class `Connect` means that no byte of an answer came.
-    async fn attempt(&self, mut socket: Socket, request: Bytes, heard: &mut Heard) -> Result<(), Fault> {
-        let expected = Expected {
+    async fn attempt(&self, mut socket: HttpSocket, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+        let expected = ExpectedAnswer {
             api: self.dialect.api,
             model: &self.dialect.model,
             tokens: self.asked_tokens,
             has_choices: self.dialect.choices() > 1,
             limits: self.limits,
         };
-        let mut listener = Listener::new(expected, heard);
+        let mut listener = HttpResponseReader::new(expected, heard);
         let mut decoder = Decoder::new(self.limits.header_bytes());
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
         let sent = match socket.write_all_buf(&mut head.chain(request)).await {
@@ -84,10 +84,10 @@ impl Talk<'_> {
                 Ok(())
             }
             (Ok(_), _) => Ok(()),
-            (Err((Class::Stream, _)), Err(error)) if decoder.is_untouched() => {
-                Err((Class::Connect, format!("the connection broke while the request was sent: {error}")))
+            (Err((FailureClass::Stream, _)), Err(error)) if decoder.is_untouched() => {
+                Err((FailureClass::Connect, format!("the connection broke while the request was sent: {error}")))
             }
-            (Err((Class::Stream, why)), _) if decoder.is_untouched() => Err((Class::Connect, why)),
+            (Err((FailureClass::Stream, why)), _) if decoder.is_untouched() => Err((FailureClass::Connect, why)),
             (Err(fault), _) => Err(fault),
         }
     }
@@ -95,12 +95,12 @@ impl Talk<'_> {
     /// True when the connection may carry another request.
     async fn listen(
         &self,
-        socket: &mut Socket,
+        socket: &mut HttpSocket,
         decoder: &mut Decoder,
-        listener: &mut Listener<'_>,
-    ) -> Result<bool, Fault> {
+        listener: &mut HttpResponseReader<'_>,
+    ) -> Result<bool, HttpFault> {
         let not_decoded = |error: DecodeError| match error {
-            DecodeError::NotHttp(_) => (Class::Stream, error.to_string()),
+            DecodeError::NotHttp(_) => (FailureClass::Stream, error.to_string()),
             DecodeError::HeaderTooLong => self.limits.header_exceeded(),
         };
         let longest = self.limits.body.saturating_add(self.limits.header);
@@ -114,14 +114,14 @@ impl Talk<'_> {
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
             })
             .await
-            .map_err(|error| (Class::Stream, self.pool.broken(&error)))?;
+            .map_err(|error| (FailureClass::Stream, self.pool.broken(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
                     listener.end(t_read)?;
                     return Ok(false);
                 }
                 let where_it_was = if decoder.is_untouched() { "before any answer" } else { "in the middle of it" };
-                return Err((Class::Stream, format!("the server closed the connection {where_it_was}")));
+                return Err((FailureClass::Stream, format!("the server closed the connection {where_it_was}")));
             }
             t_read = self.clock.now();
             received += length as u64;
@@ -133,14 +133,14 @@ impl Talk<'_> {
             let mut input = &buffer[..length];
             loop {
                 match decoder.step(&mut input).map_err(not_decoded)? {
-                    Step::More if input.is_empty() => break,
-                    Step::More => {}
-                    Step::Head(head) => {
+                    DecodeStep::More if input.is_empty() => break,
+                    DecodeStep::More => {}
+                    DecodeStep::Head(head) => {
                         keeps_alive = head.keeps_alive;
                         listener.head(head.status, head.is_events);
                     }
-                    Step::Data(piece) => listener.data(piece, t_read)?,
-                    Step::End => {
+                    DecodeStep::Data(piece) => listener.data(piece, t_read)?,
+                    DecodeStep::End => {
                         listener.end(t_read)?;
                         self.note(listener);
                         // Bytes after the answer belong to no request of ours.
@@ -156,7 +156,7 @@ impl Talk<'_> {
         }
     }
 
-    fn note(&self, listener: &Listener<'_>) {
+    fn note(&self, listener: &HttpResponseReader<'_>) {
         if let Some(t_read) = listener.heard.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
             self.last_token.set(Some(t_read));
             self.last_token_of_server.set(t_read);
@@ -165,7 +165,7 @@ impl Talk<'_> {
 }
 
 /// One question before the run: status and body.
-pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), String> {
+pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
     let (mut socket, _) = pool.take().await?;
     // A server that wants TLS hangs up on a question in plain text, or answers in bytes of its own.
     let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
@@ -183,14 +183,14 @@ pub(super) async fn ask(pool: &Pool, request: &str) -> Result<(u16, Vec<u8>), St
         let mut input = &buffer[..length];
         loop {
             match decoder.step(&mut input).map_err(|error| format!("{error}{hint}"))? {
-                Step::More if input.is_empty() => break,
-                Step::More => {}
-                Step::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
-                Step::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
+                DecodeStep::More if input.is_empty() => break,
+                DecodeStep::More => {}
+                DecodeStep::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
+                DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
                     return Err(format!("the answer is longer than {} MiB", LONGEST_ANSWER >> 20));
                 }
-                Step::Data(piece) => body.extend_from_slice(piece),
-                Step::End => {
+                DecodeStep::Data(piece) => body.extend_from_slice(piece),
+                DecodeStep::End => {
                     if keeps_alive {
                         pool.put(socket);
                     }

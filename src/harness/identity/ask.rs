@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::http::Asker;
+use super::http::IdentityClient;
 use super::{ServerIdentity, kserve, openai};
 use crate::event::Endpoint;
 use crate::harness::http::{Api, Protocol};
@@ -48,18 +48,18 @@ async fn questions(endpoint: &Endpoint, protocol: &Protocol, model: &str, identi
     let metrics = match protocol {
         Protocol::Kserve => {
             kserve::by_grpc(endpoint, model, ANSWER, identity).await;
-            endpoint.metrics.map(|port| Asker::plain(&endpoint.host, port, ANSWER))
+            endpoint.metrics.map(|port| IdentityClient::plain(&endpoint.host, port, ANSWER))
         }
         Protocol::Http(http) => {
             // A target over HTTP alone has its one port in the place of gRPC's.
             let port = endpoint.http.unwrap_or(endpoint.grpc);
-            let Some(asker) = Asker::new(&endpoint.host, port, http, ANSWER) else { return };
+            let Some(asker) = IdentityClient::new(&endpoint.host, port, http, ANSWER) else { return };
             match http.api {
                 Api::Generate => kserve::by_http(&asker, model, identity).await,
                 Api::OpenaiChat | Api::OpenaiCompletions => openai::by_openai(&asker, model, identity).await,
             };
             match (http.api, endpoint.metrics) {
-                (_, Some(port)) => Some(Asker::plain(&endpoint.host, port, ANSWER)),
+                (_, Some(port)) => Some(IdentityClient::plain(&endpoint.host, port, ANSWER)),
                 (Api::Generate, None) => None,
                 (Api::OpenaiChat | Api::OpenaiCompletions, None) => Some(asker),
             }
@@ -72,7 +72,7 @@ async fn questions(endpoint: &Endpoint, protocol: &Protocol, model: &str, identi
 }
 
 /// When its process started, as the client libraries of Prometheus report it.
-async fn start_time(metrics: &Asker) -> Option<f64> {
+async fn start_time(metrics: &IdentityClient) -> Option<f64> {
     let reply = metrics.get("/metrics").await?;
     let text = std::str::from_utf8(&reply.body).ok()?;
     let exposition = Exposition::parse(text).ok()?;

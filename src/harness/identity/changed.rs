@@ -4,7 +4,7 @@
 use super::describe::short;
 use super::{RunIdentity, ServerIdentity};
 use crate::harness::judge;
-use crate::harness::result::{Measured, Reason, RunResult, Severity};
+use crate::harness::result::{Measured, Reason, RunResult, ReasonSeverity};
 
 impl Measured {
     /// Puts the identity into the result. `before` is what the servers reported before the first request, the identity
@@ -29,7 +29,7 @@ impl RunResult {
                     now.address,
                     changed.join("; ")
                 );
-                self.find("identity", Severity::InvalidServer, text);
+                self.find("identity", ReasonSeverity::InvalidServer, text);
             } else if let (Some(before), Some(after)) = (one.start_time_seconds, now.start_time_seconds)
                 && (before - after).abs() > f64::EPSILON
             {
@@ -37,13 +37,13 @@ impl RunResult {
                     "{} gave another start time before the measurement than after it: it was restarted, or several servers answer at this address",
                     now.address
                 );
-                self.find("identity", Severity::Warning, text);
+                self.find("identity", ReasonSeverity::Warning, text);
             }
         }
         if let Some(speed) = identity.speed() {
             // LoadGen's rehearsals are not submitted, whatever their numbers are.
             let is_rehearsal = self.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
-            let severity = if is_rehearsal { Severity::Warning } else { Severity::InvalidLoad };
+            let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidLoad };
             let text = format!(
                 "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and latencies are of nothing that it simulates; measure at `speed: 1`"
             );
@@ -52,7 +52,7 @@ impl RunResult {
         self.identity = Some(identity);
     }
 
-    fn find(&mut self, check: &str, severity: Severity, text: String) {
+    fn find(&mut self, check: &str, severity: ReasonSeverity, text: String) {
         self.reasons.push(Reason { check: check.to_owned(), severity, text });
         self.reasons.sort_by_key(|reason| reason.severity);
         self.verdict = judge::verdict(&self.reasons);

@@ -19,7 +19,7 @@ use crate::harness::http::{Connector, Http};
 const MOST_BYTES: usize = 4 << 20;
 
 /// Asks one server over HTTP/1.1.
-pub(super) struct Asker {
+pub(super) struct IdentityClient {
     pub host: String,
     pub port: u16,
     /// In front of every path, as a proxy may want it.
@@ -30,19 +30,19 @@ pub(super) struct Asker {
 }
 
 /// A successful answer.
-pub(super) struct Reply {
+pub(super) struct IdentityReply {
     /// The `server:` header.
     pub server: Option<String>,
     pub body: Bytes,
 }
 
-impl Reply {
+impl IdentityReply {
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 }
 
-impl Asker {
+impl IdentityClient {
     /// Without TLS and without a key, as `/metrics` of a port of its own is asked.
     pub fn plain(host: &str, port: u16, limit: Duration) -> Self {
         let host = host.trim_matches(['[', ']']).to_owned();
@@ -62,11 +62,11 @@ impl Asker {
     }
 
     /// The body of a 200; nothing for every other answer, for one that is too large or too late, and for none.
-    pub async fn get(&self, path: &str) -> Option<Reply> {
+    pub async fn get(&self, path: &str) -> Option<IdentityReply> {
         timeout(self.limit, self.exchange(path)).await.ok()?
     }
 
-    async fn exchange(&self, path: &str) -> Option<Reply> {
+    async fn exchange(&self, path: &str) -> Option<IdentityReply> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.ok()?;
         match &self.tls {
             None => self.over(TokioIo::new(stream), path).await,
@@ -74,7 +74,7 @@ impl Asker {
         }
     }
 
-    async fn over(&self, stream: impl Read + Write + Send + Unpin + 'static, path: &str) -> Option<Reply> {
+    async fn over(&self, stream: impl Read + Write + Send + Unpin + 'static, path: &str) -> Option<IdentityReply> {
         let (mut sender, connection) = handshake(stream).await.ok()?;
         let question = async {
             let authority = if self.host.contains(':') {
@@ -93,7 +93,7 @@ impl Asker {
             }
             let server = answer.headers().get("server").and_then(|value| bounded(value.to_str().ok()?));
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
-            Some(Reply { server, body })
+            Some(IdentityReply { server, body })
         };
         // Both on this task: nothing is left behind when the time is over.
         let mut connection = std::pin::pin!(connection);

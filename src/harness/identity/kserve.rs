@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::bounded::bounded;
-use super::http::Asker;
+use super::http::IdentityClient;
 use super::model_facts::ModelFacts;
 use super::{ServerIdentity, Simulation};
 use crate::event::Endpoint;
@@ -50,7 +50,7 @@ async fn facts_by_grpc(client: &TritonClient, model: &str) -> ModelFacts {
 }
 
 /// Over HTTP.
-pub(super) async fn by_http(asker: &Asker, model: &str, identity: &mut ServerIdentity) -> Option<()> {
+pub(super) async fn by_http(asker: &IdentityClient, model: &str, identity: &mut ServerIdentity) -> Option<()> {
     server_by_http(asker, identity).await?;
     let facts = facts_by_http(asker, model).await;
     let mut behind = Vec::new();
@@ -62,7 +62,7 @@ pub(super) async fn by_http(asker: &Asker, model: &str, identity: &mut ServerIde
 }
 
 /// `GET /v2`.
-pub(super) async fn server_by_http(asker: &Asker, identity: &mut ServerIdentity) -> Option<()> {
+pub(super) async fn server_by_http(asker: &IdentityClient, identity: &mut ServerIdentity) -> Option<()> {
     let reply = asker.get("/v2").await?;
     identity.http_server = identity.http_server.take().or(reply.server.clone());
     let server = reply.json()?;
@@ -71,7 +71,7 @@ pub(super) async fn server_by_http(asker: &Asker, identity: &mut ServerIdentity)
     Some(())
 }
 
-async fn facts_by_http(asker: &Asker, model: &str) -> ModelFacts {
+async fn facts_by_http(asker: &IdentityClient, model: &str) -> ModelFacts {
     // Names of models are names of folders; others are not asked for.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
     if model.is_empty() || !model.chars().all(is_plain) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ServerIdentity;
 use super::bounded::{bounded, bounded_value};
-use super::http::{Asker, Reply};
+use super::http::{IdentityClient, IdentityReply};
 use super::kserve::{SIMULATOR_KIND, server_by_http};
 use crate::event::Digest;
 
@@ -39,12 +39,12 @@ const SGLANG_SETTINGS: [&str; 14] = [
 /// Members of `/v1/models` that differ from answer to answer.
 const VOLATILE: [&str; 2] = ["created", "permission"];
 
-pub(super) async fn by_openai(asker: &Asker, model: &str, identity: &mut ServerIdentity) -> Option<()> {
+pub(super) async fn by_openai(asker: &IdentityClient, model: &str, identity: &mut ServerIdentity) -> Option<()> {
     let reply = asker.get("/v1/models").await;
     if let Some(reply) = &reply {
         identity.http_server.clone_from(&reply.server);
     }
-    if let Some(listed) = reply.as_ref().and_then(Reply::json) {
+    if let Some(listed) = reply.as_ref().and_then(IdentityReply::json) {
         model_is(&listed, model, identity);
     }
     match identity.kind.as_deref() {
@@ -91,7 +91,7 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
     identity.metadata_digest = Some(Digest::of(lasting.to_string().as_bytes()).to_string());
 }
 
-async fn sglang(asker: &Asker, identity: &mut ServerIdentity) -> Option<()> {
+async fn sglang(asker: &IdentityClient, identity: &mut ServerIdentity) -> Option<()> {
     // The second name is the older one.
     let mut info = None;
     for path in ["/server_info", "/get_server_info"] {

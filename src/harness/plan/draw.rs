@@ -3,19 +3,19 @@
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
-use super::{Due, Ended, Planned};
-use crate::harness::arrival::Times;
+use super::{RequestTrigger, Ended, PlannedRequest};
+use crate::harness::arrival::ArrivalTimes;
 use crate::harness::data::{
-    Corpus, Data, DataKind, DataTold, Entry, History, Ink, Order, Part, Picking, Prefixes, Stream, Turn, fault,
+    Corpus, PromptFile, DataKind, DataSummary, CorpusRecord, History, PromptRenderer, CorpusOrder, PromptPart, RecordOrder, Prefixes, RandomStream, CorpusTurn, fault,
 };
 use crate::harness::payload::{self, generator};
-use crate::harness::{HarnessError, Scenario, Spec};
+use crate::harness::{HarnessError, Scenario, BenchSpec};
 
 /// Draws sessions in their order, without end where nothing ends them.
-pub(super) struct Drawer {
-    spec: Spec,
+pub(super) struct SessionDrawer {
+    spec: BenchSpec,
     starts: Starts,
-    records: Option<(Corpus, Order)>,
+    records: Option<(Corpus, CorpusOrder)>,
     /// Of the next one.
     session: u64,
     index: u64,
@@ -25,7 +25,7 @@ pub(super) struct Drawer {
 
 enum Starts {
     AtOnce,
-    Drawn(Times),
+    Drawn(ArrivalTimes),
     /// Time stamps, so many times as fast.
     Stamped {
         first_ns: u64,
@@ -35,15 +35,15 @@ enum Starts {
     Free,
 }
 
-impl Drawer {
-    pub fn new(spec: &Spec, ink: &Ink) -> Result<Self, HarnessError> {
+impl SessionDrawer {
+    pub fn new(spec: &BenchSpec, ink: &PromptRenderer) -> Result<Self, HarnessError> {
         let records = match &spec.content.data {
             Some(data) => {
                 let mut corpus = Corpus::load(data, ink.speech.as_deref())?;
                 if let Scenario::Trace { .. } = spec.scenario {
                     in_time(&mut corpus, data)?;
                 }
-                let order = Order::new(corpus.entries.len(), data, spec.seed);
+                let order = CorpusOrder::new(corpus.entries.len(), data, spec.seed);
                 Some((corpus, order))
             }
             None => None,
@@ -54,7 +54,7 @@ impl Drawer {
             Scenario::Server { rate } => {
                 // The rate is that of requests: messages of several arrive so much more rarely.
                 let rate = rate.scaled(1.0 / spec.request.batch() as f64);
-                let times = Times::new(rate, spec.arrivals, spec.seed);
+                let times = ArrivalTimes::new(rate, spec.arrivals, spec.seed);
                 Starts::Drawn(
                     times.ok_or_else(|| HarnessError::Spec("the law of arrivals has impossible numbers".to_owned()))?,
                 )
@@ -68,7 +68,7 @@ impl Drawer {
     }
 
     /// The requests of the next session. None: the data, or the rate, have ended.
-    pub fn next(&mut self) -> Result<Option<Vec<Planned>>, HarnessError> {
+    pub fn next(&mut self) -> Result<Option<Vec<PlannedRequest>>, HarnessError> {
         let number = self.session;
         let record = match &self.records {
             Some((_, order)) => {
@@ -82,18 +82,18 @@ impl Drawer {
         let think = self.spec.pace.think;
         let batch = self.spec.request.batch() as u64;
         let (due, at_ns) = match &mut self.starts {
-            Starts::AtOnce => (Due::Schedule, 0),
+            Starts::AtOnce => (RequestTrigger::Schedule, 0),
             // Requests of one message arrive together.
-            Starts::Drawn(_) if !number.is_multiple_of(batch) => (Due::Schedule, self.last_ns),
+            Starts::Drawn(_) if !number.is_multiple_of(batch) => (RequestTrigger::Schedule, self.last_ns),
             Starts::Drawn(times) => match times.next() {
-                Some(at_ns) => (Due::Schedule, at_ns),
+                Some(at_ns) => (RequestTrigger::Schedule, at_ns),
                 None => return Ok(None),
             },
             Starts::Stamped { first_ns, speed } => {
                 let at = entry.and_then(|entry| entry.at_ns).unwrap_or(0).saturating_sub(*first_ns);
-                (Due::Schedule, (at as f64 / *speed).round() as u64)
+                (RequestTrigger::Schedule, (at as f64 / *speed).round() as u64)
             }
-            Starts::Free => (Due::User, think.before(self.spec.seed, self.index)),
+            Starts::Free => (RequestTrigger::User, think.before(self.spec.seed, self.index)),
         };
         let mut session = self.turns(entry, number)?;
         if let Some(first) = session.first_mut() {
@@ -110,9 +110,9 @@ impl Drawer {
         if self.records.is_some() { Ended::Data } else { Ended::Rate }
     }
 
-    pub fn told(&self) -> Option<DataTold> {
+    pub fn told(&self) -> Option<DataSummary> {
         let (corpus, _) = self.records.as_ref()?;
-        Some(DataTold { taken: self.session, repeated: self.session > corpus.told.records, ..corpus.told.clone() })
+        Some(DataSummary { taken: self.session, repeated: self.session > corpus.told.records, ..corpus.told.clone() })
     }
 
     /// Without an end of its own a benchmark takes all records once, repeated or not.
@@ -121,13 +121,13 @@ impl Drawer {
         has_no_end && self.records.as_ref().is_some_and(|(corpus, _)| self.session >= corpus.entries.len() as u64)
     }
 
-    fn turns(&self, entry: Option<&Entry>, number: u64) -> Result<Vec<Planned>, HarnessError> {
-        let Spec { seed, content, pace, .. } = &self.spec;
+    fn turns(&self, entry: Option<&CorpusRecord>, number: u64) -> Result<Vec<PlannedRequest>, HarnessError> {
+        let BenchSpec { seed, content, pace, .. } = &self.spec;
         let sessions = content.sessions.as_ref();
         let asked = sessions.and_then(|sessions| payload::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
             // A ShareGPT conversation is a question and its answer, unless sessions are asked for.
-            (Some(_), Some(Data { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
+            (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
             (Some(entry), _) => asked.map_or(entry.turns.len(), |asked| entry.turns.len().min(asked as usize)),
             (None, _) => asked.unwrap_or(1) as usize,
         };
@@ -141,10 +141,10 @@ impl Drawer {
             let output_len = self.output(given, index)?;
             let is_whole = given.is_some_and(|given| given.is_whole);
             let (parts, input_len) = history.with(&own, is_whole);
-            let is_plain = matches!(parts[..], [Part::Drawn { stream: Stream::Prompt, number, .. }] if number == index);
-            planned.push(Planned {
+            let is_plain = matches!(parts[..], [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] if number == index);
+            planned.push(PlannedRequest {
                 at_ns: given.and_then(|given| given.pause_ns).unwrap_or_else(|| pace.think.before(*seed, index)),
-                due: Due::Turn,
+                due: RequestTrigger::Turn,
                 input_len,
                 output_len,
                 session: number,
@@ -157,9 +157,9 @@ impl Drawer {
     }
 
     /// The parts of a turn's own prompt, and its tokens.
-    fn own(&self, given: Option<&Turn>, index: u64) -> Result<(Vec<Part>, u32), HarnessError> {
-        let Spec { seed, content, input_len, .. } = &self.spec;
-        if let Some(Turn { parts, tokens: Some(tokens), .. }) = given
+    fn own(&self, given: Option<&CorpusTurn>, index: u64) -> Result<(Vec<PromptPart>, u32), HarnessError> {
+        let BenchSpec { seed, content, input_len, .. } = &self.spec;
+        if let Some(CorpusTurn { parts, tokens: Some(tokens), .. }) = given
             && !parts.is_empty()
         {
             return Ok((parts.to_vec(), *tokens));
@@ -171,10 +171,10 @@ impl Drawer {
         let tokens =
             given.and_then(|given| given.tokens).or_else(|| payload::length(input_len, "input", *seed, number));
         let tokens = tokens.ok_or_else(|| self.lacks("an input length", "input_tokens"))?;
-        Ok((vec![Part::Drawn { stream: Stream::Prompt, number, tokens }], tokens))
+        Ok((vec![PromptPart::Drawn { stream: RandomStream::Prompt, number, tokens }], tokens))
     }
 
-    fn output(&self, given: Option<&Turn>, index: u64) -> Result<u32, HarnessError> {
+    fn output(&self, given: Option<&CorpusTurn>, index: u64) -> Result<u32, HarnessError> {
         let drawn = payload::length(&self.spec.output_len, "output", self.spec.seed, index);
         let tokens = drawn.or_else(|| given.and_then(|given| given.output_tokens));
         tokens.ok_or_else(|| self.lacks("an output length", "output_tokens"))
@@ -197,7 +197,7 @@ impl Drawer {
 
 /// What stands in front of the next turn.
 struct Before {
-    parts: Vec<Part>,
+    parts: Vec<PromptPart>,
     tokens: u32,
 }
 
@@ -210,11 +210,11 @@ impl Before {
             Some(Ok(law)) => law.sample(&mut rng) as u64 - 1,
             _ => rng.random_range(0..u64::from(*count)),
         };
-        Self { parts: vec![Part::Drawn { stream: Stream::Prefix, number, tokens: *tokens }], tokens: *tokens }
+        Self { parts: vec![PromptPart::Drawn { stream: RandomStream::Prefix, number, tokens: *tokens }], tokens: *tokens }
     }
 
     /// The whole prompt.
-    fn with(&self, own: &(Vec<Part>, u32), is_whole: bool) -> (Vec<Part>, u32) {
+    fn with(&self, own: &(Vec<PromptPart>, u32), is_whole: bool) -> (Vec<PromptPart>, u32) {
         let (parts, tokens) = own;
         // Data that hold their own history keep only the prefix in front.
         let before = if is_whole {
@@ -229,8 +229,8 @@ impl Before {
     fn grow(
         &mut self,
         mode: History,
-        own: (Vec<Part>, u32),
-        given: Option<&Turn>,
+        own: (Vec<PromptPart>, u32),
+        given: Option<&CorpusTurn>,
         index: u64,
         output_len: u32,
         turn: u32,
@@ -238,13 +238,13 @@ impl Before {
         let (parts, tokens) = own;
         let (answer, answer_tokens) = match (mode, given.and_then(|given| given.answer.clone())) {
             (History::None, _) => return,
-            (History::Answers, _) => (Part::Heard { turn }, output_len),
+            (History::Answers, _) => (PromptPart::Heard { turn }, output_len),
             (History::Planned, Some(text)) => {
                 let tokens = given.and_then(|given| given.output_tokens).unwrap_or(output_len);
-                (Part::Text(text), tokens)
+                (PromptPart::Text(text), tokens)
             }
             (History::Planned, None) => {
-                (Part::Drawn { stream: Stream::Answer, number: index, tokens: output_len }, output_len)
+                (PromptPart::Drawn { stream: RandomStream::Answer, number: index, tokens: output_len }, output_len)
             }
         };
         self.parts.extend(parts);
@@ -253,21 +253,21 @@ impl Before {
     }
 }
 
-const fn is_prefix(part: &Part) -> bool {
-    matches!(part, Part::Drawn { stream: Stream::Prefix, .. })
+const fn is_prefix(part: &PromptPart) -> bool {
+    matches!(part, PromptPart::Drawn { stream: RandomStream::Prefix, .. })
 }
 
-fn tokens_of(part: &Part) -> u32 {
+fn tokens_of(part: &PromptPart) -> u32 {
     match part {
-        Part::Drawn { tokens, .. } => *tokens,
-        Part::Ids(ids) => ids.len() as u32,
-        Part::Text(_) | Part::Heard { .. } => 0,
+        PromptPart::Drawn { tokens, .. } => *tokens,
+        PromptPart::Ids(ids) => ids.len() as u32,
+        PromptPart::Text(_) | PromptPart::Heard { .. } => 0,
     }
 }
 
 /// Brings a trace into the order of its time stamps. Every record needs one.
-fn in_time(corpus: &mut Corpus, data: &Data) -> Result<(), HarnessError> {
-    if data.order != Picking::Given || data.repeat {
+fn in_time(corpus: &mut Corpus, data: &PromptFile) -> Result<(), HarnessError> {
+    if data.order != RecordOrder::Given || data.repeat {
         return Err(HarnessError::Spec("a trace is taken in the order of its time stamps, once".to_owned()));
     }
     if let Some(record) = corpus.entries.iter().position(|entry| entry.at_ns.is_none()) {

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Data, DataTold, Digest, Due, GENERATOR, Ink, Part, Planned, Schedule};
-use crate::harness::data::{Mistakes, fault, file_digest};
-use crate::harness::{HarnessError, Scenario, Spec};
+use super::{PromptFile, DataSummary, Digest, RequestTrigger, GENERATOR, PromptRenderer, PromptPart, PlannedRequest, RequestSchedule};
+use crate::harness::data::{DataErrors, fault, file_digest};
+use crate::harness::{HarnessError, Scenario, BenchSpec};
 
 const VERSION: u32 = 1;
 
@@ -40,20 +40,20 @@ struct Head {
 #[serde(deny_unknown_fields)]
 struct Line {
     at_ns: u64,
-    due: Due,
+    due: RequestTrigger,
     r#in: u32,
     out: u32,
     session: u64,
     turn: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    parts: Option<Arc<[Part]>>,
+    parts: Option<Arc<[PromptPart]>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     r#as: Option<usize>,
 }
 
-impl Schedule {
+impl RequestSchedule {
     fn head(&self) -> Head {
-        let Ink { seed, vocab_size, end_id, speech } = &*self.ink;
+        let PromptRenderer { seed, vocab_size, end_id, speech } = &*self.ink;
         Head {
             regatta_plan: VERSION,
             generator: GENERATOR.to_owned(),
@@ -68,16 +68,16 @@ impl Schedule {
 }
 
 /// Writes a plan.
-pub(in crate::harness) fn write(path: &Path, schedule: &Schedule) -> Result<(), HarnessError> {
+pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
     let put = || {
         let mut out = BufWriter::new(File::create(path)?);
         serde_json::to_writer(&mut out, &schedule.head())?;
         out.write_all(b"\n")?;
         let mut before = HashMap::new();
         for (index, planned) in schedule.requests.iter().enumerate() {
-            let Planned { at_ns, due, input_len, output_len, session, turn, parts } = planned;
+            let PlannedRequest { at_ns, due, input_len, output_len, session, turn, parts } = planned;
             // The same prompt is the same allocation: a data set that is gone through again and again is written once.
-            let place = parts.as_ref().map(|parts| Arc::as_ptr(parts).cast::<Part>());
+            let place = parts.as_ref().map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
             let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
             let line = Line {
                 at_ns: *at_ns,
@@ -98,7 +98,7 @@ pub(in crate::harness) fn write(path: &Path, schedule: &Schedule) -> Result<(), 
 }
 
 /// What a line says of its prompt.
-fn prompt(line: &Line, before: &[Planned]) -> Result<Option<Arc<[Part]>>, String> {
+fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, String> {
     match (line.r#as, &line.parts) {
         (None, parts) => Ok(parts.clone()),
         (Some(_), Some(_)) => Err("it has `parts` and `as`".to_owned()),
@@ -110,7 +110,7 @@ fn prompt(line: &Line, before: &[Planned]) -> Result<Option<Arc<[Part]>>, String
 }
 
 /// Reads a plan to send it again. Everything that would make it another plan is refused.
-pub(super) fn read(data: &Data, spec: &Spec, ink: &Ink) -> Result<Schedule, HarnessError> {
+pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) -> Result<RequestSchedule, HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut lines = BufReader::with_capacity(1 << 20, opened).lines();
@@ -130,14 +130,14 @@ pub(super) fn read(data: &Data, spec: &Spec, ink: &Ink) -> Result<Schedule, Harn
         return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
     }
     let ink =
-        Arc::new(Ink { seed: head.seed, vocab_size: head.vocab_size, end_id: head.end_id, speech: ink.speech.clone() });
-    let mut mistakes = Mistakes::of(file);
-    let mut requests: Vec<Planned> = Vec::new();
+        Arc::new(PromptRenderer { seed: head.seed, vocab_size: head.vocab_size, end_id: head.end_id, speech: ink.speech.clone() });
+    let mut mistakes = DataErrors::of(file);
+    let mut requests: Vec<PlannedRequest> = Vec::new();
     for (number, line) in (2..).zip(lines) {
         let line = line.map_err(|error| fault(file, error.to_string()))?;
         match serde_json::from_str::<Line>(&line) {
             Ok(line) => match prompt(&line, &requests) {
-                Ok(parts) => requests.push(Planned {
+                Ok(parts) => requests.push(PlannedRequest {
                     at_ns: line.at_ns,
                     due: line.due,
                     input_len: line.r#in,
@@ -156,18 +156,18 @@ pub(super) fn read(data: &Data, spec: &Spec, ink: &Ink) -> Result<Schedule, Harn
     }
     mistakes.end()?;
     let is_closed = matches!(spec.scenario, Scenario::Concurrency { .. });
-    if requests.iter().any(|request| request.turn == 0 && (request.due == Due::User) != is_closed) {
+    if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {
         let was = if is_closed { "times and no users" } else { "users and no times" };
         return Err(fault(file, format!("it was drawn for another scenario: its requests have {was}")));
     }
-    let told = DataTold {
+    let told = DataSummary {
         file: file.display().to_string(),
         digest: file_digest(file)?,
         records: requests.len() as u64,
         taken: requests.len() as u64,
-        ..DataTold::default()
+        ..DataSummary::default()
     };
-    let mut schedule = Schedule { requests, digest: head.digest, data: Some(told), ink };
+    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(told), ink };
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
         let why = format!(

@@ -11,32 +11,32 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::{Answers, Content, Data, DataKind, DataTold, Ink, Part, Speech, Stream};
-use super::outside::{Sample, sampled};
+use super::data::{PreviousAnswers, PromptSource, PromptFile, DataKind, DataSummary, PromptRenderer, PromptPart, PromptTokenizer, RandomStream};
+use super::outside::{ExternalSample, sampled};
 use super::payload::GENERATOR;
-use super::{HarnessError, Scenario, Spec};
+use super::{HarnessError, Scenario, BenchSpec};
 use crate::event::{Digest, Hasher};
-use draw::Drawer;
+use draw::SessionDrawer;
 pub(super) use file::write;
-pub(super) use queue::Queue;
+pub(super) use queue::PlanQueue;
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    pub requests: Vec<Planned>,
+pub struct RequestSchedule {
+    pub requests: Vec<PlannedRequest>,
     /// Of all that decides what is sent and when. Equal digests: equal requests at equal times.
     pub digest: Digest,
     /// What the data gave, if there were any.
-    pub data: Option<DataTold>,
-    ink: Arc<Ink>,
+    pub data: Option<DataSummary>,
+    ink: Arc<PromptRenderer>,
 }
 
 /// One request to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRequest {
     /// Intended arrival, ns from the start; of a request that waits for another, ns after that has ended.
     pub at_ns: u64,
-    pub due: Due,
+    pub due: RequestTrigger,
     /// Tokens.
     pub input_len: u32,
     /// Tokens asked for.
@@ -45,13 +45,13 @@ pub struct Planned {
     /// Within its session, from 0.
     pub turn: u32,
     /// None: drawn for this request alone.
-    pub(super) parts: Option<Arc<[Part]>>,
+    pub(super) parts: Option<Arc<[PromptPart]>>,
 }
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Due {
+pub enum RequestTrigger {
     /// Its time.
     Schedule,
     /// A user who is free and has thought.
@@ -64,13 +64,13 @@ pub enum Due {
 const MOST: usize = 50_000_000;
 
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
-pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
+pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     let ink = Arc::new(ink(spec)?);
     if let Some(data) = spec.content.data.as_ref().filter(|data| data.kind == DataKind::Plan) {
         return file::read(data, spec, &ink);
     }
-    let mut drawer = Drawer::new(spec, &ink)?;
+    let mut drawer = SessionDrawer::new(spec, &ink)?;
     let mut requests = Vec::new();
     let end = End::of(spec);
     let ended = loop {
@@ -92,31 +92,31 @@ pub fn plan(spec: &Spec) -> Result<Schedule, HarnessError> {
         return Err(HarnessError::Spec("no request arrives before the duration is over".to_owned()));
     }
     let data = drawer.told();
-    let mut schedule = Schedule { requests, digest: Digest::of(&[]), data, ink };
+    let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, ink };
     schedule.digest = schedule.digested();
     Ok(schedule)
 }
 
 /// The plan of a run from outside, before it begins: one request for each sample.
-pub(super) fn outside(spec: &Spec, samples: &[Sample]) -> Result<Schedule, HarnessError> {
+pub(super) fn outside(spec: &BenchSpec, samples: &[ExternalSample]) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     if samples.is_empty() {
         return Err(HarnessError::Spec("there is no sample to call for".to_owned()));
     }
     let ink = Arc::new(ink(spec)?);
-    Ok(Schedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
+    Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, ink })
 }
 
 /// The plan of a run that another process carried out: nothing of it is here.
-pub(super) fn elsewhere() -> Schedule {
-    let ink = Arc::new(Ink { seed: 0, vocab_size: 0, end_id: 0, speech: None });
-    Schedule { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
+pub(super) fn elsewhere() -> RequestSchedule {
+    let ink = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, speech: None });
+    RequestSchedule { requests: Vec::new(), digest: Digest::of(&[]), data: None, ink }
 }
 
-fn ink(spec: &Spec) -> Result<Ink, HarnessError> {
+fn ink(spec: &BenchSpec) -> Result<PromptRenderer, HarnessError> {
     let speech = match &spec.content {
-        Content { tokenizer: Some(file), data, prefixes, sessions, .. } => {
-            let speech = Speech::load(file)?;
+        PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
+            let speech = PromptTokenizer::load(file)?;
             // Whoever only counts the words of given texts needs no words of ours.
             if data.is_none() || prefixes.is_some() || sessions.is_some() {
                 speech.check(file)?;
@@ -125,7 +125,7 @@ fn ink(spec: &Spec) -> Result<Ink, HarnessError> {
         }
         _ => None,
     };
-    Ok(Ink { seed: spec.seed, vocab_size: spec.vocab_size, end_id: spec.end_id, speech })
+    Ok(PromptRenderer { seed: spec.seed, vocab_size: spec.vocab_size, end_id: spec.end_id, speech })
 }
 
 /// Why no more requests could be drawn.
@@ -146,7 +146,7 @@ struct End {
 }
 
 impl End {
-    fn of(spec: &Spec) -> Self {
+    fn of(spec: &BenchSpec) -> Self {
         let is_all_data = spec.stop.requests.is_none() && spec.stop.duration.is_none();
         let least = match (spec.stop.requests, &spec.scenario) {
             _ if is_all_data => u64::MAX,
@@ -164,7 +164,7 @@ impl End {
     }
 
     /// Data that end too early are a mistake, not a shorter benchmark. A trace ends where it ends.
-    fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &Spec) -> Result<(), HarnessError> {
+    fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), HarnessError> {
         let Some(ended) = ended else { return Ok(()) };
         let asked = spec.stop.requests.unwrap_or(0);
         let is_short = drawn < asked || (self.is_timed && spec.stop.duration.is_some());
@@ -181,22 +181,22 @@ impl End {
     }
 }
 
-impl Schedule {
+impl RequestSchedule {
     /// The prompt of request `index` for a target that takes token ids.
-    pub fn ids(&self, index: u64, planned: &Planned, heard: &Answers) -> Result<Vec<i32>, HarnessError> {
+    pub fn ids(&self, index: u64, planned: &PlannedRequest, heard: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
         self.ink.ids(&planned.recipe(index), heard)
     }
 
     /// The same prompt for a target that takes text.
-    pub fn text(&self, index: u64, planned: &Planned, heard: &Answers) -> Result<String, HarnessError> {
+    pub fn text(&self, index: u64, planned: &PlannedRequest, heard: &PreviousAnswers) -> Result<String, HarnessError> {
         self.ink.text(&planned.recipe(index), heard)
     }
 
     /// A request of the same lengths whose prompt is in no plan, so that warming up fills no cache with what is measured.
-    pub fn warmup(&self, number: u64) -> Planned {
+    pub fn warmup(&self, number: u64) -> PlannedRequest {
         let like = &self.requests[number as usize % self.requests.len()];
-        let drawn = Part::Drawn { stream: Stream::Warmup, number, tokens: like.input_len.max(1) };
-        Planned { turn: 0, parts: Some(Arc::from([drawn])), ..like.clone() }
+        let drawn = PromptPart::Drawn { stream: RandomStream::Warmup, number, tokens: like.input_len.max(1) };
+        PlannedRequest { turn: 0, parts: Some(Arc::from([drawn])), ..like.clone() }
     }
 
     /// Tokens of a text, where a tokenizer was given.
@@ -211,7 +211,7 @@ impl Schedule {
 
     /// Requests whose time is in the plan: not later turns, and none of a closed loop.
     pub(super) fn scheduled(&self) -> impl Iterator<Item = u64> {
-        self.requests.iter().filter(|request| request.due == Due::Schedule).map(|request| request.at_ns)
+        self.requests.iter().filter(|request| request.due == RequestTrigger::Schedule).map(|request| request.at_ns)
     }
 
     /// Requests whose whole prompt is that of an earlier one. Later turns of sessions, which go on from their own history, and prompts
@@ -232,7 +232,7 @@ impl Schedule {
     }
 
     /// What belongs together, with the index of its first request: the turns of a session, or the requests of one message.
-    pub(super) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, &[Planned])> {
+    pub(super) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, &[PlannedRequest])> {
         let mut rest = &self.requests[..];
         let mut first = 0;
         std::iter::from_fn(move || {
@@ -246,7 +246,7 @@ impl Schedule {
     }
 
     /// Of the same samples, what was called for.
-    pub(super) fn carried_out(&self, requests: Vec<Planned>) -> Self {
+    pub(super) fn carried_out(&self, requests: Vec<PlannedRequest>) -> Self {
         let mut schedule = Self { requests, ..self.clone() };
         schedule.digest = schedule.digested();
         schedule
@@ -254,7 +254,7 @@ impl Schedule {
 
     fn digested(&self) -> Digest {
         let mut hasher = Hasher::new();
-        let Ink { seed, vocab_size, end_id, speech } = &*self.ink;
+        let PromptRenderer { seed, vocab_size, end_id, speech } = &*self.ink;
         hasher.field(GENERATOR.as_bytes()).field(&seed.to_le_bytes());
         hasher.field(&vocab_size.to_le_bytes()).field(&end_id.to_le_bytes());
         hasher.field(speech.as_ref().map_or(&[][..], |speech| speech.digest.bytes()));
@@ -271,46 +271,46 @@ impl Schedule {
 }
 
 /// How many requests at the beginning belong together.
-fn length(requests: &[Planned], batch: usize) -> usize {
+fn length(requests: &[PlannedRequest], batch: usize) -> usize {
     if batch > 1 {
         return batch.min(requests.len());
     }
     requests.len().min(1) + requests.iter().skip(1).take_while(|request| request.turn > 0).count()
 }
 
-fn digest_part(part: &Part, hasher: &mut Hasher) {
+fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
     match part {
-        Part::Drawn { stream, number, tokens } => {
+        PromptPart::Drawn { stream, number, tokens } => {
             hasher.field(stream.purpose().as_bytes()).field(&number.to_le_bytes()).field(&tokens.to_le_bytes());
         }
-        Part::Ids(ids) => {
+        PromptPart::Ids(ids) => {
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             hasher.field(b"ids").field(&bytes);
         }
-        Part::Text(text) => {
+        PromptPart::Text(text) => {
             hasher.field(b"text").field(text.as_bytes());
         }
-        Part::Heard { turn } => {
+        PromptPart::Heard { turn } => {
             hasher.field(b"heard").field(&turn.to_le_bytes());
         }
     }
 }
 
-impl Planned {
+impl PlannedRequest {
     /// A request of its own.
     #[cfg(test)]
     pub(super) const fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
-        Self { at_ns, due: Due::Schedule, input_len, output_len, session: 0, turn: 0, parts: None }
+        Self { at_ns, due: RequestTrigger::Schedule, input_len, output_len, session: 0, turn: 0, parts: None }
     }
 
     /// Whether the answers of the turns before are part of its prompt.
     pub fn needs_answers(&self) -> bool {
-        self.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, Part::Heard { .. }))
+        self.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::Heard { .. }))
     }
 
-    fn recipe(&self, index: u64) -> Arc<[Part]> {
+    fn recipe(&self, index: u64) -> Arc<[PromptPart]> {
         self.parts.clone().unwrap_or_else(|| {
-            Arc::from([Part::Drawn { stream: Stream::Prompt, number: index, tokens: self.input_len }])
+            Arc::from([PromptPart::Drawn { stream: RandomStream::Prompt, number: index, tokens: self.input_len }])
         })
     }
 }

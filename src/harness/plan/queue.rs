@@ -2,14 +2,14 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::draw::Drawer;
-use super::{Planned, Schedule, ink};
-use crate::harness::{HarnessError, Spec};
+use super::draw::SessionDrawer;
+use super::{PlannedRequest, RequestSchedule, ink};
+use crate::harness::{HarnessError, BenchSpec};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
 
-pub(in crate::harness) struct Queue {
+pub(in crate::harness) struct PlanQueue {
     state: Mutex<State>,
     /// As many requests at least.
     requests: u64,
@@ -21,20 +21,20 @@ pub(in crate::harness) struct Queue {
 
 struct State {
     /// Taken and still to take, in order.
-    drawn: Vec<Planned>,
+    drawn: Vec<PlannedRequest>,
     next: usize,
     /// Goes on where `drawn` ends; None when nothing more can come.
-    more: Option<Drawer>,
+    more: Option<SessionDrawer>,
     /// What went wrong with it.
     failed: Option<HarnessError>,
 }
 
-impl Queue {
-    pub fn new(schedule: &Schedule, spec: &Spec) -> Result<Self, HarnessError> {
+impl PlanQueue {
+    pub fn new(schedule: &RequestSchedule, spec: &BenchSpec) -> Result<Self, HarnessError> {
         let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == super::DataKind::Plan);
         let more = match spec.stop.duration {
             Some(_) if !is_replay => {
-                let mut drawer = Drawer::new(spec, &ink(spec)?)?;
+                let mut drawer = SessionDrawer::new(spec, &ink(spec)?)?;
                 for _ in 0..schedule.requests.last().map_or(0, |last| last.session + 1) {
                     drawer.next()?;
                 }
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// The next session and the index of its first request, for a user who is free at `now_ns`. None: there is no more to do.
-    pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<Planned>)> {
+    pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<PlannedRequest>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let first = state.next;
         if !self.is_all && first as u64 >= self.requests && now_ns >= self.until_ns {
@@ -87,7 +87,7 @@ impl Queue {
     }
 
     /// The plan as it was carried out. Where only a duration ended it, what nobody took was never planned.
-    pub fn close(&self, schedule: &Schedule) -> Result<Schedule, HarnessError> {
+    pub fn close(&self, schedule: &RequestSchedule) -> Result<RequestSchedule, HarnessError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.failed.take() {
             return Err(error);
@@ -98,7 +98,7 @@ impl Queue {
         let next = state.next.max((self.requests as usize).min(state.drawn.len()));
         let mut requests = std::mem::take(&mut state.drawn);
         requests.truncate(next);
-        let mut closed = Schedule { requests, ..schedule.clone() };
+        let mut closed = RequestSchedule { requests, ..schedule.clone() };
         if let Some(data) = &mut closed.data {
             data.taken = closed.requests.last().map_or(0, |last| last.session + 1);
             data.repeated = data.taken > data.records;

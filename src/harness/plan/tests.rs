@@ -7,11 +7,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::data::{Answers, DataKind, History, Picking, Prefixes, Prompt, Sessions};
-use crate::harness::{Arrivals, Length, Level, Limits, Pace, Pause, Piece, Protocol, Request, Slo, Until, arrival};
+use crate::harness::data::{PreviousAnswers, DataKind, History, RecordOrder, Prefixes, Prompt, Sessions};
+use crate::harness::{Arrivals, Length, LoadLevel, Limits, SendingSpec, Pause, LoadSegment, Protocol, Request, Slo, StopAfter, arrival};
 
-fn spec(scenario: Scenario, arrivals: Arrivals, stop: Until, seed: u64) -> Spec {
-    Spec {
+fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
+    BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().unwrap()],
         protocol: Protocol::Kserve,
         model: "tensorrt_llm".to_owned(),
@@ -22,8 +22,8 @@ fn spec(scenario: Scenario, arrivals: Arrivals, stop: Until, seed: u64) -> Spec 
         output_len: Length::Normal { mean: 20.0, stddev: 5.0, min: 1, max: 40 },
         seed,
         warmup: 0,
-        pace: Pace::default(),
-        content: Content::default(),
+        pace: SendingSpec::default(),
+        content: PromptSource::default(),
         frontends: 1,
         clients: 1,
         stall_timeout: Duration::from_secs(1),
@@ -40,36 +40,36 @@ fn server(rate: f64) -> Scenario {
     Scenario::Server { rate: rate.into() }
 }
 
-fn requests(count: u64) -> Until {
-    Until { requests: Some(count), duration: None }
+fn requests(count: u64) -> StopAfter {
+    StopAfter { requests: Some(count), duration: None }
 }
 
 /// Of a file in a folder of its own.
-fn with_file(name: &str, text: &str, kind: DataKind) -> (tempfile::TempDir, Spec) {
+fn with_file(name: &str, text: &str, kind: DataKind) -> (tempfile::TempDir, BenchSpec) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
     fs::write(&file, text).unwrap();
-    let mut spec = spec(Scenario::Offline, Arrivals::Poisson, Until::default(), 5);
+    let mut spec = spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 5);
     spec.content.data = Some(data(file, kind));
     (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
     (folder, spec)
 }
 
-fn data(file: PathBuf, kind: DataKind) -> Data {
-    Data {
+fn data(file: PathBuf, kind: DataKind) -> PromptFile {
+    PromptFile {
         kind,
         file,
         lengths: None,
         output_lengths: None,
         first: None,
-        order: Picking::Given,
+        order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,
     }
 }
 
-fn ids(schedule: &Schedule, index: usize) -> Vec<i32> {
-    schedule.ids(index as u64, &schedule.requests[index], &Answers::default()).unwrap()
+fn ids(schedule: &RequestSchedule, index: usize) -> Vec<i32> {
+    schedule.ids(index as u64, &schedule.requests[index], &PreviousAnswers::default()).unwrap()
 }
 
 proptest! {
@@ -85,7 +85,7 @@ proptest! {
 
     #[test]
     fn requests_and_duration_take_whichever_is_longer(seed: u64, count in 1u64..100, ms in 1u64..2000) {
-        let both = Until { requests: Some(count), duration: Some(Duration::from_millis(ms)) };
+        let both = StopAfter { requests: Some(count), duration: Some(Duration::from_millis(ms)) };
         let plan = plan(&spec(server(50.0), Arrivals::Poisson, both, seed)).unwrap();
         let before = plan.requests.iter().filter(|request| request.at_ns < ms * 1_000_000).count();
         prop_assert_eq!(plan.requests.len(), before.max(count as usize));
@@ -93,9 +93,9 @@ proptest! {
 
     #[test]
     fn a_ramp_brings_as_many_as_its_area_says(seed: u64, from in 0.0f64..50.0, to in 1.0f64..200.0, seconds in 5.0f64..40.0) {
-        let rate = Level::Ramp(vec![Piece { from, to, seconds }]);
+        let rate = LoadLevel::Ramp(vec![LoadSegment { from, to, seconds }]);
         let expected = rate.area(seconds);
-        let until = Until { requests: None, duration: Some(Duration::from_secs_f64(seconds)) };
+        let until = StopAfter { requests: None, duration: Some(Duration::from_secs_f64(seconds)) };
         let poisson = plan(&spec(Scenario::Server { rate: rate.clone() }, Arrivals::Poisson, until, seed)).unwrap();
         prop_assert!(poisson.requests.is_sorted_by_key(|request| request.at_ns));
         // A Poisson count is within 6 deviations of its mean, always in practice.
@@ -117,15 +117,15 @@ proptest! {
 #[test]
 fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
     // Fixed seeds: the outcome is the same for ever.
-    let ramp = Level::Ramp(vec![
-        Piece { from: 10.0, to: 200.0, seconds: 20.0 },
-        Piece { from: 40.0, to: 40.0, seconds: 10.0 },
+    let ramp = LoadLevel::Ramp(vec![
+        LoadSegment { from: 10.0, to: 200.0, seconds: 20.0 },
+        LoadSegment { from: 40.0, to: 40.0, seconds: 10.0 },
     ]);
     for (rate, law) in [
-        (Level::Fixed(100.0), Arrivals::Poisson),
+        (LoadLevel::Fixed(100.0), Arrivals::Poisson),
         (ramp.clone(), Arrivals::Poisson),
-        (Level::Fixed(100.0), Arrivals::Gamma { cv: 2.5 }),
-        (Level::Fixed(100.0), Arrivals::Gamma { cv: 0.3 }),
+        (LoadLevel::Fixed(100.0), Arrivals::Gamma { cv: 2.5 }),
+        (LoadLevel::Fixed(100.0), Arrivals::Gamma { cv: 0.3 }),
         (ramp, Arrivals::Gamma { cv: 1.5 }),
     ] {
         for seed in 0..20 {
@@ -180,7 +180,7 @@ fn equal_prefixes_are_equal_tokens_and_equal_words() {
     let mut shared = spec(server(10.0), Arrivals::Constant, requests(200), 8);
     shared.content.prefixes = Some(Prefixes { count: 4, tokens: 32, zipf: None });
     let even = plan(&shared).unwrap();
-    let beginnings = |schedule: &Schedule| {
+    let beginnings = |schedule: &RequestSchedule| {
         let mut counts = std::collections::BTreeMap::<Vec<i32>, usize>::new();
         for index in 0..schedule.requests.len() {
             let ids = ids(schedule, index);
@@ -192,7 +192,7 @@ fn equal_prefixes_are_equal_tokens_and_equal_words() {
         counts
     };
     assert_eq!(beginnings(&even).len(), 4);
-    let text = |index: u64| even.text(index, &even.requests[index as usize], &Answers::default()).unwrap();
+    let text = |index: u64| even.text(index, &even.requests[index as usize], &PreviousAnswers::default()).unwrap();
     let words: std::collections::BTreeSet<String> =
         (0..200).map(|index| text(index).split(' ').take(32).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(words.len(), 4);
@@ -222,32 +222,32 @@ fn a_session_grows_by_its_answers() {
         for (later, earlier) in [(1, 0), (2, 1)] {
             assert!(prompts[later].starts_with(&prompts[earlier]));
             assert!(prompts[later].len() > prompts[earlier].len() + session[earlier].output_len as usize);
-            assert_eq!((session[later].due, session[later].at_ns), (Due::Turn, 250_000_000));
+            assert_eq!((session[later].due, session[later].at_ns), (RequestTrigger::Turn, 250_000_000));
         }
-        assert_eq!(session[0].due, Due::Schedule);
+        assert_eq!(session[0].due, RequestTrigger::Schedule);
     }
     turns.content.sessions = Some(Sessions { turns: Length::Fixed(2), history: History::Answers });
     let heard = plan_of(&turns);
-    let answers = Answers { answers: vec![Some(Prompt::Ids(vec![7, 7, 7]))] };
+    let answers = PreviousAnswers { answers: vec![Some(Prompt::Ids(vec![7, 7, 7]))] };
     let second = heard.ids(1, &heard.requests[1], &answers).unwrap();
     let first = ids(&heard, 0);
     assert_eq!(second[first.len()..first.len() + 3], [7, 7, 7]);
     assert!(second.starts_with(&first) && heard.requests[1].needs_answers());
 }
 
-fn plan_of(spec: &Spec) -> Schedule {
+fn plan_of(spec: &BenchSpec) -> RequestSchedule {
     plan(spec).unwrap()
 }
 
 #[test]
 fn what_cannot_be_planned_says_why() {
-    let why = |spec: &Spec| plan(spec).unwrap_err().to_string();
+    let why = |spec: &BenchSpec| plan(spec).unwrap_err().to_string();
     assert!(why(&spec(server(0.0), Arrivals::Poisson, requests(1), 0)).contains("rate above 0"));
-    assert!(why(&spec(Scenario::Offline, Arrivals::Poisson, Until::default(), 0)).contains("number of requests"));
+    assert!(why(&spec(Scenario::Offline, Arrivals::Poisson, StopAfter::default(), 0)).contains("number of requests"));
     let mut wrong = spec(Scenario::Offline, Arrivals::Poisson, requests(1), 0);
     wrong.input_len = Length::Uniform { min: 9, max: 3 };
     assert!(why(&wrong).contains("min is above max"));
-    let falling = Scenario::Server { rate: Level::Ramp(vec![Piece { from: 10.0, to: 0.0, seconds: 2.0 }]) };
+    let falling = Scenario::Server { rate: LoadLevel::Ramp(vec![LoadSegment { from: 10.0, to: 0.0, seconds: 2.0 }]) };
     assert!(why(&spec(falling, Arrivals::Constant, requests(50), 0)).contains("falls to 0 after 10 requests"));
     assert!(why(&spec(server(1.0), Arrivals::Gamma { cv: 0.0 }, requests(1), 0)).contains("coefficient of variation"));
     assert!(why(&spec(Scenario::Trace { speed: 1.0 }, Arrivals::Poisson, requests(1), 0)).contains("needs data"));
@@ -320,7 +320,7 @@ fn conversations_become_a_question_or_a_session() {
     assert_eq!(single.data.unwrap().skipped, ["1 conversations do not begin with a question and its answer"]);
     spec.content.sessions = Some(Sessions { turns: Length::Fixed(10), history: History::Planned });
     let session = plan_of(&spec);
-    let text = |index: u64| session.text(index, &session.requests[index as usize], &Answers::default()).unwrap();
+    let text = |index: u64| session.text(index, &session.requests[index as usize], &PreviousAnswers::default()).unwrap();
     assert_eq!((text(0).as_str(), text(1).as_str()), ("one two", "one two\nthree\nfour"));
 }
 
@@ -335,7 +335,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     write(&file, &first).unwrap();
     let bytes = fs::read_to_string(&file).unwrap();
     // Another seed and other lengths: the file alone decides.
-    let mut replay = spec(server(40.0), Arrivals::Poisson, Until::default(), 99);
+    let mut replay = spec(server(40.0), Arrivals::Poisson, StopAfter::default(), 99);
     replay.content.data = Some(data(file.clone(), DataKind::Plan));
     let again = plan_of(&replay);
     assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));
@@ -356,13 +356,13 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
 
 #[test]
 fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
-    use crate::harness::{Asking, Sample};
-    let outside = spec(Scenario::Outside(Asking::AtTimes), Arrivals::Poisson, requests(1), 7);
-    let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| Sample { prompt: ids.into(), output_len: 3 });
+    use crate::harness::{CallSource, ExternalSample};
+    let outside = spec(Scenario::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
+    let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
     let set = super::outside(&outside, &samples).unwrap();
     let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {
         let session = at as u64;
-        Planned { at_ns: session * 1_000_000, session, ..set.requests[sample].clone() }
+        PlannedRequest { at_ns: session * 1_000_000, session, ..set.requests[sample].clone() }
     });
     let first = set.carried_out(called.collect());
     let folder = tempfile::tempdir().unwrap();
@@ -371,7 +371,7 @@ fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches("\"parts\"").count(), 2, "{text}");
     assert_eq!(text.lines().nth(3).unwrap().split_once("\"as\":").unwrap().1, "0}");
-    let mut replay = spec(server(40.0), Arrivals::Poisson, Until::default(), 99);
+    let mut replay = spec(server(40.0), Arrivals::Poisson, StopAfter::default(), 99);
     replay.content.data = Some(data(file.clone(), DataKind::Plan));
     let again = plan_of(&replay);
     assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::metric::percentile;
 use super::super::steady;
 use super::super::summary::ttft;
-use super::super::{Ended, Record};
+use super::super::{RequestEnd, RequestRecord};
 use super::Freeze;
 
 /// Fewer slow requests are an accident.
@@ -33,12 +33,12 @@ pub struct ColdStart {
 }
 
 impl ColdStart {
-    pub(super) fn of(records: &[Record], freeze: Option<&Freeze>) -> Option<Self> {
-        let mut answered: Vec<&Record> =
-            records.iter().filter(|record| record.ended == Ended::Ok && record.t_first.is_some()).collect();
+    pub(super) fn of(records: &[RequestRecord], freeze: Option<&Freeze>) -> Option<Self> {
+        let mut answered: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
         answered.sort_by_key(|record| (record.t_sched, record.index));
         let cut = steady::cut(&answered, freeze)?;
-        let sorted = |part: &[&Record]| {
+        let sorted = |part: &[&RequestRecord]| {
             let mut values: Vec<f64> = part.iter().filter_map(|record| ttft(record)).map(|ns| ns / 1e6).collect();
             values.sort_by(f64::total_cmp);
             values

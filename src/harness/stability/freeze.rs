@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::summary::ttft;
-use super::super::{Ended, Record};
+use super::super::{RequestEnd, RequestRecord};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
@@ -28,7 +28,7 @@ pub struct Freeze {
 }
 
 impl Freeze {
-    pub(super) fn of(records: &[Record]) -> Option<Self> {
+    pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
         let mut events: Vec<u64> =
             records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten().collect();
         events.sort_unstable();
@@ -59,26 +59,26 @@ impl Freeze {
             return None;
         }
         let frozen = Self { from_s: from as f64 / 1e9, to_s: to as f64 / 1e9, held_up: 0 };
-        let held: Vec<&Record> = records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
+        let held: Vec<&RequestRecord> = records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
         let has_moved = held.iter().any(|record| {
             let is_streaming = record.t_first.is_some_and(|first| first <= from);
             is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64
         });
         let mut others: Vec<f64> = records
             .iter()
-            .filter(|record| record.ended == Ended::Ok && !frozen.has_held_up(record))
+            .filter(|record| record.ended == RequestEnd::Ok && !frozen.has_held_up(record))
             .filter_map(ttft)
             .collect();
         others.sort_by(f64::total_cmp);
         let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
-        let is_late = |record: &&&Record| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
+        let is_late = |record: &&&RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
         let is_freeze = !has_moved && held.iter().filter(is_late).count() >= LEAST_HELD_UP;
         let held_up = records.iter().filter(|record| frozen.has_held_up(record)).count() as u64;
         is_freeze.then_some(Self { held_up, ..frozen })
     }
 
     /// It was in flight at some time of the silence.
-    pub fn has_held_up(&self, record: &Record) -> bool {
+    pub fn has_held_up(&self, record: &RequestRecord) -> bool {
         (record.t_issue as f64) < self.to_s * 1e9 && record.t_end as f64 > self.from_s * 1e9
     }
 

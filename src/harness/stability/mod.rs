@@ -23,9 +23,9 @@ pub use freeze::Freeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use super::judge::Findings;
-use super::result::Severity;
-use super::{Level, Record, Scenario, Spec};
+use super::judge::VerdictFindings;
+use super::result::ReasonSeverity;
+use super::{LoadLevel, RequestRecord, Scenario, BenchSpec};
 use crate::stats::Growth;
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
@@ -41,8 +41,8 @@ pub struct Stability {
 
 impl Stability {
     /// `records` by index.
-    pub(super) fn of(spec: &Spec, records: &[Record]) -> Self {
-        let is_constant = matches!(spec.scenario, Scenario::Server { rate: Level::Fixed(_) });
+    pub(super) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Self {
+        let is_constant = matches!(spec.scenario, Scenario::Server { rate: LoadLevel::Fixed(_) });
         // Later turns arrive when answers end, so that their number grows until as many end as begin.
         let is_plain = spec.content.sessions.is_none();
         let is_at_once = matches!(spec.scenario, Scenario::Offline);
@@ -57,9 +57,9 @@ impl Stability {
         }
     }
 
-    pub(super) fn findings(&self, found: &mut Findings) {
+    pub(super) fn findings(&self, found: &mut VerdictFindings) {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
-            let severity = if growth.is_certain() { Severity::InvalidLoad } else { Severity::Warning };
+            let severity = if growth.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
             let text = format!(
                 "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and requests in flight rose \
                  from {:.0} to {:.0}; latencies grow with the length of such a run: lower `rate`",
@@ -68,25 +68,25 @@ impl Stability {
             found.add("overload", severity, text);
         }
         if let Some(cold) = &self.cold_start {
-            found.add("cold_start", Severity::Warning, cold.text());
+            found.add("cold_start", ReasonSeverity::Warning, cold.text());
         }
         if let Some(freeze) = &self.freeze {
-            found.add("freeze", Severity::Warning, freeze.text());
+            found.add("freeze", ReasonSeverity::Warning, freeze.text());
         }
         if let Some(occupancy) = &self.occupancy {
             occupancy.findings(found);
         }
         if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
-            found.add("ramp", Severity::Warning, sustained.text());
+            found.add("ramp", ReasonSeverity::Warning, sustained.text());
         }
     }
 }
 
 /// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part of it; a client
 /// that is late for other reasons is not.
-fn growth(spec: &Spec, records: &[Record]) -> Option<Growth> {
+fn growth(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Growth> {
     let is_held_back = spec.pace.max_in_flight.is_some();
-    let arrival = |record: &Record| if is_held_back { record.t_sched } else { record.t_issue };
+    let arrival = |record: &RequestRecord| if is_held_back { record.t_sched } else { record.t_issue };
     let mut visits: Vec<(f64, f64)> =
         records.iter().map(|record| (arrival(record) as f64 / 1e9, record.t_end as f64 / 1e9)).collect();
     visits.sort_by(|a, b| a.0.total_cmp(&b.0));

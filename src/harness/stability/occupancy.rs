@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::judge::Findings;
-use super::super::result::Severity;
-use super::super::{Level, Pause, Record, Scenario, Spec};
+use super::super::judge::VerdictFindings;
+use super::super::result::ReasonSeverity;
+use super::super::{LoadLevel, Pause, RequestRecord, Scenario, BenchSpec};
 
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;
@@ -24,8 +24,8 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    pub(super) fn of(spec: &Spec, records: &[Record]) -> Option<Self> {
-        let Scenario::Concurrency { users: Level::Fixed(users) } = &spec.scenario else { return None };
+    pub(super) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Self> {
+        let Scenario::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
         let is_busy = spec.pace.think == Pause::default();
         Some(Self {
             users: *users as u64,
@@ -34,14 +34,14 @@ impl Occupancy {
         })
     }
 
-    pub(super) fn findings(&self, found: &mut Findings) {
+    pub(super) fn findings(&self, found: &mut VerdictFindings) {
         let Self { users, requests, full_share } = *self;
         if requests < users {
             let text = format!(
                 "{users} users were requested and only {requests} requests were sent, so the load was never {users} at once: raise \
                  `stop.requests` to several times the number of users"
             );
-            found.add("concurrency", Severity::InvalidLoad, text);
+            found.add("concurrency", ReasonSeverity::InvalidLoad, text);
         } else if let Some(share) = full_share.filter(|share| *share < BUSY) {
             let text = format!(
                 "all {users} users were busy for {:.0} % of the window only, with {:.1} requests for each user; the rest is the end of \
@@ -49,12 +49,12 @@ impl Occupancy {
                 share * 100.0,
                 requests as f64 / users.max(1) as f64
             );
-            found.add("concurrency", Severity::Warning, text);
+            found.add("concurrency", ReasonSeverity::Warning, text);
         }
     }
 }
 
-fn full_share(records: &[Record], enough: f64) -> Option<f64> {
+fn full_share(records: &[RequestRecord], enough: f64) -> Option<f64> {
     let mut changes: Vec<(u64, i64)> =
         records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
     changes.sort_unstable();

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::Record;
+use super::super::RequestRecord;
 use super::super::summary::ok;
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.
@@ -24,7 +24,7 @@ pub struct Sustained {
 }
 
 impl Sustained {
-    pub(super) fn of(records: &[Record]) -> Option<Self> {
+    pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
         let mut changes: Vec<(u64, f64)> = Vec::new();
         let (mut total, mut end, mut requests) = (0.0, 0, 0);
         for record in ok(records) {

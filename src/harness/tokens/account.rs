@@ -1,14 +1,14 @@
 //! The account of one request: takes the events of its answer, and says in the end what they come to.
 
-use super::spans::{Mark, assumed, resolve};
-use super::{Chunk, ChunkTokens, FinishReason, TokenSource, Usage, Violation, Violations, WireEvent};
+use super::spans::{UsageMark, assumed, resolve};
+use super::{TokenChunk, ChunkTokens, FinishReason, TokenSource, Usage, Violation, Violations, WireEvent};
 
 /// Of one request, while its answer comes.
 #[derive(Clone, Debug, Default)]
 pub(in crate::harness) struct Accounting {
     /// Time of the socket read, and what the chunk says of its tokens.
     chunks: Vec<(u64, ChunkTokens)>,
-    marks: Vec<Mark>,
+    marks: Vec<UsageMark>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
     has_ended: bool,
@@ -20,9 +20,9 @@ pub(in crate::harness) struct Accounting {
 
 /// What the answer comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::harness) struct Counted {
+pub(in crate::harness) struct CountedTokens {
     /// Those with at least one token.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TokenChunk>,
     pub tokens: u32,
     pub source: TokenSource,
     /// The tokens of each chunk are known; else each counts as one.
@@ -69,7 +69,7 @@ impl Accounting {
                         let example = || format!("usage.completion_tokens went from {before} to {tokens}");
                         self.violations.add(Violation::UsageMismatch, example);
                     }
-                    self.marks.push(Mark { chunks: self.chunks.len(), tokens });
+                    self.marks.push(UsageMark { chunks: self.chunks.len(), tokens });
                     self.so_far = self.so_far.max(tokens);
                 }
             }
@@ -100,10 +100,10 @@ impl Accounting {
 
     /// What the answer comes to. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens
     /// that the request allows, where that was sent.
-    pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> Counted {
+    pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
         let total = self.usable_total(limit);
         let is_monotonic = self.marks.is_sorted_by_key(|mark| mark.tokens);
-        let marks: &[Mark] = match total {
+        let marks: &[UsageMark] = match total {
             Some(_) if is_monotonic => &self.marks,
             Some(_) => self.marks.last().map_or(&[], std::slice::from_ref),
             None => &[],
@@ -116,8 +116,8 @@ impl Accounting {
             self.violations.add(Violation::UsageMismatch, example);
         }
         let with_tokens = self.chunks.iter().zip(&resolved.tokens).filter(|(_, tokens)| **tokens > 0);
-        let chunks: Vec<Chunk> =
-            with_tokens.map(|((t_read, _), tokens)| Chunk { t_read: *t_read, tokens: *tokens }).collect();
+        let chunks: Vec<TokenChunk> =
+            with_tokens.map(|((t_read, _), tokens)| TokenChunk { t_read: *t_read, tokens: *tokens }).collect();
         let sum = chunks.iter().fold(0u32, |sum, chunk| sum.saturating_add(chunk.tokens));
         let has = |wanted: fn(&ChunkTokens) -> bool| kinds.iter().any(wanted);
         let source = match total {
@@ -136,7 +136,7 @@ impl Accounting {
             let example = || format!("{tokens} tokens came, and at most {limit} were requested");
             self.violations.add(Violation::AboveRequested, example);
         }
-        Counted {
+        CountedTokens {
             // A total with tokens that are in no chunk leaves open which chunk they belong to.
             is_per_chunk: resolved.is_known && tokens == sum,
             chunks,

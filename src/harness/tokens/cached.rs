@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{Ended, Record};
+use crate::harness::{RequestEnd, RequestRecord};
 
 /// Of the successful requests whose `usage` reports `prompt_tokens_details.cached_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,8 +18,8 @@ pub struct CachedInput {
 
 impl CachedInput {
     /// `None`: no answer reports it.
-    pub(in crate::harness) fn of(records: &[Record]) -> Option<Self> {
-        let ok = records.iter().filter(|record| record.ended == Ended::Ok);
+    pub(in crate::harness) fn of(records: &[RequestRecord]) -> Option<Self> {
+        let ok = records.iter().filter(|record| record.ended == RequestEnd::Ok);
         let reported = ok.filter_map(|record| Some((record.usage?.prompt?, record.usage?.cached?)));
         let sum = reported.fold(Self::default(), |sum, (prompt, cached)| Self {
             requests: sum.requests + 1,

@@ -17,7 +17,7 @@ mod spans;
 mod usage;
 mod violation;
 
-pub(super) use account::{Accounting, Counted};
+pub(super) use account::{Accounting, CountedTokens};
 pub use cached::CachedInput;
 pub(super) use event::{ChunkTokens, WireEvent};
 pub use finish::FinishReason;
@@ -29,7 +29,7 @@ pub(super) use violation::Violations;
 
 /// One chunk with at least one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(super) struct TokenChunk {
     /// Time of the socket read that completed it, ns: taken when that read had returned, never before.
     pub t_read: u64,
     pub tokens: u32,

@@ -7,14 +7,14 @@ use super::ChunkTokens;
 
 /// The server's count of tokens after so many chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct UsageMark {
     pub chunks: usize,
     pub tokens: u64,
 }
 
 /// Tokens of each chunk, and whether all of them are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedChunks {
     pub tokens: Vec<u32>,
     pub is_known: bool,
     /// A total was less than the number of chunks with text.
@@ -22,8 +22,8 @@ pub(super) struct Resolved {
 }
 
 /// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one count as they say.
-pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[Mark]) -> Resolved {
-    let mut resolved = Resolved { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
+pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
+    let mut resolved = ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
     let (mut from, mut counted) = (0, 0);
     for (position, mark) in marks.iter().enumerate() {
         let is_last = position + 1 == marks.len();
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn of(chunks: &[ChunkTokens], marks: &[(usize, u64)]) -> (Vec<u32>, bool) {
-        let marks: Vec<Mark> = marks.iter().map(|(chunks, tokens)| Mark { chunks: *chunks, tokens: *tokens }).collect();
+        let marks: Vec<UsageMark> = marks.iter().map(|(chunks, tokens)| UsageMark { chunks: *chunks, tokens: *tokens }).collect();
         let resolved = resolve(chunks, &marks);
         (resolved.tokens, resolved.is_known)
     }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_total_below_the_chunks_is_told() {
-        let resolved = resolve(&[Text, Text, Text], &[Mark { chunks: 3, tokens: 2 }]);
+        let resolved = resolve(&[Text, Text, Text], &[UsageMark { chunks: 3, tokens: 2 }]);
         assert!(resolved.is_below_chunks && !resolved.is_known);
     }
 
@@ -146,7 +146,7 @@ mod tests {
             for (position, size) in sizes.iter().enumerate() {
                 sum += u64::from(*size);
                 if position % every == 0 || position + 1 == sizes.len() {
-                    marks.push(Mark { chunks: position + 1, tokens: sum });
+                    marks.push(UsageMark { chunks: position + 1, tokens: sum });
                 }
             }
             let resolved = resolve(&vec![Text; sizes.len()], &marks);

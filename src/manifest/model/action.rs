@@ -10,7 +10,7 @@ use super::{Bench, CompareResults, Data, Engine, Image, Mlperf, Repository, Resu
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    Shell(Script),
+    Shell(ShellScript),
     Git(Git),
     Template(Template),
     Engine(Engine),
@@ -96,7 +96,7 @@ impl Action {
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Script {
+pub enum ShellScript {
     /// A text for `/bin/sh -c`, strict unless the stage says `strict: false`.
     Text(String),
     /// The program and its arguments, no shell in between.

@@ -25,7 +25,7 @@ mod trtllm;
 mod trtllm_bench;
 mod weights;
 
-pub use action::{Action, CherryPick, Git, Script, Template};
+pub use action::{Action, CherryPick, Git, ShellScript, Template};
 pub use bench::{
     Arrivals, Bench, Length, Preflight, Promise, Protocol, RateSearch, Scenario, Stop as BenchStop, Telemetry, Turn,
     Weighted,
@@ -40,7 +40,7 @@ pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
-pub use param::{Bounds, ListRule, PARAM_KINDS, Param, PathNeed};
+pub use param::{NumberBounds, ListRule, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};
@@ -61,7 +61,7 @@ use serde::{Deserialize, Serialize};
 /// A Regatta manifest: a pipeline from nothing to a benchmark report.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Document {
+pub struct ManifestDocument {
     /// The version of the manifest language. Always 1.
     #[schemars(range(min = 1, max = 1))]
     pub regatta: u32,

@@ -31,16 +31,16 @@ pub struct Param {
     pub path: Option<PathNeed>,
     /// A whole number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub int: Option<Bounds>,
+    pub int: Option<NumberBounds>,
     /// A number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number: Option<Bounds>,
+    pub number: Option<NumberBounds>,
     /// true or false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub switch: Option<Bounds>,
+    pub switch: Option<NumberBounds>,
     /// Any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<Bounds>,
+    pub text: Option<NumberBounds>,
     /// A regular expression for the whole of a `text`, or of each value of a `list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -74,7 +74,7 @@ pub enum PathNeed {
 /// Inclusive bounds of a number, or of a text's length. `{}` allows everything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Bounds {
+pub struct NumberBounds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Script, Serve, Template,
+    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, ShellScript, Serve, Template,
     TrtllmBench, Weights,
 };
 
@@ -71,7 +71,7 @@ pub struct Stage {
 
     /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of words. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shell: Option<Script>,
+    pub shell: Option<ShellScript>,
     /// Clone a repository at a revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,

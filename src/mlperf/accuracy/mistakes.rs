@@ -7,12 +7,12 @@ const MOST: usize = 8;
 
 /// What is wrong with answers, by place.
 #[derive(Default)]
-pub(super) struct Mistakes {
+pub(super) struct AnswerErrors {
     count: u64,
     told: Vec<(u64, String)>,
 }
 
-impl Mistakes {
+impl AnswerErrors {
     pub fn say(&mut self, offset: u64, why: &str) {
         self.count += 1;
         self.told.push((offset, format!("byte {offset}: {why}")));

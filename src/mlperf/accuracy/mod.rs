@@ -24,10 +24,10 @@ mod told;
 mod word;
 
 pub use porter::stem;
-pub use punkt::{FILES as SENTENCE_FILES, Model as SentenceModel, ModelError};
+pub use punkt::{FILES as SENTENCE_FILES, PunktModel as SentenceModel, ModelError};
 pub use recipe::{Recipe, Worth};
 pub use rouge::{Lexicon, Rouge};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::lined;
 pub use tokens::Speller;
-pub use told::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyTold, LogTold, MetricTold, Part, Unscored, Verdict};
+pub use told::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, AccuracyLogSummary, MetricScore, DatasetPart, Unscored, AccuracyVerdict};

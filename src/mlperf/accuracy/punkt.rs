@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::sentences::is_end;
-use super::word::{Word, words};
+use super::word::{SentenceWord, words};
 
 /// The files of a model, in the order in which they are digested.
 pub const FILES: [&str; 4] = ["abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"];
@@ -25,7 +25,7 @@ mod seen {
 
 /// What a text in one language teaches about its abbreviations and its first words.
 #[derive(Debug, Default)]
-pub struct Model {
+pub struct PunktModel {
     abbreviations: HashSet<String>,
     /// Pairs around a period that is part of a name: `S.` `Bach`.
     collocations: HashSet<(String, String)>,
@@ -43,7 +43,7 @@ pub enum ModelError {
     Line { path: PathBuf, line: usize, what: &'static str },
 }
 
-impl Model {
+impl PunktModel {
     /// Reads a folder with [`FILES`].
     pub fn load(folder: &Path) -> Result<Self, ModelError> {
         let mut digest = crate::mlperf::sha256::Sha256Of::default();
@@ -86,7 +86,7 @@ impl Model {
     }
 
     /// By itself: a mark or a word with a period ends a sentence, unless it is an abbreviation or an ellipsis.
-    fn first_look(&self, word: &mut Word) {
+    fn first_look(&self, word: &mut SentenceWord) {
         let mut letters = word.text.chars();
         if let (Some(only), None) = (letters.next(), letters.next())
             && is_end(only)
@@ -106,7 +106,7 @@ impl Model {
     }
 
     /// With the word that follows.
-    fn second_look(&self, word: &mut Word, next: &Word) {
+    fn second_look(&self, word: &mut SentenceWord, next: &SentenceWord) {
         if !word.text.ends_with('.') {
             return;
         }
@@ -129,14 +129,14 @@ impl Model {
         }
         let unlikely = starts == Some(false)
             || (starts.is_none() && is_initial && next.is_upper() && self.seen(next_kind) & seen::LOWER == 0);
-        if (is_initial || kind == Word::NUMBER) && unlikely {
+        if (is_initial || kind == SentenceWord::NUMBER) && unlikely {
             word.ends = false;
             word.is_abbreviation = true;
         }
     }
 
     /// Whether a word begins a sentence, by the case of its first letter. None: cannot be told.
-    fn starts(&self, word: &Word) -> Option<bool> {
+    fn starts(&self, word: &SentenceWord) -> Option<bool> {
         if matches!(word.text.as_str(), ";" | ":" | "," | "." | "!" | "?") {
             return Some(false);
         }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 /// One sample's reference.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Reference {
+pub(super) struct ReferenceAnswer {
     /// None: the form that the data set came in has none.
     #[serde(default)]
     pub reference: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Reference {
 }
 
 /// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
-pub(super) fn read(file: &Path) -> Result<Vec<Reference>, String> {
+pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, String> {
     let opened = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut reader = BufReader::with_capacity(1 << 20, opened);
     let mut references = Vec::new();

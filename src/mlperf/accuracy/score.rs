@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use super::mistakes::Mistakes;
-use super::punkt::{Model, ModelError};
+use super::mistakes::AnswerErrors;
+use super::punkt::{PunktModel, ModelError};
 use super::recipe::Recipe;
-use super::references::{self, Reference};
+use super::references::{self, ReferenceAnswer};
 use super::rouge::Lexicon;
 use super::sentences::{lined, stripped};
-use super::sum::{Outcome, Sum};
+use super::sum::{ScoredAnswer, ScoreSum};
 use super::tokens::Speller;
-use super::told::{AccuracyTold, LogTold, Verdict};
-use crate::mlperf::log::{Answer, Answers, LogError, Width};
-use crate::mlperf::{DatasetTold, Round};
+use super::told::{AccuracyReport, AccuracyLogSummary, AccuracyVerdict};
+use crate::mlperf::log::{LoggedAnswer, AnswerLog, LogError, Width};
+use crate::mlperf::{DatasetRecord, Round};
 
 /// Answers on their way between threads, at most: what bounds memory.
 const IN_FLIGHT: usize = 256;
@@ -27,7 +27,7 @@ pub struct Scoring<'a> {
     pub log: &'a Path,
     /// `dataset.jsonl`
     pub dataset: &'a Path,
-    pub dataset_told: &'a DatasetTold,
+    pub dataset_told: &'a DatasetRecord,
     /// `tokenizer.json`, or the folder that holds it.
     pub tokenizer: Option<&'a Path>,
     /// NLTK's `punkt_tab/english`.
@@ -39,7 +39,7 @@ pub struct Scoring<'a> {
 /// The files of a score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
-    pub told: AccuracyTold,
+    pub told: AccuracyReport,
     /// `accuracy.txt`
     pub text: String,
 }
@@ -66,8 +66,8 @@ pub enum ScoreError {
 struct Bench<'a> {
     recipe: Recipe,
     speller: Speller,
-    model: Option<Model>,
-    references: &'a [Reference],
+    model: Option<PunktModel>,
+    references: &'a [ReferenceAnswer],
 }
 
 /// Scores a log. `progress` is told how many answers have been scored.
@@ -104,23 +104,23 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
             return Err(ScoreError::Tokenizer("the answers are token ids, and no `tokenizer` spells them".to_owned()));
         }
     };
-    let model = scoring.sentences.map(Model::load).transpose()?;
+    let model = scoring.sentences.map(PunktModel::load).transpose()?;
     let bench = Bench { recipe, speller, model, references: &references };
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
-    let sum = Sum::of(recipe, benchmark, &read.outcomes, read.log.entries, has_sentences);
+    let sum = ScoreSum::of(recipe, benchmark, &read.outcomes, read.log.entries, has_sentences);
     let expected =
         if told.synthetic { told.samples } else { benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) };
     let samples = read.outcomes.len() as u64;
     let verdict = if sum.metrics.iter().any(|metric| metric.met == Some(false)) {
-        Verdict::Missed
+        AccuracyVerdict::Missed
     } else if samples < expected || sum.unscored.iter().any(|one| one.wanted) {
-        Verdict::Incomplete
+        AccuracyVerdict::Incomplete
     } else {
-        Verdict::Met
+        AccuracyVerdict::Met
     };
     let text = format!("{}\nhash={}\n", sum.text(), read.log.sha256);
-    let told = AccuracyTold {
+    let told = AccuracyReport {
         round: scoring.round.name.clone(),
         benchmark: scoring.benchmark.to_owned(),
         verdict,
@@ -140,15 +140,15 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
 
 struct ReadLog {
     /// In the log's order, the first answer to each sample.
-    outcomes: Vec<Outcome>,
-    log: LogTold,
+    outcomes: Vec<ScoredAnswer>,
+    log: AccuracyLogSummary,
 }
 
 fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, ScoreError> {
     let open = |source| ScoreError::Open { path: scoring.log.display().to_string(), source };
-    let mut log = Answers::open(scoring.log).map_err(open)?;
-    let (jobs, queue) = mpsc::sync_channel::<(usize, Answer, Width)>(IN_FLIGHT);
-    let (done, results) = mpsc::channel::<(usize, u64, Result<Outcome, String>)>();
+    let mut log = AnswerLog::open(scoring.log).map_err(open)?;
+    let (jobs, queue) = mpsc::sync_channel::<(usize, LoggedAnswer, Width)>(IN_FLIGHT);
+    let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, String>)>();
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
         for _ in 0..scoring.threads.max(1) {
@@ -166,13 +166,13 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             });
         }
         drop(done);
-        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
-        let mut mistakes = Mistakes::default();
+        let mut outcomes: Vec<Option<ScoredAnswer>> = Vec::new();
+        let mut mistakes = AnswerErrors::default();
         let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
         let mut width: Option<Width> = None;
-        let mut take = |(at, offset, outcome): (usize, u64, Result<Outcome, String>),
-                        outcomes: &mut Vec<Option<Outcome>>,
-                        mistakes: &mut Mistakes| {
+        let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, String>),
+                        outcomes: &mut Vec<Option<ScoredAnswer>>,
+                        mistakes: &mut AnswerErrors| {
             scored += 1;
             if scored % 1024 == 0 {
                 progress(scored);
@@ -215,12 +215,12 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         }
         mistakes.end()?;
         let outcomes = outcomes.into_iter().flatten().collect();
-        Ok(ReadLog { outcomes, log: LogTold { sha256: log.sha256(), entries, token_ids: width } })
+        Ok(ReadLog { outcomes, log: AccuracyLogSummary { sha256: log.sha256(), entries, token_ids: width } })
     })
 }
 
 impl Bench<'_> {
-    fn outcome(&self, entry: &Answer, width: Width, lexicon: &mut Lexicon) -> Result<Outcome, String> {
+    fn outcome(&self, entry: &LoggedAnswer, width: Width, lexicon: &mut Lexicon) -> Result<ScoredAnswer, String> {
         let index = entry.qsl_idx;
         let reference = &self.references[index as usize];
         let Some(target) = &reference.reference else {
@@ -233,7 +233,7 @@ impl Bench<'_> {
             && !matches!((self.recipe, task.as_str()), (Recipe::Mixed, "GSM8K" | "MBXP"));
         let (target, text) = if is_prose { (self.lined(target), self.lined(&text)) } else { (target.clone(), text) };
         let counts = self.model.is_some() && self.recipe.counts_length(&task);
-        Ok(Outcome {
+        Ok(ScoredAnswer {
             tokens: ids.len() as u64,
             length: counts.then(|| text.chars().count() as u64),
             worth: self.recipe.worth(&task, &target, &text, lexicon)?,

@@ -3,10 +3,10 @@
 //! T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection" (2006). The method needs a trained
 //! model ([`Model`]). Positions are counted in characters.
 
-use super::punkt::Model;
+use super::punkt::PunktModel;
 
 /// The sentences of a text, one a line: what the reference scripts hand to ROUGE, and whose length they count.
-pub fn lined(model: &Model, text: &str) -> String {
+pub fn lined(model: &PunktModel, text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let mut lined = String::with_capacity(text.len() * 2);
     for (at, (start, end)) in sentences(model, &text).into_iter().enumerate() {
@@ -38,7 +38,7 @@ struct Mark {
     until: usize,
 }
 
-fn sentences(model: &Model, text: &[char]) -> Vec<(usize, usize)> {
+fn sentences(model: &PunktModel, text: &[char]) -> Vec<(usize, usize)> {
     let mut slices = Vec::new();
     let mut last = 0;
     for (word, mark) in candidates(text) {

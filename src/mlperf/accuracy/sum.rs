@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::numbers::{mean, mean_of_some, numpy_round, python_round, repr};
 use super::recipe::{Recipe, Worth};
 use super::rouge::Rouge;
-use super::told::{MetricTold, Part, Unscored};
+use super::told::{MetricScore, DatasetPart, Unscored};
 use crate::mlperf::Benchmark;
 
 /// One scored answer.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct ScoredAnswer {
     pub task: String,
     pub tokens: u64,
     /// Characters of its text with a sentence a line. None: does not count, or no sentences were found.
@@ -19,22 +19,22 @@ pub(super) struct Outcome {
 }
 
 /// All numbers of a run.
-pub(super) struct Sum<'a> {
+pub(super) struct ScoreSum<'a> {
     recipe: Recipe,
     benchmark: &'a Benchmark,
-    pub metrics: Vec<MetricTold>,
+    pub metrics: Vec<MetricScore>,
     pub unscored: Vec<Unscored>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<DatasetPart>,
     /// As Python prints a dictionary.
     printed: Vec<(&'static str, String)>,
 }
 
-impl<'a> Sum<'a> {
+impl<'a> ScoreSum<'a> {
     /// `outcomes` in the log's order; `entries` counts also repeated answers; `has_sentences`: a model found them.
     pub fn of(
         recipe: Recipe,
         benchmark: &'a Benchmark,
-        outcomes: &[Outcome],
+        outcomes: &[ScoredAnswer],
         entries: u64,
         has_sentences: bool,
     ) -> Self {
@@ -111,7 +111,7 @@ impl<'a> Sum<'a> {
 
     fn metric(&mut self, key: &'static str, name: &str, value: f64, printed: String) {
         self.print(key, printed);
-        self.metrics.push(MetricTold::new(name, value, self.benchmark.accuracy.get(name)));
+        self.metrics.push(MetricScore::new(name, value, self.benchmark.accuracy.get(name)));
     }
 
     fn without(&mut self, name: &str, why: String) {
@@ -119,7 +119,7 @@ impl<'a> Sum<'a> {
         self.unscored.push(Unscored { name: name.to_owned(), wanted, why });
     }
 
-    fn rouge(&mut self, outcomes: &[Outcome], has_sentences: bool) {
+    fn rouge(&mut self, outcomes: &[ScoredAnswer], has_sentences: bool) {
         let scores: Vec<Rouge> = outcomes
             .iter()
             .filter_map(|outcome| if let Worth::Rouge(rouge) = outcome.worth { Some(rouge) } else { None })
@@ -146,7 +146,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn length(&mut self, outcomes: &[Outcome], has_sentences: bool) {
+    fn length(&mut self, outcomes: &[ScoredAnswer], has_sentences: bool) {
         if has_sentences {
             let length: u64 = outcomes.iter().filter_map(|outcome| outcome.length).sum();
             self.metric("gen_len", "GEN_LEN", length as f64, length.to_string());
@@ -155,9 +155,9 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn long_context(&mut self, outcomes: &[Outcome]) {
-        let exact = |outcome: &Outcome| if let Worth::Exact(share) = outcome.worth { Some(share) } else { None };
-        let rouge = |outcome: &Outcome| {
+    fn long_context(&mut self, outcomes: &[ScoredAnswer]) {
+        let exact = |outcome: &ScoredAnswer| if let Worth::Exact(share) = outcome.worth { Some(share) } else { None };
+        let rouge = |outcome: &ScoredAnswer| {
             if let Worth::Rouge(rouge) = outcome.worth { Some(100.0 * rouge.rouge_l) } else { None }
         };
         let exact: Vec<Option<f64>> = outcomes.iter().map(exact).collect();
@@ -217,7 +217,7 @@ type Get = fn(&Rouge) -> f64;
 const NO_SENTENCES: &str = "sentences are needed, and `sentences` does not name NLTK's punkt_tab/english";
 
 /// By task, in the order of their names; none where a benchmark has no parts.
-fn parts(recipe: Recipe, outcomes: &[Outcome]) -> Vec<Part> {
+fn parts(recipe: Recipe, outcomes: &[ScoredAnswer]) -> Vec<DatasetPart> {
     let mut parts: BTreeMap<String, (u64, Option<f64>)> = BTreeMap::new();
     for outcome in outcomes {
         let task = match (recipe, outcome.worth) {
@@ -232,5 +232,5 @@ fn parts(recipe: Recipe, outcomes: &[Outcome]) -> Vec<Part> {
             _ => None,
         };
     }
-    parts.into_iter().map(|(task, (samples, right))| Part { task, samples, right }).collect()
+    parts.into_iter().map(|(task, (samples, right))| DatasetPart { task, samples, right }).collect()
 }

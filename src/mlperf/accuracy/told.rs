@@ -11,27 +11,27 @@ pub const ACCURACY_TEXT: &str = "accuracy.txt";
 
 /// The whole of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AccuracyTold {
+pub struct AccuracyReport {
     pub round: String,
     pub benchmark: String,
-    pub verdict: Verdict,
+    pub verdict: AccuracyVerdict,
     /// Scored with a made-up data set: it says nothing about any model.
     pub synthetic: bool,
     /// Each with its bounds in the round.
-    pub metrics: Vec<MetricTold>,
+    pub metrics: Vec<MetricScore>,
     /// Metrics of the reference that are not in `metrics`: why, and who computes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<Unscored>,
     /// Where a benchmark has parts that are right or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<DatasetPart>,
     /// Samples that the round wants answers to.
     pub expected: u64,
     /// Samples with an answer.
     pub samples: u64,
     /// Further answers to the same sample, which do not count.
     pub duplicates: u64,
-    pub log: LogTold,
+    pub log: AccuracyLogSummary,
     /// SHA-256 of `tokenizer.json`. None: texts are made up, one word for each token id.
     pub tokenizer_sha256: Option<String>,
     /// SHA-256 of the model that found sentences. None: there was none, and what needs sentences is not scored.
@@ -40,7 +40,7 @@ pub struct AccuracyTold {
 
 /// The accuracy log, as it was before anybody truncated it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogTold {
+pub struct AccuracyLogSummary {
     pub sha256: String,
     pub entries: u64,
     /// None: no answer had a token.
@@ -49,7 +49,7 @@ pub struct LogTold {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum AccuracyVerdict {
     /// All bounds of the round are kept.
     Met,
     /// Some are not.
@@ -60,7 +60,7 @@ pub enum Verdict {
 
 /// One number, and what the round wants of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MetricTold {
+pub struct MetricScore {
     /// As the rules call it: `ROUGE1`, `TOKENS_PER_SAMPLE`.
     pub name: String,
     /// As the reference prints it.
@@ -85,14 +85,14 @@ pub struct Unscored {
 
 /// A part of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct DatasetPart {
     pub task: String,
     pub samples: u64,
     /// Right answers; fractions where an answer can be right in part. None: only the official script can tell.
     pub right: Option<f64>,
 }
 
-impl MetricTold {
+impl MetricScore {
     pub fn new(name: &str, value: f64, bounds: Option<&crate::mlperf::Accuracy>) -> Self {
         let (min, max) = bounds.map_or((None, None), |bounds| (bounds.min, bounds.max));
         let margins = [min.map(|min| value - min), max.map(|max| max - value)];
@@ -101,10 +101,10 @@ impl MetricTold {
     }
 }
 
-impl AccuracyTold {
+impl AccuracyReport {
     /// One line: what is missed or missing, else what is met.
     pub fn headline(&self) -> String {
-        let shown = |metric: &MetricTold| {
+        let shown = |metric: &MetricScore| {
             let value = metric.value;
             match (metric.min, metric.max) {
                 (Some(min), _) if value < min => format!("{} {value} < {min} by {:.4}", metric.name, min - value),
@@ -118,16 +118,16 @@ impl AccuracyTold {
         let missed: Vec<String> = bounded.clone().filter(|metric| metric.met == Some(false)).map(shown).collect();
         let answers = format!("{} of {} samples answered", self.samples, self.expected);
         let mut said = match self.verdict {
-            Verdict::Met => format!("accuracy met: {}", bounded.map(shown).collect::<Vec<_>>().join(", ")),
-            Verdict::Missed => format!("accuracy MISSED: {}", missed.join(", ")),
-            Verdict::Incomplete => {
+            AccuracyVerdict::Met => format!("accuracy met: {}", bounded.map(shown).collect::<Vec<_>>().join(", ")),
+            AccuracyVerdict::Missed => format!("accuracy MISSED: {}", missed.join(", ")),
+            AccuracyVerdict::Incomplete => {
                 let missing =
                     self.unscored.iter().filter(|one| one.wanted).map(|one| format!("{} not scored", one.name));
                 let short = (self.samples < self.expected).then_some(answers.clone());
                 format!("accuracy INCOMPLETE: {}", missing.chain(short).collect::<Vec<_>>().join(", "))
             }
         };
-        if self.verdict == Verdict::Missed && self.samples < self.expected {
+        if self.verdict == AccuracyVerdict::Missed && self.samples < self.expected {
             said = format!("{said}; {answers}");
         }
         if self.synthetic { format!("{said} · made-up data, not submittable") } else { said }

@@ -4,7 +4,7 @@ use super::sentences::{is_outside_words, is_space};
 
 /// A word, and what has been decided about it.
 #[derive(Debug)]
-pub(super) struct Word {
+pub(super) struct SentenceWord {
     pub text: String,
     /// Lower case, and one kind for all numbers.
     kind: String,
@@ -13,7 +13,7 @@ pub(super) struct Word {
     pub is_ellipsis: bool,
 }
 
-impl Word {
+impl SentenceWord {
     pub const NUMBER: &str = "##number##";
 
     fn new(text: String) -> Self {
@@ -48,7 +48,7 @@ impl Word {
 }
 
 /// The words of a text, line by line.
-pub(super) fn words(text: &str) -> Vec<Word> {
+pub(super) fn words(text: &str) -> Vec<SentenceWord> {
     let mut words = Vec::new();
     for line in text.split('\n') {
         let line: Vec<char> = line.chars().collect();
@@ -59,7 +59,7 @@ pub(super) fn words(text: &str) -> Vec<Word> {
                 continue;
             }
             let end = several(&line, at).unwrap_or_else(|| word_end(&line, at));
-            words.push(Word::new(line[at..end].iter().collect()));
+            words.push(SentenceWord::new(line[at..end].iter().collect()));
             at = end;
         }
     }

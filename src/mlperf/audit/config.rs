@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::Mode;
-use super::super::ask::Found;
+use super::super::TestMode;
+use super::super::ask::ResolvedTest;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
 pub(super) const LOG_SEED: u64 = 720_381_539_243_781_796;
@@ -21,11 +21,11 @@ pub struct Config {
 }
 
 /// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark.
-pub fn config(found: &Found, mode: Mode) -> Option<Config> {
+pub fn config(found: &ResolvedTest, mode: TestMode) -> Option<Config> {
     let (samples, target, issue_unique) = match mode {
-        Mode::Performance | Mode::Accuracy => return None,
-        Mode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
-        Mode::Test07 | Mode::Test09 => {
+        TestMode::Performance | TestMode::Accuracy => return None,
+        TestMode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
+        TestMode::Test07 | TestMode::Test09 => {
             let audit = found.benchmark.audits.get(&mode)?;
             (audit.samples, audit.sampling_target, audit.issue_unique)
         }

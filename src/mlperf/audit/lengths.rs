@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::super::Accuracy;
-use super::super::log::{Answer, LogError};
+use super::super::log::{LoggedAnswer, LogError};
 
 /// Lengths of answers, tokens.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lengths {
+pub(super) struct AnswerLengths {
     pub count: u64,
     sum: u64,
     squares: f64,
@@ -15,8 +15,8 @@ pub(super) struct Lengths {
     max: u64,
 }
 
-impl Lengths {
-    pub(super) fn of(answers: impl Iterator<Item = Result<Answer, LogError>>) -> Result<Self, LogError> {
+impl AnswerLengths {
+    pub(super) fn of(answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>) -> Result<Self, LogError> {
         let mut lengths = Self { count: 0, sum: 0, squares: 0.0, min: u64::MAX, max: 0 };
         for answer in answers {
             let length = answer?.tokens()?.len() as u64;

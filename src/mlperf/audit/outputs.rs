@@ -1,14 +1,14 @@
 //! TEST06: answers are consistent with what was said about them while they were made.
 
-use super::super::Scenario;
-use super::super::log::{Answer, LogError};
+use super::super::MlperfScenario;
+use super::super::log::{LoggedAnswer, LogError};
 
 /// How many offending samples are named.
 const NAMED: usize = 5;
 
 /// The three things that TEST06 looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outputs {
+pub(super) struct AuditOutputs {
     pub answers: u64,
     /// None: Offline tells no first token.
     pub first_token: Option<bool>,
@@ -19,14 +19,14 @@ pub(super) struct Outputs {
     offences: u64,
 }
 
-impl Outputs {
+impl AuditOutputs {
     /// Looks at every answer. `end_ids` are the tokens that end one.
     pub(super) fn of(
-        answers: impl Iterator<Item = Result<Answer, LogError>>,
-        scenario: Scenario,
+        answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>,
+        scenario: MlperfScenario,
         end_ids: &[i32],
     ) -> Result<Self, LogError> {
-        let needs_first = scenario != Scenario::Offline;
+        let needs_first = scenario != MlperfScenario::Offline;
         let mut outputs = Self { first_token: needs_first.then_some(true), end: true, length: true, ..Self::default() };
         for answer in answers {
             let answer = answer?;
@@ -57,7 +57,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    fn offends(&mut self, answer: &Answer, what: &str) {
+    fn offends(&mut self, answer: &LoggedAnswer, what: &str) {
         self.offences += 1;
         if self.wrong.len() < NAMED {
             self.wrong.push(format!("sample {} (query {}): {what}", answer.qsl_idx, answer.seq_id));

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
-use super::super::{Ask, DatasetTold, Division, Found, Mode, Scenario, TEST_FILE, TestTold};
+use super::super::{TestRequest, DatasetRecord, Division, ResolvedTest, TestMode, MlperfScenario, TEST_FILE, TestRecord};
 use super::{Verified, VerifyError, verify};
 
-fn found(benchmark: &str) -> Found {
+fn found(benchmark: &str) -> ResolvedTest {
     let none = indexmap::IndexMap::new();
-    let ask = Ask {
+    let ask = TestRequest {
         round: "v6.1",
         benchmark,
-        scenario: Scenario::Server,
-        mode: Mode::Test06,
+        scenario: MlperfScenario::Server,
+        mode: TestMode::Test06,
         division: Division::Closed,
         rehearsal: true,
         target_qps: None,
@@ -23,8 +23,8 @@ fn found(benchmark: &str) -> Found {
     ask.find().unwrap()
 }
 
-fn told(benchmark: &str, scenario: Scenario, mode: Mode) -> TestTold {
-    TestTold {
+fn told(benchmark: &str, scenario: MlperfScenario, mode: TestMode) -> TestRecord {
+    TestRecord {
         round: "v6.1".to_owned(),
         benchmark: benchmark.to_owned(),
         scenario,
@@ -33,7 +33,7 @@ fn told(benchmark: &str, scenario: Scenario, mode: Mode) -> TestTold {
         rehearsal: true,
         loadgen_version: "6.0.17".to_owned(),
         seeds: found(benchmark).round.loadgen.seeds,
-        dataset: DatasetTold { benchmark: benchmark.to_owned(), synthetic: true, samples: 48, sha256: String::new() },
+        dataset: DatasetRecord { benchmark: benchmark.to_owned(), synthetic: true, samples: 48, sha256: String::new() },
         target_qps: Some(100.0),
         sut_name: String::new(),
         result: Some("INVALID".to_owned()),
@@ -42,7 +42,7 @@ fn told(benchmark: &str, scenario: Scenario, mode: Mode) -> TestTold {
 }
 
 /// A recorded run with its test.json, and its logs changed.
-fn run(name: &str, told: &TestTold, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
+fn run(name: &str, told: &TestRecord, change: impl Fn(&str, String) -> String) -> tempfile::TempDir {
     let from: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
     let folder = tempfile::tempdir().unwrap();
     for file in [ACCURACY_FILE, DETAIL_FILE] {
@@ -53,10 +53,10 @@ fn run(name: &str, told: &TestTold, change: impl Fn(&str, String) -> String) -> 
     folder
 }
 
-fn test06(scenario: Scenario, change: impl Fn(&str, String) -> String) -> Verified {
+fn test06(scenario: MlperfScenario, change: impl Fn(&str, String) -> String) -> Verified {
     let benchmark = "llama2-70b-99.9";
-    let name = if scenario == Scenario::Offline { "test06-offline" } else { "test06-server" };
-    let folder = run(name, &told(benchmark, scenario, Mode::Test06), change);
+    let name = if scenario == MlperfScenario::Offline { "test06-offline" } else { "test06-server" };
+    let folder = run(name, &told(benchmark, scenario, TestMode::Test06), change);
     let found = found(benchmark);
     verify(folder.path(), &found, benchmark, &found.benchmark.end_ids, None).unwrap()
 }
@@ -79,7 +79,7 @@ fn answer(at: usize, from: &'static str, to: impl Fn(&str) -> String) -> impl Fn
 
 #[test]
 fn test06_passes_what_loadgen_logged() {
-    let server = test06(Scenario::Server, |_, text| text);
+    let server = test06(MlperfScenario::Server, |_, text| text);
     assert_eq!(server.wrong, Vec::<String>::new());
     assert_eq!(server.headline, "TEST06 passes: 100 answers looked at");
     assert_eq!(
@@ -89,13 +89,13 @@ fn test06_passes_what_loadgen_logged() {
             "First token check pass: True\nEOS check pass: True\nSample length check pass: True\nTEST06 verification complete\n"
         )
     );
-    let offline = test06(Scenario::Offline, |_, text| text);
+    let offline = test06(MlperfScenario::Offline, |_, text| text);
     assert!(offline.wrong.is_empty() && offline.text.starts_with("First token check pass: Skipped\n"), "{offline:?}");
 }
 
 #[test]
 fn test06_names_the_samples_that_offend() {
-    let first = test06(Scenario::Server, answer(3, "token_data", |_| "\"01000000\"".to_owned()));
+    let first = test06(MlperfScenario::Server, answer(3, "token_data", |_| "\"01000000\"".to_owned()));
     assert!(first.text.starts_with("First token check pass: False\n") && first.text.ends_with("verification failed\n"));
     assert_eq!(first.wrong.len(), 1);
     assert!(
@@ -103,13 +103,13 @@ fn test06_names_the_samples_that_offend() {
         "{first:?}"
     );
     let ends =
-        test06(Scenario::Server, answer(0, "data", |hex| format!("{}0200000002000000\"", &hex[..hex.len() - 17])));
+        test06(MlperfScenario::Server, answer(0, "data", |hex| format!("{}0200000002000000\"", &hex[..hex.len() - 17])));
     assert!(ends.text.contains("EOS check pass: False\n"), "{ends:?}");
     assert!(ends.wrong[0].contains("sample 4 (query 0): ends with 2 end-of-sequence tokens"), "{ends:?}");
     let length =
-        test06(Scenario::Offline, answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)));
+        test06(MlperfScenario::Offline, answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)));
     assert!(length.text.contains("Sample length check pass: False\n"), "{length:?}");
-    let all = test06(Scenario::Server, |file, text| {
+    let all = test06(MlperfScenario::Server, |file, text| {
         if file == ACCURACY_FILE { text.replace("\"token_count\" : ", "\"token_count\" : 9") } else { text }
     });
     assert_eq!((all.wrong.len(), all.wrong[5].as_str()), (6, "and 95 more"));
@@ -117,26 +117,26 @@ fn test06_names_the_samples_that_offend() {
 
 #[test]
 fn test06_wants_all_answers_and_its_own_settings() {
-    let few = test06(Scenario::Server, |file, text| if file == ACCURACY_FILE { "[\n]\n".to_owned() } else { text });
+    let few = test06(MlperfScenario::Server, |file, text| if file == ACCURACY_FILE { "[\n]\n".to_owned() } else { text });
     assert_eq!(few.wrong, ["the log holds 0 answers; the test logs 100"]);
     assert!(few.text.ends_with("TEST06 verification failed\n"));
-    let plain = test06(Scenario::Server, |file, text| {
+    let plain = test06(MlperfScenario::Server, |file, text| {
         let sampling = "accuracy_log_sampling_target\", \"value\": 100";
         if file == DETAIL_FILE { text.replace(sampling, "accuracy_log_sampling_target\", \"value\": 0") } else { text }
     });
     assert_eq!(plain.wrong, ["audit.config was not in force: `accuracy_log_sampling_target` is 0, not 100"]);
 }
 
-fn gpt(mode: Mode, exact_match: Option<f64>) -> Result<Verified, VerifyError> {
+fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<Verified, VerifyError> {
     let benchmark = "gpt-oss-120b";
     let found = found(benchmark);
-    let folder = run("test06-offline", &told(benchmark, Scenario::Offline, mode), |_, text| text);
+    let folder = run("test06-offline", &told(benchmark, MlperfScenario::Offline, mode), |_, text| text);
     verify(folder.path(), &found, benchmark, &[], exact_match)
 }
 
 #[test]
 fn test07_holds_the_exact_match_against_its_bound() {
-    let good = gpt(Mode::Test07, Some(62.15)).unwrap();
+    let good = gpt(TestMode::Test07, Some(62.15)).unwrap();
     assert!(
         good.text.starts_with("'exact_match': 62.15\n") && good.text.contains("Accuracy check pass: True\n"),
         "{good:?}"
@@ -147,14 +147,14 @@ fn test07_holds_the_exact_match_against_its_bound() {
             && good.wrong.iter().any(|wrong| wrong.contains("100 answers; the test logs 990")),
         "{good:?}"
     );
-    let bad = gpt(Mode::Test07, Some(60.697)).unwrap();
+    let bad = gpt(TestMode::Test07, Some(60.697)).unwrap();
     assert!(bad.wrong.contains(&"exact match is 60.697, less than 60.698".to_owned()), "{bad:?}");
-    assert!(matches!(gpt(Mode::Test07, None), Err(VerifyError::NoScore)));
+    assert!(matches!(gpt(TestMode::Test07, None), Err(VerifyError::NoScore)));
 }
 
 #[test]
 fn test09_holds_the_mean_length_against_its_bounds() {
-    let short = gpt(Mode::Test09, None).unwrap();
+    let short = gpt(TestMode::Test09, None).unwrap();
     assert_eq!(short.file, "verify_output_len.txt");
     assert!(short.wrong[short.wrong.len() - 2].starts_with("answers have 4."), "{short:?}");
     assert!(
@@ -167,22 +167,22 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 #[test]
 fn lengths_within_their_bounds_pass() {
     use super::super::Accuracy;
-    use super::lengths::Lengths;
+    use super::lengths::AnswerLengths;
     let answer =
-        |bytes: usize| Ok(super::super::log::Answer { data: vec![1; bytes], ..super::super::log::Answer::default() });
-    let lengths = Lengths::of([answer(8), answer(16)].into_iter()).unwrap();
+        |bytes: usize| Ok(super::super::log::LoggedAnswer { data: vec![1; bytes], ..super::super::log::LoggedAnswer::default() });
+    let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.outside(bounds)), (Some(3.0), None));
     assert!(lengths.text(bounds, true).ends_with("Max check pass: True\n\nTEST PASS\n"));
     assert!(lengths.text(bounds, true).contains("Std deviation: 1.00\n"));
     assert!(lengths.outside(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
-    assert!(Lengths::of(std::iter::empty()).unwrap().outside(bounds).is_some());
+    assert!(AnswerLengths::of(std::iter::empty()).unwrap().outside(bounds).is_some());
 }
 
 #[test]
 fn only_audit_runs_are_verified() {
     let benchmark = "llama2-70b-99.9";
-    let folder = run("server-valid", &told(benchmark, Scenario::Server, Mode::Performance), |_, text| text);
+    let folder = run("server-valid", &told(benchmark, MlperfScenario::Server, TestMode::Performance), |_, text| text);
     let error = verify(folder.path(), &found(benchmark), benchmark, &[2], None).unwrap_err();
     assert!(error.to_string().ends_with("is a performance run, and that is no audit test"), "{error}");
     let missing = tempfile::tempdir().unwrap();

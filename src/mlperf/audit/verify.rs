@@ -4,17 +4,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::ask::Found;
-use super::super::log::{ACCURACY_FILE, Answers, DETAIL_FILE, Detail, DetailError, LogError};
-use super::super::{Mode, TEST_FILE, TestTold};
+use super::super::ask::ResolvedTest;
+use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
+use super::super::{TestMode, TEST_FILE, TestRecord};
 use super::config::{LOG_SEED, config};
-use super::lengths::Lengths;
-use super::outputs::Outputs;
+use super::lengths::AnswerLengths;
+use super::outputs::AuditOutputs;
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    pub test: Mode,
+    pub test: TestMode,
     /// The name of the file for the package.
     pub file: &'static str,
     pub text: String,
@@ -42,7 +42,7 @@ pub enum VerifyError {
 /// Verifies the audit run in a folder. `end_ids`: tokens that end an answer (TEST06). `exact_match`: percent (TEST07).
 pub fn verify(
     folder: &Path,
-    found: &Found,
+    found: &ResolvedTest,
     benchmark: &str,
     end_ids: &[i32],
     exact_match: Option<f64>,
@@ -50,7 +50,7 @@ pub fn verify(
     let path = folder.join(TEST_FILE);
     let unread = |error: String| VerifyError::File { path: path.clone(), error };
     let told = fs::read(&path).map_err(|error| unread(error.to_string()))?;
-    let told: TestTold = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
+    let told: TestRecord = serde_json::from_slice(&told).map_err(|error| unread(error.to_string()))?;
     let mut wrong = Vec::new();
     if told.round != found.round.name || told.benchmark != benchmark {
         wrong.push(format!(
@@ -63,26 +63,26 @@ pub fn verify(
     let path = folder.join(ACCURACY_FILE);
     let of_log = |error| VerifyError::Answers { path: path.clone(), error };
     let answers =
-        || Answers::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() });
+        || AnswerLog::open(&path).map_err(|error| VerifyError::File { path: path.clone(), error: error.to_string() });
     let samples = config(found, told.mode).map_or(0, |config| config.min_query_count);
     match told.mode {
-        Mode::Performance | Mode::Accuracy => {
+        TestMode::Performance | TestMode::Accuracy => {
             Err(VerifyError::NoTest { folder: folder.to_owned(), is: told.mode.word() })
         }
-        Mode::Test06 => {
-            let outputs = Outputs::of(answers()?, told.scenario, end_ids).map_err(of_log)?;
+        TestMode::Test06 => {
+            let outputs = AuditOutputs::of(answers()?, told.scenario, end_ids).map_err(of_log)?;
             wrong.extend(outputs.wrong.iter().cloned());
             wrong.extend(too_few(outputs.answers, samples));
             let passes = wrong.is_empty() && outputs.holds();
             let headline = format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers);
             Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text: outputs.text(passes), wrong, headline })
         }
-        Mode::Test07 => {
+        TestMode::Test07 => {
             let score = exact_match.ok_or(VerifyError::NoScore)?;
-            let lengths = Lengths::of(answers()?).map_err(of_log)?;
+            let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
             wrong.extend(too_few(lengths.count, samples));
             let bounds =
-                found.benchmark.audits.get(&Mode::Test07).and_then(|audit| audit.exact_match).unwrap_or_default();
+                found.benchmark.audits.get(&TestMode::Test07).and_then(|audit| audit.exact_match).unwrap_or_default();
             let least = bounds.min.unwrap_or(0.0);
             if score < least {
                 wrong.push(format!("exact match is {score}, less than {least}"));
@@ -101,10 +101,10 @@ pub fn verify(
             );
             Ok(Verified { test: told.mode, file: "verify_accuracy.txt", text, wrong, headline })
         }
-        Mode::Test09 => {
-            let lengths = Lengths::of(answers()?).map_err(of_log)?;
+        TestMode::Test09 => {
+            let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
             let bounds =
-                found.benchmark.audits.get(&Mode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
+                found.benchmark.audits.get(&TestMode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
             wrong.extend(lengths.outside(bounds));
             wrong.extend(too_few(lengths.count, samples));
             let passes = wrong.is_empty();
@@ -126,7 +126,7 @@ fn detail(folder: &Path) -> Result<Detail, VerifyError> {
 }
 
 /// Whether LoadGen worked with the test's audit.config.
-fn not_in_force(detail: &Detail, found: &Found, mode: Mode) -> Vec<String> {
+fn not_in_force(detail: &Detail, found: &ResolvedTest, mode: TestMode) -> Vec<String> {
     let Some(config) = config(found, mode) else { return Vec::new() };
     let mut wrong = Vec::new();
     let mut expect = |key: &str, is: Option<String>, should: String| {

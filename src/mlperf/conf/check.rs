@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::super::ask::Found;
-use super::super::{Ask, Division, Mode, Scenario, Wrong};
-use super::keys::{BUILT_IN, KEYS, Key, Kind, SAID_ELSEWHERE};
+use super::super::ask::ResolvedTest;
+use super::super::{TestRequest, Division, TestMode, MlperfScenario, RuleError};
+use super::keys::{BUILT_IN, KEYS, ConfKey, ConfValueKind, SAID_ELSEWHERE};
 use super::settings::MIN_DURATION_MS;
 use crate::diag::{did_you_mean, list_of};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
-pub fn check(ask: &Ask<'_>) -> Vec<Wrong> {
+pub fn check(ask: &TestRequest<'_>) -> Vec<RuleError> {
     let found = match ask.find() {
         Ok(found) => found,
         Err(mut wrong) => {
@@ -31,136 +31,136 @@ pub fn check(ask: &Ask<'_>) -> Vec<Wrong> {
     wrong
 }
 
-fn scenario(ask: &Ask<'_>, found: &Found) -> Option<Wrong> {
+fn scenario(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let of = format!("{} of {}", ask.benchmark, ask.round);
-    let allowed: Vec<&str> = found.benchmark.scenarios().map(Scenario::title).collect();
+    let allowed: Vec<&str> = found.benchmark.scenarios().map(MlperfScenario::title).collect();
     match ask.division {
         Division::Closed if !allowed.contains(&ask.scenario.title()) => Some(
-            Wrong::new(&["scenario"], format!("cannot be {} for {of}", ask.scenario.title()), "not one of the round")
+            RuleError::new(&["scenario"], format!("cannot be {} for {of}", ask.scenario.title()), "not one of the round")
                 .hint(format!("it is run as {}", allowed.join(", "))),
         ),
-        Division::Open if ask.scenario == Scenario::Interactive && !allowed.contains(&"Interactive") => Some(
-            Wrong::new(&["scenario"], format!("cannot be Interactive for {of}"), "LoadGen has no limits for it")
+        Division::Open if ask.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
+            RuleError::new(&["scenario"], format!("cannot be Interactive for {of}"), "LoadGen has no limits for it")
                 .hint(format!("it is run as {}", allowed.join(", "))),
         ),
         _ => None,
     }
 }
 
-fn mode(ask: &Ask<'_>, found: &Found) -> Option<Wrong> {
+fn mode(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let tests = &found.benchmark.tests;
-    if matches!(ask.mode, Mode::Performance | Mode::Accuracy) || tests.contains(&ask.mode) {
+    if matches!(ask.mode, TestMode::Performance | TestMode::Accuracy) || tests.contains(&ask.mode) {
         return None;
     }
     let names: Vec<&str> = tests.iter().map(|test| test.word()).collect();
     let hint = if names.is_empty() { "it has no audit tests".to_owned() } else { format!("it has {}", list_of(names)) };
     let what = format!("cannot be `{}` for {} of {}", ask.mode.word(), ask.benchmark, ask.round);
-    Some(Wrong::new(&["mode"], what, "not one of its audit tests").hint(hint))
+    Some(RuleError::new(&["mode"], what, "not one of its audit tests").hint(hint))
 }
 
-fn rate(ask: &Ask<'_>) -> Option<Wrong> {
+fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
     let at = ["target_qps"];
     match (ask.scenario, ask.target_qps) {
         (_, Some(qps)) if !(qps > 0.0 && qps.is_finite()) => {
-            Some(Wrong::new(&at, "must be greater than 0", "queries per second"))
+            Some(RuleError::new(&at, "must be greater than 0", "queries per second"))
         }
-        (Scenario::SingleStream, Some(_)) => {
-            let wrong = Wrong::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
+        (MlperfScenario::SingleStream, Some(_)) => {
+            let wrong = RuleError::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
                 .of_key();
             Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
         }
-        (Scenario::Server | Scenario::Interactive, None) => {
+        (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
             let what = format!("needs `target_qps` in {}", ask.scenario.title());
             let rule = "queries arrive at this rate; LoadGen's own default is 1";
-            Some(Wrong::new(&[], what, rule).hint("add `target_qps: 10`: queries per second"))
+            Some(RuleError::new(&[], what, rule).hint("add `target_qps: 10`: queries per second"))
         }
-        (Scenario::Offline, None) if ask.mode != Mode::Accuracy => {
+        (MlperfScenario::Offline, None) if ask.mode != TestMode::Accuracy => {
             let rule = "LoadGen issues 1.1 × target_qps × min_duration samples; its own default is 1";
             let hint = "add `target_qps: 10`: samples per second that are expected";
-            Some(Wrong::new(&[], "needs `target_qps` in Offline", rule).hint(hint))
+            Some(RuleError::new(&[], "needs `target_qps` in Offline", rule).hint(hint))
         }
         _ => None,
     }
 }
 
 /// A cut data set is for rehearsals.
-fn whole(ask: &Ask<'_>, found: &Found) -> Option<Wrong> {
+fn whole(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let needed = match ask.mode {
-        Mode::Performance | Mode::Test06 => found.benchmark.dataset_samples,
-        Mode::Accuracy => found.benchmark.accuracy_samples.unwrap_or(found.benchmark.dataset_samples),
-        Mode::Test07 | Mode::Test09 => found.benchmark.audits.get(&ask.mode)?.samples,
+        TestMode::Performance | TestMode::Test06 => found.benchmark.dataset_samples,
+        TestMode::Accuracy => found.benchmark.accuracy_samples.unwrap_or(found.benchmark.dataset_samples),
+        TestMode::Test07 | TestMode::Test09 => found.benchmark.audits.get(&ask.mode)?.samples,
     };
     let here = ask.dataset_samples.filter(|here| *here < needed && !ask.rehearsal)?;
     let what = format!("holds {here} samples; {} of {} has {needed}", ask.benchmark, ask.round);
-    let wrong = Wrong::new(&["dataset"], what, "nothing less may be measured");
+    let wrong = RuleError::new(&["dataset"], what, "nothing less may be measured");
     Some(wrong.hint("make it whole, or add `rehearse: true`"))
 }
 
 /// A key that LoadGen does not know, or must not be told here.
-fn unknown(name: &str, model: Option<&str>) -> Option<Wrong> {
+fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     let at = ["user_conf", name];
     let bare = name.rsplit('.').next().unwrap_or(name);
     if bare != name {
         let ours = model.map_or_else(String::new, |model| format!("; LoadGen knows this model as `{model}`"));
         let rule = format!("model and scenario are put before it{ours}");
-        return Some(Wrong::new(&at, "names a model or a scenario", rule).of_key().hint(format!("write `{bare}`")));
+        return Some(RuleError::new(&at, "names a model or a scenario", rule).of_key().hint(format!("write `{bare}`")));
     }
     if let Some((_, place)) = SAID_ELSEWHERE.iter().find(|(key, _)| *key == name) {
         let hint = format!("write it as `{place}` of `loadgen`");
-        return Some(Wrong::new(&at, "is said elsewhere", "once is enough").of_key().hint(hint));
+        return Some(RuleError::new(&at, "is said elsewhere", "once is enough").of_key().hint(hint));
     }
     if BUILT_IN.contains(&name) {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
-        return Some(Wrong::new(&at, "cannot be set", rule).of_key().hint("take it away"));
+        return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("take it away"));
     }
-    if Key::named(name).is_none() {
+    if ConfKey::named(name).is_none() {
         let hint = did_you_mean(name, KEYS.iter().map(|key| key.name));
         let rule = "LoadGen would ignore it without a word";
-        return Some(Wrong::new(&at, "is not a setting of user.conf", rule).of_key().maybe_hint(hint));
+        return Some(RuleError::new(&at, "is not a setting of user.conf", rule).of_key().maybe_hint(hint));
     }
     None
 }
 
-fn one(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Option<Wrong> {
+fn one(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
     let at = ["user_conf", name];
     let model = found.benchmark.loadgen_model(ask.scenario);
     if let Some(wrong) = unknown(name, Some(&model)) {
         return Some(wrong);
     }
-    let key = Key::named(name)?;
+    let key = ConfKey::named(name)?;
     if !key.is_read_in(ask.scenario) {
         let rule = format!("LoadGen does not read it in {}", ask.scenario.title());
         return Some(
-            Wrong::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("take it away"),
+            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("take it away"),
         );
     }
     if key.division_in(ask.scenario) == Division::Open && ask.division == Division::Closed {
-        let wrong = Wrong::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
+        let wrong = RuleError::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
         return Some(wrong.hint("take it away, or `division: open`"));
     }
     if let Some(needed) = bad_value(key.kind, value) {
-        return Some(Wrong::new(&at, format!("cannot be {value}"), needed));
+        return Some(RuleError::new(&at, format!("cannot be {value}"), needed));
     }
     closed_bound(ask, found, name, value)
 }
 
 /// What the value must be, if it is not.
-fn bad_value(kind: Kind, value: &Value) -> Option<&'static str> {
+fn bad_value(kind: ConfValueKind, value: &Value) -> Option<&'static str> {
     match kind {
-        Kind::Count | Kind::Milliseconds if value.as_u64().is_some() => None,
-        Kind::Count => Some("a whole number, 0 or more"),
-        Kind::Milliseconds => Some("whole milliseconds: 600000 is ten minutes"),
-        Kind::Flag if value.is_boolean() || matches!(value.as_u64(), Some(0 | 1)) => None,
-        Kind::Flag => Some("0 or 1"),
-        Kind::Number if value.as_f64().is_some_and(|number| number > 0.0) => None,
-        Kind::Number => Some("a number above 0"),
-        Kind::Percent if value.as_f64().is_some_and(|share| share > 0.0 && share < 100.0) => None,
-        Kind::Percent => Some("percent: above 0, below 100"),
+        ConfValueKind::Count | ConfValueKind::Milliseconds if value.as_u64().is_some() => None,
+        ConfValueKind::Count => Some("a whole number, 0 or more"),
+        ConfValueKind::Milliseconds => Some("whole milliseconds: 600000 is ten minutes"),
+        ConfValueKind::Flag if value.is_boolean() || matches!(value.as_u64(), Some(0 | 1)) => None,
+        ConfValueKind::Flag => Some("0 or 1"),
+        ConfValueKind::Number if value.as_f64().is_some_and(|number| number > 0.0) => None,
+        ConfValueKind::Number => Some("a number above 0"),
+        ConfValueKind::Percent if value.as_f64().is_some_and(|share| share > 0.0 && share < 100.0) => None,
+        ConfValueKind::Percent => Some("percent: above 0, below 100"),
     }
 }
 
 /// Bounds that a closed submission must keep.
-fn closed_bound(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Option<Wrong> {
+fn closed_bound(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -> Option<RuleError> {
     if ask.division == Division::Open {
         return None;
     }
@@ -169,7 +169,7 @@ fn closed_bound(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Opti
     let number = value.as_u64()?;
     let at_least = |least: u64, rule: &str| {
         (number < least)
-            .then(|| Wrong::new(&at, format!("must be at least {least}"), rule).hint(format!("{name}: {least}")))
+            .then(|| RuleError::new(&at, format!("must be at least {least}"), rule).hint(format!("{name}: {least}")))
     };
     match name {
         "min_duration" if ask.is_measured() => {
@@ -178,7 +178,7 @@ fn closed_bound(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Opti
                 "`min_duration: {MIN_DURATION_MS}`; `rehearse: true` allows less, and cannot be submitted"
             )))
         }
-        "min_query_count" if ask.scenario == Scenario::Offline && ask.is_measured() => {
+        "min_query_count" if ask.scenario == MlperfScenario::Offline && ask.is_measured() => {
             at_least(benchmark.offline_min_samples, "closed: Offline issues at least so many samples")
         }
         "performance_sample_count_override" if ask.is_measured() => {
@@ -188,19 +188,19 @@ fn closed_bound(ask: &Ask<'_>, found: &Found, name: &str, value: &Value) -> Opti
             let all = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
             (number != all).then(|| {
                 let rule = "closed: accuracy is that of the whole data set";
-                Wrong::new(&at, format!("must be {all}"), rule).hint("take it away: LoadGen has it built in")
+                RuleError::new(&at, format!("must be {all}"), rule).hint("take it away: LoadGen has it built in")
             })
         }
         "sample_concatenate_permutation" if number != 1 && ask.is_measured() => {
             let rule = "closed: answers differ in length, so every sample is issued equally often";
-            Some(Wrong::new(&at, "must be 1", rule).hint("take it away: LoadGen has it built in"))
+            Some(RuleError::new(&at, "must be 1", rule).hint("take it away: LoadGen has it built in"))
         }
         _ => None,
     }
 }
 
 /// Two settings that contradict each other.
-fn between(ask: &Ask<'_>) -> Vec<Wrong> {
+fn between(ask: &TestRequest<'_>) -> Vec<RuleError> {
     let number = |name: &str| ask.user_conf.get(name).and_then(Value::as_u64);
     let default = |name: &str| if name == "min_duration" && !ask.rehearsal { MIN_DURATION_MS } else { 0 };
     [("max_duration", "min_duration"), ("max_query_count", "min_query_count")]
@@ -210,7 +210,7 @@ fn between(ask: &Ask<'_>) -> Vec<Wrong> {
             (max != 0 && max < min).then(|| {
                 let rule = format!("LoadGen would end the run before `{least}` is reached: INVALID");
                 let what = format!("must not be below `{least}`, {min}");
-                Wrong::new(&["user_conf", most], what, rule).hint("0 means without end")
+                RuleError::new(&["user_conf", most], what, rule).hint("0 means without end")
             })
         })
         .collect()

@@ -10,6 +10,6 @@ mod text;
 mod tests;
 
 pub use check::check;
-pub use read::{Line, read, review};
-pub use settings::{MIN_DURATION_MS, REHEARSAL_DURATION_MS, Settings};
+pub use read::{ConfLine, read, review};
+pub use settings::{MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings};
 pub use text::{Conf, conf};

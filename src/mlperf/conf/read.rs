@@ -3,12 +3,12 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::super::{Ask, Round, Scenario, Wrong};
+use super::super::{TestRequest, Round, MlperfScenario, RuleError};
 use crate::diag::did_you_mean;
 
 /// One setting of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ConfLine {
     /// Counted from 1.
     pub line: usize,
     /// `*` stands for all.
@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 /// The settings of a user.conf as LoadGen takes it apart, and for each line that it cannot read its number and why.
-pub fn read(text: &str) -> (Vec<Line>, Vec<(usize, String)>) {
+pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
     let mut lines = Vec::new();
     let mut wrong = Vec::new();
     for (index, text) in text.lines().enumerate() {
@@ -43,7 +43,7 @@ pub fn read(text: &str) -> (Vec<Line>, Vec<(usize, String)>) {
             continue;
         };
         let [model, scenario, key, value] = [model, scenario, key, value].map(str::to_owned);
-        lines.push(Line { line, model, scenario, key, value });
+        lines.push(ConfLine { line, model, scenario, key, value });
     }
     (lines, wrong)
 }
@@ -51,10 +51,10 @@ pub fn read(text: &str) -> (Vec<Line>, Vec<(usize, String)>) {
 /// What is wrong with a user.conf for a test: lines, models and scenarios that LoadGen would pass over, and all that
 /// [`super::check()`] says. Numbers are those of lines, 0: the file as a whole. Of `ask` the `target_qps` and `user_conf` are
 /// taken from the file.
-pub fn review(text: &str, ask: &Ask<'_>) -> Vec<(usize, Wrong)> {
+pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     let (lines, unread) = read(text);
-    let mut wrong: Vec<(usize, Wrong)> =
-        unread.into_iter().map(|(line, what)| (line, Wrong::new(&[], what, "LoadGen would refuse the file"))).collect();
+    let mut wrong: Vec<(usize, RuleError)> =
+        unread.into_iter().map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file"))).collect();
     let known = models();
     let found = ask.find().ok();
     let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(ask.scenario));
@@ -66,14 +66,14 @@ pub fn review(text: &str, ask: &Ask<'_>) -> Vec<(usize, Wrong)> {
             let hint = did_you_mean(&line.model, known.iter().map(String::as_str));
             let rule = "LoadGen would pass over the line without a word";
             let what = format!("`{}` is not a model of LoadGen's", line.model);
-            wrong.push((line.line, Wrong::new(&[], what, rule).maybe_hint(hint)));
+            wrong.push((line.line, RuleError::new(&[], what, rule).maybe_hint(hint)));
             continue;
         }
         if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
             let rule = "LoadGen would pass over the line without a word";
             let what = format!("`{}` is not a scenario of LoadGen's", line.scenario);
             let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model `…-interactive`";
-            wrong.push((line.line, Wrong::new(&[], what, rule).hint(hint)));
+            wrong.push((line.line, RuleError::new(&[], what, rule).hint(hint)));
             continue;
         }
         let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();
@@ -82,13 +82,13 @@ pub fn review(text: &str, ask: &Ask<'_>) -> Vec<(usize, Wrong)> {
         }
         if line.key == "target_qps" {
             // Offline and Server may both be named by a `*`; SingleStream has none.
-            target_qps = line.value.parse().ok().filter(|_| ask.scenario != Scenario::SingleStream);
+            target_qps = line.value.parse().ok().filter(|_| ask.scenario != MlperfScenario::SingleStream);
         } else if let Ok(value) = serde_json::from_str(&line.value) {
             settings.insert(line.key.clone(), value);
         }
         places.insert(line.key.clone(), line.line);
     }
-    let filled = Ask { target_qps, user_conf: &settings, ..ask.clone() };
+    let filled = TestRequest { target_qps, user_conf: &settings, ..ask.clone() };
     for one in super::check(&filled) {
         let line = one.at.last().and_then(|key| places.get(key)).copied().unwrap_or(0);
         wrong.push((line, one));

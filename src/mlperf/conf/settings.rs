@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::ask::Found;
-use super::super::{Ask, Mode, Scenario};
+use super::super::ask::ResolvedTest;
+use super::super::{TestRequest, TestMode, MlperfScenario};
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;
@@ -18,9 +18,9 @@ const DEFAULT_EXPECTED_LATENCY_MS: f64 = 10.0;
 
 /// Settings in force. Durations in milliseconds; 0 as a maximum means none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub scenario: Scenario,
-    pub mode: Mode,
+pub struct TestSettings {
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
     /// Of SingleStream what follows from the latency that is expected.
     pub target_qps: f64,
     pub min_duration_ms: u64,
@@ -37,9 +37,9 @@ pub struct Settings {
     pub issue_unique: bool,
 }
 
-impl Settings {
+impl TestSettings {
     /// Of a test whose names are known.
-    pub(in crate::mlperf) fn of(ask: &Ask<'_>, found: &Found) -> Self {
+    pub(in crate::mlperf) fn of(ask: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let set = |name: &str| ask.user_conf.get(name);
         let count = |name: &str| set(name).and_then(Value::as_u64);
         let flag =
@@ -48,15 +48,15 @@ impl Settings {
         let here = ask.dataset_samples.unwrap_or(u64::MAX);
         let drawn = if ask.rehearsal { here.min(REHEARSAL_SAMPLES) } else { here };
         let target_qps = match ask.scenario {
-            Scenario::SingleStream => {
+            MlperfScenario::SingleStream => {
                 1e3 / set("target_latency").and_then(Value::as_f64).unwrap_or(DEFAULT_EXPECTED_LATENCY_MS)
             }
             _ => ask.target_qps.unwrap_or(1.0),
         };
         let rule = if ask.rehearsal { REHEARSAL_DURATION_MS } else { MIN_DURATION_MS };
         let least = match ask.scenario {
-            Scenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(drawn),
-            Scenario::Offline => benchmark.offline_min_samples,
+            MlperfScenario::Offline if ask.rehearsal => benchmark.offline_min_samples.min(drawn),
+            MlperfScenario::Offline => benchmark.offline_min_samples,
             _ => DEFAULT_MIN_QUERIES,
         };
         let samples = count("performance_sample_count_override").unwrap_or(benchmark.performance_samples.min(drawn));
@@ -78,7 +78,7 @@ impl Settings {
     }
 
     /// With what audit.config puts over it.
-    fn audited(self, ask: &Ask<'_>, found: &Found) -> Self {
+    fn audited(self, ask: &TestRequest<'_>, found: &ResolvedTest) -> Self {
         let Some(audit) = super::super::audit::config(found, ask.mode) else { return self };
         let its_own = found.benchmark.audits.get(&ask.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::keys::{BUILT_IN, KEYS};
 use super::{check, conf, read, review};
-use crate::mlperf::{Ask, Division, Mode, Scenario, Wrong};
+use crate::mlperf::{TestRequest, Division, TestMode, MlperfScenario, RuleError};
 
 /// A test that nothing is wrong with; the rest is changed from here.
-fn ask(user_conf: &IndexMap<String, Value>) -> Ask<'_> {
-    Ask {
+fn ask(user_conf: &IndexMap<String, Value>) -> TestRequest<'_> {
+    TestRequest {
         round: "v6.1",
         benchmark: "llama2-70b-99.9",
-        scenario: Scenario::Server,
-        mode: Mode::Performance,
+        scenario: MlperfScenario::Server,
+        mode: TestMode::Performance,
         division: Division::Closed,
         rehearsal: false,
         target_qps: Some(100.0),
@@ -26,8 +26,8 @@ fn settings(json: &Value) -> IndexMap<String, Value> {
     json.as_object().unwrap().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn told(wrong: &[Wrong]) -> Vec<String> {
-    let one = |wrong: &Wrong| {
+fn told(wrong: &[RuleError]) -> Vec<String> {
+    let one = |wrong: &RuleError| {
         let hint = wrong.hint.as_ref().map_or_else(String::new, |hint| format!(" [{hint}]"));
         format!("{}: {} ({}){hint}", wrong.at.join("."), wrong.what, wrong.rule)
     };
@@ -44,13 +44,13 @@ fn user_conf_of_each_scenario() {
         "# llama2-70b-99.9, Server, closed division, MLPerf Inference v6.1.\n# Times are in milliseconds.\n\
          llama2-70b.Server.target_qps = 100\nllama2-70b.Server.min_duration = 600000\n"
     );
-    let interactive = conf(&Ask { scenario: Scenario::Interactive, target_qps: Some(7.5), ..ask(&none) }).unwrap();
+    let interactive = conf(&TestRequest { scenario: MlperfScenario::Interactive, target_qps: Some(7.5), ..ask(&none) }).unwrap();
     assert_eq!((interactive.model.as_str(), interactive.scenario), ("llama2-70b-interactive", "Server"));
     assert!(interactive.text.contains("\nllama2-70b-interactive.Server.target_qps = 7.5\n"), "{}", interactive.text);
-    let offline = conf(&Ask { scenario: Scenario::Offline, benchmark: "gpt-oss-120b", ..ask(&none) }).unwrap();
+    let offline = conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..ask(&none) }).unwrap();
     assert!(offline.text.contains("\ngpt-oss-120b.Offline.min_query_count = 6396\n"), "{}", offline.text);
     let own = settings(&json!({ "target_latency": 500, "print_timestamps": true }));
-    let single = Ask { scenario: Scenario::SingleStream, benchmark: "llama3.1-8b-edge", target_qps: None, ..ask(&own) };
+    let single = TestRequest { scenario: MlperfScenario::SingleStream, benchmark: "llama3.1-8b-edge", target_qps: None, ..ask(&own) };
     let single = conf(&single).unwrap();
     assert!(single.text.contains("\nllama3_1-8b-edge.SingleStream.target_latency = 500\n"), "{}", single.text);
     assert!(single.text.contains("print_timestamps = 1\n") && !single.text.contains("target_qps"), "{}", single.text);
@@ -60,7 +60,7 @@ fn user_conf_of_each_scenario() {
 #[test]
 fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
     let none = IndexMap::new();
-    let short = Ask { rehearsal: true, dataset_samples: Some(64), scenario: Scenario::Offline, ..ask(&none) };
+    let short = TestRequest { rehearsal: true, dataset_samples: Some(64), scenario: MlperfScenario::Offline, ..ask(&none) };
     let short = conf(&short).unwrap();
     for line in [
         "min_duration = 10000",
@@ -71,7 +71,7 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
         assert!(short.text.contains(&format!("llama2-70b.Offline.{line}\n")), "{line}: {}", short.text);
     }
     assert!(short.text.starts_with("# llama2-70b-99.9, Offline, closed division, MLPerf Inference v6.1; a rehearsal"));
-    let refused = check(&Ask { dataset_samples: Some(64), ..ask(&none) });
+    let refused = check(&TestRequest { dataset_samples: Some(64), ..ask(&none) });
     assert_eq!(
         told(&refused),
         [
@@ -83,7 +83,7 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
 #[test]
 fn audit_config_of_each_test() {
     let none = IndexMap::new();
-    let test06 = conf(&Ask { mode: Mode::Test06, ..ask(&none) }).unwrap();
+    let test06 = conf(&TestRequest { mode: TestMode::Test06, ..ask(&none) }).unwrap();
     assert_eq!(
         test06.audit.unwrap(),
         "# TEST06 of MLPerf Inference v6.1\n*.*.mode = 2\n*.*.accuracy_log_rng_seed = 720381539243781796\n\
@@ -91,16 +91,16 @@ fn audit_config_of_each_test() {
          *.*.sample_concatenate_permutation = 0\n"
     );
     assert_eq!((test06.settings.min_query_count, test06.settings.equal_issue), (100, false));
-    let gpt = Ask { benchmark: "gpt-oss-120b", scenario: Scenario::Offline, ..ask(&none) };
-    let test07 = conf(&Ask { mode: Mode::Test07, ..gpt.clone() }).unwrap();
+    let gpt = TestRequest { benchmark: "gpt-oss-120b", scenario: MlperfScenario::Offline, ..ask(&none) };
+    let test07 = conf(&TestRequest { mode: TestMode::Test07, ..gpt.clone() }).unwrap();
     let audit = test07.audit.unwrap();
     assert!(audit.contains("sampling_target = 990\n*.*.min_query_count = 990\n"), "{audit}");
     assert!(audit.contains("*.*.performance_issue_unique = 1\n"), "{audit}");
     assert!(test07.text.contains("performance_sample_count_override = 990\n"), "{}", test07.text);
-    let test09 = conf(&Ask { mode: Mode::Test09, ..gpt.clone() }).unwrap().audit.unwrap();
+    let test09 = conf(&TestRequest { mode: TestMode::Test09, ..gpt.clone() }).unwrap().audit.unwrap();
     assert!(test09.contains("sampling_target = 10000\n*.*.min_query_count = 6396\n"), "{test09}");
     // Issuing every sample once came with v6.1.
-    let before = conf(&Ask { mode: Mode::Test09, round: "v6.0", ..gpt }).unwrap().audit.unwrap();
+    let before = conf(&TestRequest { mode: TestMode::Test09, round: "v6.0", ..gpt }).unwrap().audit.unwrap();
     assert!(!before.contains("performance_issue_unique"), "{before}");
 }
 
@@ -111,8 +111,8 @@ fn every_mistake_is_told_at_once() {
         "llama2-70b-99.9.Server.max_duration": 0, "coalesce_queries": 3, "samples_per_query": 8,
         "sample_concatenate_permutation": 0, "max_query_count": 10,
     }));
-    let asked = Ask { target_qps: Some(0.0), mode: Mode::Test07, ..ask(&own) };
-    let asked = Ask { mode: Mode::Performance, ..asked };
+    let asked = TestRequest { target_qps: Some(0.0), mode: TestMode::Test07, ..ask(&own) };
+    let asked = TestRequest { mode: TestMode::Performance, ..asked };
     assert_eq!(
         told(&check(&asked)),
         [
@@ -133,30 +133,30 @@ fn every_mistake_is_told_at_once() {
 #[test]
 fn names_that_the_round_does_not_have() {
     let none = IndexMap::new();
-    let says = |asked: Ask<'_>| told(&check(&asked)).join("\n");
-    let old = says(Ask { benchmark: "llama2-70b-99", ..ask(&none) });
+    let says = |asked: TestRequest<'_>| told(&check(&asked)).join("\n");
+    let old = says(TestRequest { benchmark: "llama2-70b-99", ..ask(&none) });
     assert!(old.contains("it is in `v5.0`, `v5.1`, `v6.0`; v6.1 has"), "{old}");
-    let loadgens = says(Ask { benchmark: "llama2-70b", round: "v6.0", ..ask(&none) });
+    let loadgens = says(TestRequest { benchmark: "llama2-70b", round: "v6.0", ..ask(&none) });
     assert!(loadgens.contains("[say which: `llama2-70b-99`, `llama2-70b-99.9`]"), "{loadgens}");
-    let typed = says(Ask { benchmark: "deepseek-r2", ..ask(&none) });
+    let typed = says(TestRequest { benchmark: "deepseek-r2", ..ask(&none) });
     assert!(typed.contains("did you mean `deepseek-r1`?"), "{typed}");
-    let round = says(Ask { round: "v6.2", target_qps: None, ..ask(&none) });
+    let round = says(TestRequest { round: "v6.2", target_qps: None, ..ask(&none) });
     assert!(round.contains("round: cannot be `v6.2`") && round.contains("needs `target_qps` in Server"), "{round}");
-    let mixtral = says(Ask { benchmark: "mixtral-8x7b", round: "v6.0", scenario: Scenario::Interactive, ..ask(&none) });
+    let mixtral = says(TestRequest { benchmark: "mixtral-8x7b", round: "v6.0", scenario: MlperfScenario::Interactive, ..ask(&none) });
     assert!(mixtral.contains("[it is run as Offline, Server]"), "{mixtral}");
-    let open = Ask { division: Division::Open, scenario: Scenario::SingleStream, target_qps: None, ..ask(&none) };
+    let open = TestRequest { division: Division::Open, scenario: MlperfScenario::SingleStream, target_qps: None, ..ask(&none) };
     assert_eq!(says(open), "");
-    let test = says(Ask { mode: Mode::Test07, ..ask(&none) });
+    let test = says(TestRequest { mode: TestMode::Test07, ..ask(&none) });
     assert!(test.contains("mode: cannot be `test07`") && test.contains("[it has `test06`]"), "{test}");
 }
 
 #[test]
 fn bounds_of_a_closed_submission() {
-    let says = |own: Value, with: &dyn Fn(Ask<'_>) -> Vec<String>| with(ask(&settings(&own)));
-    let plain = |asked: Ask<'_>| told(&check(&asked));
-    let offline = |asked: Ask<'_>| told(&check(&Ask { scenario: Scenario::Offline, ..asked }));
-    let open = |asked: Ask<'_>| told(&check(&Ask { division: Division::Open, ..asked }));
-    let rehearsal = |asked: Ask<'_>| told(&check(&Ask { rehearsal: true, ..asked }));
+    let says = |own: Value, with: &dyn Fn(TestRequest<'_>) -> Vec<String>| with(ask(&settings(&own)));
+    let plain = |asked: TestRequest<'_>| told(&check(&asked));
+    let offline = |asked: TestRequest<'_>| told(&check(&TestRequest { scenario: MlperfScenario::Offline, ..asked }));
+    let open = |asked: TestRequest<'_>| told(&check(&TestRequest { division: Division::Open, ..asked }));
+    let rehearsal = |asked: TestRequest<'_>| told(&check(&TestRequest { rehearsal: true, ..asked }));
     assert!(says(json!({ "min_query_count": 100 }), &plain).is_empty());
     assert_eq!(says(json!({ "min_query_count": 100 }), &offline).len(), 1);
     assert_eq!(says(json!({ "performance_sample_count_override": 100 }), &plain).len(), 1);
@@ -183,13 +183,13 @@ fn a_user_conf_of_others_is_held_against_the_rules_by_line() {
     assert_eq!((lines.len(), unread.len()), (7, 2));
     assert_eq!(lines[2].model, "llama2-70b-99.9");
     let none = IndexMap::new();
-    let wrong = review(text, &Ask { target_qps: None, ..ask(&none) });
+    let wrong = review(text, &TestRequest { target_qps: None, ..ask(&none) });
     let lines: Vec<usize> = wrong.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [3, 4, 5, 6, 8, 9], "{wrong:#?}");
     assert_eq!(wrong[1].1.hint.as_deref(), Some("did you mean `llama2-70b`?"));
     let fine = conf(&ask(&none)).unwrap().text;
-    assert_eq!(review(&fine, &Ask { target_qps: None, ..ask(&none) }), []);
-    let missing = review("", &Ask { target_qps: None, ..ask(&none) });
+    assert_eq!(review(&fine, &TestRequest { target_qps: None, ..ask(&none) }), []);
+    let missing = review("", &TestRequest { target_qps: None, ..ask(&none) });
     assert_eq!(missing.len(), 1);
 }
 

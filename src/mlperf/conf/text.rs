@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::ask::Found;
-use super::super::{Ask, Mode, Scenario, Wrong};
-use super::settings::Settings;
+use super::super::ask::ResolvedTest;
+use super::super::{TestRequest, TestMode, MlperfScenario, RuleError};
+use super::settings::TestSettings;
 
 /// Everything that LoadGen is told about one test.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,17 +22,17 @@ pub struct Conf {
     /// audit.config of the test, where there is one. Pass its path; never leave it in a working directory.
     pub audit: Option<String>,
     /// What will be in force with both.
-    pub settings: Settings,
+    pub settings: TestSettings,
 }
 
 /// The configuration of a test, or everything that is wrong with it.
-pub fn conf(ask: &Ask<'_>) -> Result<Conf, Vec<Wrong>> {
+pub fn conf(ask: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
     let wrong = super::check(ask);
     if !wrong.is_empty() {
         return Err(wrong);
     }
     let found = ask.find()?;
-    let settings = Settings::of(ask, &found);
+    let settings = TestSettings::of(ask, &found);
     let audit = super::super::audit::config(&found, ask.mode).map(|audit| audit.text);
     let model = found.benchmark.loadgen_model(ask.scenario);
     let lines = lines(ask, &found);
@@ -41,7 +41,7 @@ pub fn conf(ask: &Ask<'_>) -> Result<Conf, Vec<Wrong>> {
     Ok(Conf { scenario: ask.scenario.loadgen(), text, keys, model, audit, settings })
 }
 
-fn text(ask: &Ask<'_>, found: &Found, model: &str, lines: &[(String, String)]) -> String {
+fn text(ask: &TestRequest<'_>, found: &ResolvedTest, model: &str, lines: &[(String, String)]) -> String {
     let mut text = format!(
         "# {}, {}, {} division, MLPerf Inference {}{}.\n# Times are in milliseconds.\n",
         ask.benchmark,
@@ -57,9 +57,9 @@ fn text(ask: &Ask<'_>, found: &Found, model: &str, lines: &[(String, String)]) -
 }
 
 /// Keys and values: the rate, what the manifest says, and what must be said although nobody did.
-fn lines(ask: &Ask<'_>, found: &Found) -> Vec<(String, String)> {
+fn lines(ask: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
-    if let Some(qps) = ask.target_qps.filter(|_| ask.scenario != Scenario::SingleStream) {
+    if let Some(qps) = ask.target_qps.filter(|_| ask.scenario != MlperfScenario::SingleStream) {
         lines.push(("target_qps".to_owned(), qps.to_string()));
     }
     lines.extend(ask.user_conf.iter().map(|(name, value)| (name.clone(), shown(value))));
@@ -68,16 +68,16 @@ fn lines(ask: &Ask<'_>, found: &Found) -> Vec<(String, String)> {
             lines.push((name.to_owned(), value.to_string()));
         }
     };
-    let plain = Settings::of(&Ask { mode: Mode::Performance, ..ask.clone() }, found);
+    let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..ask.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
-    if ask.scenario == Scenario::Offline {
+    if ask.scenario == MlperfScenario::Offline {
         // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker asks for it.
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;
     let drawn = match ask.mode {
         // Else Offline would issue as many as the performance set has.
-        Mode::Test07 => plain.performance_samples.min(test07_samples(found)),
+        TestMode::Test07 => plain.performance_samples.min(test07_samples(found)),
         _ if ask.rehearsal => plain.performance_samples,
         _ => benchmark.performance_samples,
     };
@@ -90,8 +90,8 @@ fn lines(ask: &Ask<'_>, found: &Found) -> Vec<(String, String)> {
     lines
 }
 
-fn test07_samples(found: &Found) -> u64 {
-    found.benchmark.audits.get(&Mode::Test07).map_or(u64::MAX, |audit| audit.samples)
+fn test07_samples(found: &ResolvedTest) -> u64 {
+    found.benchmark.audits.get(&TestMode::Test07).map_or(u64::MAX, |audit| audit.samples)
 }
 
 fn shown(value: &Value) -> String {

@@ -7,11 +7,11 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::columns::Columns;
-use super::row::{Row, Value};
-use super::write::Sink;
+use super::row::{DatasetRow, RowValue};
+use super::write::RowSink;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
-pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), String> {
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {
     let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let open = || File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(|error| said(&error));
     let mut first = [b' '];
@@ -45,7 +45,7 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), S
 
 struct Records<'a, 's> {
     columns: &'a Columns,
-    sink: &'a mut Sink<'s>,
+    sink: &'a mut RowSink<'s>,
 }
 
 impl<'de> DeserializeSeed<'de> for Records<'_, '_> {
@@ -74,35 +74,35 @@ impl<'de> Visitor<'de> for Records<'_, '_> {
 struct Record<'a>(&'a Columns);
 
 impl<'de> DeserializeSeed<'de> for Record<'_> {
-    type Value = Row;
+    type Value = DatasetRow;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<DatasetRow, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Record<'_> {
-    type Value = Row;
+    type Value = DatasetRow;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a record")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut record: A) -> Result<Row, A::Error> {
-        let mut row = Row::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut record: A) -> Result<DatasetRow, A::Error> {
+        let mut row = DatasetRow::default();
         while let Some(name) = record.next_key::<String>()? {
             if self.0.slot(&name).is_none() {
                 record.next_value::<IgnoredAny>()?;
                 continue;
             }
             let value = match record.next_value::<serde_json::Value>()? {
-                serde_json::Value::Null => Value::Nothing,
-                serde_json::Value::String(text) => Value::Text(text),
+                serde_json::Value::Null => RowValue::Nothing,
+                serde_json::Value::String(text) => RowValue::Text(text),
                 serde_json::Value::Array(items) => {
                     let ids: Option<Vec<i64>> = items.iter().map(serde_json::Value::as_i64).collect();
-                    Value::Ids(ids.ok_or_else(|| A::Error::custom(format!("`{name}` is no list of whole numbers")))?)
+                    RowValue::Ids(ids.ok_or_else(|| A::Error::custom(format!("`{name}` is no list of whole numbers")))?)
                 }
-                other => Value::Text(other.to_string()),
+                other => RowValue::Text(other.to_string()),
             };
             row.take(self.0, &name, value).map_err(A::Error::custom)?;
         }

@@ -10,13 +10,13 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::row::Row;
+use super::row::DatasetRow;
 use crate::mlperf::accuracy::Recipe;
 use crate::mlperf::words;
 
 /// Lengths of made-up samples: a log-normal distribution, cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lengths {
+pub struct LengthDistribution {
     pub mean: f64,
     /// Standard deviation of the logarithm.
     pub sigma: f64,
@@ -28,7 +28,7 @@ pub struct Lengths {
 
 const SIGMA: f64 = 0.7;
 
-impl Lengths {
+impl LengthDistribution {
     const fn of(mean: f64, sigma: f64, min: u32, max: u32, source: &'static str) -> Self {
         Self { mean, sigma, min, max, source: Cow::Borrowed(source) }
     }
@@ -43,23 +43,23 @@ impl Lengths {
 }
 
 /// Lengths of a benchmark's inputs and of its references' words, and its token ids.
-pub(super) struct Shape {
-    pub input: Lengths,
-    pub words: Lengths,
+pub(super) struct DatasetShape {
+    pub input: LengthDistribution,
+    pub words: LengthDistribution,
     /// Ordinary ids, from and before.
     ids: (u32, u32),
     /// Parts, equally often, one after the other.
     tasks: &'static [&'static str],
 }
 
-impl Shape {
+impl DatasetShape {
     pub fn of(recipe: Recipe) -> Self {
-        const FEW: Lengths = Lengths::of(1.0, 0.0, 1, 1, "a short answer");
+        const FEW: LengthDistribution = LengthDistribution::of(1.0, 0.0, 1, 1, "a short answer");
         // Means that are not published are a choice, and said to be one.
         let (input, words, ids, tasks): (_, _, _, &[&str]) = match recipe {
             Recipe::OpenOrca => (
-                Lengths::of(220.0, SIGMA, 16, 1023, "limit: processorca.py, --seqlen_limit 1024; mean: a choice"),
-                Lengths::of(
+                LengthDistribution::of(220.0, SIGMA, 16, 1023, "limit: processorca.py, --seqlen_limit 1024; mean: a choice"),
+                LengthDistribution::of(
                     294.45,
                     SIGMA,
                     3,
@@ -70,26 +70,26 @@ impl Shape {
                 &[],
             ),
             Recipe::News => (
-                Lengths::of(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
-                Lengths::of(73.0, 0.4, 8, 128, "at most 128 tokens of output, submission rules; mean: a choice"),
+                LengthDistribution::of(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
+                LengthDistribution::of(73.0, 0.4, 8, 128, "at most 128 tokens of output, submission rules; mean: a choice"),
                 (0, 128_000),
                 &[],
             ),
             Recipe::Mixed => (
-                Lengths::of(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
-                Lengths::of(145.4, SIGMA, 3, 1023, "tokens per sample of the reference model, submission rules"),
+                LengthDistribution::of(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
+                LengthDistribution::of(145.4, SIGMA, 3, 1023, "tokens per sample of the reference model, submission rules"),
                 (259, 32_000),
                 &["OpenOrca", "GSM8K", "MBXP"],
             ),
             Recipe::LongContext => (
-                Lengths::of(
+                LengthDistribution::of(
                     9_400.0,
                     0.6,
                     256,
                     20_000,
                     "a choice: long contexts; limit: model_max_length 22000 less 2000 of output",
                 ),
-                Lengths::of(
+                LengthDistribution::of(
                     684.68,
                     SIGMA,
                     8,
@@ -100,13 +100,13 @@ impl Shape {
                 &["rouge", "niah_em", "qa_em"],
             ),
             Recipe::DeepSeek => (
-                Lengths::of(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
+                LengthDistribution::of(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
                 FEW,
                 (0, 128_000),
                 &["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"],
             ),
             Recipe::GptOss => (
-                Lengths::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarise"),
+                LengthDistribution::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarise"),
                 FEW,
                 (0, 199_998),
                 &["aime25", "gpqa_diamond", "livecodebench_v6"],
@@ -116,12 +116,12 @@ impl Shape {
     }
 
     /// Sample number `index`. Each has a generator of its own: fewer samples are the first of more.
-    pub fn row(&self, recipe: Recipe, seed: u64, index: u64) -> Row {
+    pub fn row(&self, recipe: Recipe, seed: u64, index: u64) -> DatasetRow {
         let mut rng = Pcg64::seed_from_u64(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
         let length = self.input.draw(&mut rng);
         let ids = (0..length).map(|_| i64::from(rng.random_range(self.ids.0..self.ids.1))).collect();
         let task = (!self.tasks.is_empty()).then(|| self.tasks[index as usize % self.tasks.len()]);
-        let mut row = Row::new(ids);
+        let mut row = DatasetRow::new(ids);
         row.reference = Some(self.reference(recipe, task.unwrap_or(""), &mut rng));
         row.task = task.map(str::to_owned);
         row.id = Some(format!("made-up.{index}"));

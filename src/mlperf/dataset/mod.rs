@@ -17,6 +17,6 @@ mod told;
 mod write;
 mod writer;
 
-pub use made::Lengths;
-pub use told::{DATASET_FILE, DatasetFile, Form, Made, SAMPLES_FILE, Spread};
-pub use write::{DatasetError, Wanted, make, read};
+pub use made::LengthDistribution;
+pub use told::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec, SAMPLES_FILE, LengthSpread};
+pub use write::{DatasetError, DatasetRequest, make, read};

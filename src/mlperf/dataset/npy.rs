@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::row::Row;
-use super::write::Sink;
+use super::row::DatasetRow;
+use super::write::RowSink;
 
 /// Rows of padded ids, and the length of each.
 pub const FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
 
 /// Gives each row to `sink`, cut to its length. Err: what is wrong.
-pub fn read(folder: &Path, sink: &mut Sink<'_>) -> Result<(), String> {
+pub fn read(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), String> {
     let (mut ids, mut lengths) = (Array::open(&folder.join(FILES[0]))?, Array::open(&folder.join(FILES[1]))?);
     let [rows, columns] = ids.shape[..] else {
         return Err(format!("{}: rows and columns are expected, and its shape is {:?}", ids.name, ids.shape));
@@ -27,7 +27,7 @@ pub fn read(folder: &Path, sink: &mut Sink<'_>) -> Result<(), String> {
             return Err(format!("{}: row {row} has length {length}, and rows have {columns} ids", lengths.name));
         }
         tokens.truncate(length as usize);
-        sink(Row::new(tokens));
+        sink(DatasetRow::new(tokens));
     }
     Ok(())
 }

@@ -10,11 +10,11 @@ use parquet::record::{Field, ListAccessor};
 use parquet::schema::types::Type;
 
 use super::columns::Columns;
-use super::row::{Row, Value};
-use super::write::Sink;
+use super::row::{DatasetRow, RowValue};
+use super::write::RowSink;
 
 /// Gives each row to `sink`. Err: what is wrong.
-pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), String> {
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), String> {
     rows(file, columns, sink).map_err(|error| {
         let why = error.to_string();
         let hint = if why.contains("isabled feature at compile time") || why.contains("codec") {
@@ -26,7 +26,7 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), S
     })
 }
 
-fn rows(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), ParquetError> {
+fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetError> {
     let reader = SerializedFileReader::new(File::open(file)?)?;
     let schema = reader.metadata().file_metadata().schema();
     let known: Vec<Arc<Type>> =
@@ -34,7 +34,7 @@ fn rows(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), Parqu
     let wanted = Type::group_type_builder(schema.name()).with_fields(known).build()?;
     for read in reader.get_row_iter(Some(wanted))? {
         let read = read?;
-        let mut row = Row::default();
+        let mut row = DatasetRow::default();
         for (name, field) in read.get_column_iter() {
             let value = value(field).ok_or_else(|| ParquetError::General(format!("`{name}` holds {field}")))?;
             row.take(columns, name, value).map_err(ParquetError::General)?;
@@ -45,16 +45,16 @@ fn rows(file: &Path, columns: &Columns, sink: &mut Sink<'_>) -> Result<(), Parqu
 }
 
 /// None: nothing that a data set holds.
-fn value(field: &Field) -> Option<Value> {
+fn value(field: &Field) -> Option<RowValue> {
     Some(match field {
-        Field::Null => Value::Nothing,
-        Field::Str(text) => Value::Text(text.clone()),
-        Field::Bytes(bytes) => Value::Text(bytes.as_utf8().ok()?.to_owned()),
+        Field::Null => RowValue::Nothing,
+        Field::Str(text) => RowValue::Text(text.clone()),
+        Field::Bytes(bytes) => RowValue::Text(bytes.as_utf8().ok()?.to_owned()),
         Field::ListInternal(list) => {
             let whole = |at| list.get_long(at).or_else(|_| list.get_int(at).map(i64::from)).ok();
-            Value::Ids((0..list.len()).map(whole).collect::<Option<_>>()?)
+            RowValue::Ids((0..list.len()).map(whole).collect::<Option<_>>()?)
         }
         Field::Group(_) | Field::MapInternal(_) => return None,
-        number => Value::Text(number.to_string()),
+        number => RowValue::Text(number.to_string()),
     })
 }

@@ -4,7 +4,7 @@ use super::columns::{Columns, Slot};
 
 /// One row of a data set, as it was found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct DatasetRow {
     pub ids: Option<Vec<i64>>,
     pub reference: Option<String>,
     pub task: Option<String>,
@@ -14,30 +14,30 @@ pub struct Row {
 }
 
 /// A value of a row.
-pub enum Value {
+pub enum RowValue {
     Ids(Vec<i64>),
     Text(String),
     Nothing,
 }
 
-impl Row {
+impl DatasetRow {
     pub fn new(ids: Vec<i64>) -> Self {
         Self { ids: Some(ids), ..Self::default() }
     }
 
     /// Takes a column's value, unless a better name has been there. Err: it is of another kind.
-    pub fn take(&mut self, columns: &Columns, name: &str, value: Value) -> Result<(), String> {
+    pub fn take(&mut self, columns: &Columns, name: &str, value: RowValue) -> Result<(), String> {
         let Some((slot, rank)) = columns.slot(name) else { return Ok(()) };
         let best = &mut self.ranks[slot as usize];
-        if matches!(value, Value::Nothing) || best.is_some_and(|best| best < rank) {
+        if matches!(value, RowValue::Nothing) || best.is_some_and(|best| best < rank) {
             return Ok(());
         }
         *best = Some(rank);
         match (slot, value) {
-            (Slot::Tokens, Value::Ids(ids)) => self.ids = Some(ids),
-            (Slot::Reference, Value::Text(text)) => self.reference = Some(text),
-            (Slot::Task, Value::Text(text)) => self.task = Some(text),
-            (Slot::Id, Value::Text(text)) => self.id = Some(text),
+            (Slot::Tokens, RowValue::Ids(ids)) => self.ids = Some(ids),
+            (Slot::Reference, RowValue::Text(text)) => self.reference = Some(text),
+            (Slot::Task, RowValue::Text(text)) => self.task = Some(text),
+            (Slot::Id, RowValue::Text(text)) => self.id = Some(text),
             (Slot::Tokens, _) => return Err(format!("`{name}` is no list of whole numbers")),
             _ => return Err(format!("`{name}` is a list, and a text is expected")),
         }

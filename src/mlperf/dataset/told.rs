@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::mlperf::DatasetTold;
+use crate::mlperf::DatasetRecord;
 
 /// The file that holds a [`DatasetFile`], of which a [`DatasetTold`] is a part.
 pub const DATASET_FILE: &str = "dataset.json";
@@ -12,25 +12,25 @@ pub const SAMPLES_FILE: &str = "dataset.jsonl";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetFile {
     #[serde(flatten)]
-    pub told: DatasetTold,
+    pub told: DatasetRecord,
     pub round: String,
-    pub form: Form,
+    pub form: DatasetFormat,
     /// Name of the file or folder that it was read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Tokens of a sample's input.
-    pub input_tokens: Spread,
+    pub input_tokens: LengthSpread,
     /// Samples that answers can be compared with.
     pub references: u64,
     /// How it was made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<Made>,
+    pub made: Option<SyntheticSpec>,
 }
 
 /// The form that a data set came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum DatasetFormat {
     Parquet,
     Json,
     /// A folder of NumPy arrays.
@@ -39,7 +39,7 @@ pub enum Form {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct LengthSpread {
     pub min: u64,
     pub mean: f64,
     pub max: u64,
@@ -47,8 +47,8 @@ pub struct Spread {
 
 /// A made-up data set: the same values make the same bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct SyntheticSpec {
     pub seed: u64,
-    pub input_tokens: super::Lengths,
-    pub reference_words: super::Lengths,
+    pub input_tokens: super::LengthDistribution,
+    pub reference_words: super::LengthDistribution,
 }

@@ -4,21 +4,21 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::columns::Columns;
-use super::made::Shape;
-use super::row::Row;
-use super::told::{DATASET_FILE, DatasetFile, Form, Made};
-use super::writer::Writer;
+use super::made::DatasetShape;
+use super::row::DatasetRow;
+use super::told::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec};
+use super::writer::SampleWriter;
 use super::{json, npy, parquet};
 use crate::mlperf::accuracy::Recipe;
 use crate::mlperf::sha256::{self, Sha256Of};
-use crate::mlperf::{Benchmark, DatasetTold, Round};
+use crate::mlperf::{Benchmark, DatasetRecord, Round};
 
 /// What takes the rows of a data set.
-pub(super) type Sink<'s> = dyn FnMut(Row) + 's;
+pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
 
 /// Which data set is wanted, and where it goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct DatasetRequest<'a> {
     pub round: &'a Round,
     pub benchmark: &'a str,
     /// A folder that exists.
@@ -43,16 +43,16 @@ pub enum DatasetError {
 }
 
 /// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `npy::FILES`.
-pub fn read(wanted: &Wanted<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
+pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
     let columns = Columns::of(recipe);
     let form = form(from, &columns)?;
-    let mut writer = Writer::new(wanted.out, &columns)?;
-    let mut sink = |row: Row| writer.row(&row);
+    let mut writer = SampleWriter::new(wanted.out, &columns)?;
+    let mut sink = |row: DatasetRow| writer.row(&row);
     let read = match form {
-        Form::Parquet => parquet::read(from, &columns, &mut sink),
-        Form::Npy => npy::read(from, &mut sink),
-        Form::Json | Form::MadeUp => json::read(from, &columns, &mut sink),
+        DatasetFormat::Parquet => parquet::read(from, &columns, &mut sink),
+        DatasetFormat::Npy => npy::read(from, &mut sink),
+        DatasetFormat::Json | DatasetFormat::MadeUp => json::read(from, &columns, &mut sink),
     };
     read.map_err(DatasetError::Read)?;
     let (samples, references, input_tokens, _) = writer.end(&columns)?;
@@ -92,11 +92,11 @@ fn sizes(benchmark: &Benchmark) -> Vec<(u64, String)> {
 }
 
 /// Makes one up. `samples`: so many in place of the round's.
-pub fn make(wanted: &Wanted<'_>, seed: u64, samples: Option<u64>) -> Result<DatasetFile, DatasetError> {
+pub fn make(wanted: &DatasetRequest<'_>, seed: u64, samples: Option<u64>) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
-    let shape = Shape::of(recipe);
+    let shape = DatasetShape::of(recipe);
     let columns = Columns::of(recipe);
-    let mut writer = Writer::new(wanted.out, &columns)?;
+    let mut writer = SampleWriter::new(wanted.out, &columns)?;
     for index in 0..samples.unwrap_or(benchmark.dataset_samples) {
         writer.row(&shape.row(recipe, seed, index));
     }
@@ -104,15 +104,15 @@ pub fn make(wanted: &Wanted<'_>, seed: u64, samples: Option<u64>) -> Result<Data
     wanted.write(DatasetFile {
         told: wanted.told(true, samples, sha256),
         round: wanted.round.name.clone(),
-        form: Form::MadeUp,
+        form: DatasetFormat::MadeUp,
         from: None,
         input_tokens,
         references,
-        made: Some(Made { seed, input_tokens: shape.input, reference_words: shape.words }),
+        made: Some(SyntheticSpec { seed, input_tokens: shape.input, reference_words: shape.words }),
     })
 }
 
-impl Wanted<'_> {
+impl DatasetRequest<'_> {
     fn benchmark(&self) -> Result<(&Benchmark, Recipe), DatasetError> {
         let found = self.round.benchmarks.get(self.benchmark).zip(Recipe::of(self.benchmark));
         found.ok_or_else(|| DatasetError::Unknown {
@@ -123,8 +123,8 @@ impl Wanted<'_> {
         })
     }
 
-    fn told(&self, synthetic: bool, samples: u64, sha256: String) -> DatasetTold {
-        DatasetTold { benchmark: self.benchmark.to_owned(), synthetic, samples, sha256 }
+    fn told(&self, synthetic: bool, samples: u64, sha256: String) -> DatasetRecord {
+        DatasetRecord { benchmark: self.benchmark.to_owned(), synthetic, samples, sha256 }
     }
 
     fn write(&self, file: DatasetFile) -> Result<DatasetFile, DatasetError> {
@@ -136,15 +136,15 @@ impl Wanted<'_> {
 }
 
 /// By what it is, not by what it is called.
-fn form(from: &Path, columns: &Columns) -> Result<Form, DatasetError> {
+fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
     let said = |error: std::io::Error| DatasetError::Read(format!("{}: {error}", from.display()));
     if from.is_dir() {
-        return Ok(Form::Npy);
+        return Ok(DatasetFormat::Npy);
     }
     let mut head = [0; 4];
     let length = std::io::Read::read(&mut File::open(from).map_err(said)?, &mut head).map_err(said)?;
     match &head[..length] {
-        b"PAR1" => Ok(Form::Parquet),
+        b"PAR1" => Ok(DatasetFormat::Parquet),
         // A pickle of protocol 2 and later, or something compressed: what is published so is a pickle.
         [0x80, 2..=5, ..] | [0x1f, 0x8b, ..] => {
             let texts: Vec<String> = columns.texts().iter().map(|name| format!("'{name}'")).collect();
@@ -158,15 +158,15 @@ fn form(from: &Path, columns: &Columns) -> Result<Form, DatasetError> {
             );
             Err(DatasetError::Pickle { path: from.to_owned(), command })
         }
-        _ => Ok(Form::Json),
+        _ => Ok(DatasetFormat::Json),
     }
 }
 
 /// Of a folder: of its files' digests, as `sha256sum` prints them.
-fn digest(from: &Path, form: Form) -> Result<String, DatasetError> {
+fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
     let of =
         |path: &Path| sha256::of_file(path).map_err(|error| DatasetError::Read(format!("{}: {error}", path.display())));
-    if form != Form::Npy {
+    if form != DatasetFormat::Npy {
         return of(from);
     }
     let mut both = Sha256Of::default();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::columns::Columns;
-use super::row::Row;
-use super::told::{SAMPLES_FILE, Spread};
+use super::row::DatasetRow;
+use super::told::{SAMPLES_FILE, LengthSpread};
 use super::write::DatasetError;
 use crate::mlperf::sha256::Sha256Of;
 
@@ -27,7 +27,7 @@ struct Sample<'a> {
 }
 
 /// Writes [`SAMPLES_FILE`], a row at a time.
-pub(super) struct Writer {
+pub(super) struct SampleWriter {
     path: PathBuf,
     file: BufWriter<File>,
     digest: Sha256Of,
@@ -43,7 +43,7 @@ pub(super) struct Writer {
     failed: Option<std::io::Error>,
 }
 
-impl Writer {
+impl SampleWriter {
     pub fn new(out: &Path, columns: &Columns) -> Result<Self, DatasetError> {
         let path = out.join(SAMPLES_FILE);
         let file = File::create(&path).map_err(|source| DatasetError::Write { path: path.clone(), source })?;
@@ -62,7 +62,7 @@ impl Writer {
         })
     }
 
-    pub fn row(&mut self, row: &Row) {
+    pub fn row(&mut self, row: &DatasetRow) {
         let index = self.samples;
         self.samples += 1;
         let ids = match row.ids.as_deref() {
@@ -106,7 +106,7 @@ impl Writer {
     }
 
     /// Samples, those with a reference, tokens of the inputs, and the digest of what was written.
-    pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, Spread, String), DatasetError> {
+    pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), DatasetError> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
         written.map_err(|source| DatasetError::Write { path: self.path.clone(), source })?;
         if self.more_mistakes > 0 {
@@ -123,7 +123,7 @@ impl Writer {
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;
-        let spread = Spread { min: min.min(max), mean, max };
+        let spread = LengthSpread { min: min.min(max), mean, max };
         Ok((self.samples, self.references, spread, self.digest.finish()))
     }
 }

@@ -6,12 +6,12 @@ const APART: usize = 397;
 
 /// Times of arrival at a rate, from a seed.
 #[derive(Clone, Debug)]
-pub(super) struct Arrivals {
+pub(super) struct ArrivalEstimate {
     twister: Twister,
     per_second: f64,
 }
 
-impl Arrivals {
+impl ArrivalEstimate {
     /// `seed` is the round's schedule seed: C++ takes its lower 32 bits.
     pub(super) fn new(seed: u64, per_second: f64) -> Self {
         Self { twister: Twister::new(seed as u32), per_second }

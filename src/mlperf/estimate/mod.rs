@@ -9,11 +9,11 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
-use self::arrivals::Arrivals;
+use self::arrivals::ArrivalEstimate;
 pub(in crate::mlperf) use self::tell::grouped;
 pub use self::tell::time;
-use super::conf::Settings;
-use super::{Mode, Scenario};
+use super::conf::TestSettings;
+use super::{TestMode, MlperfScenario};
 
 /// Offline issues so many times what the rate and the duration ask for.
 const OFFLINE_SLACK: f64 = 1.1;
@@ -25,8 +25,8 @@ const DRAWN: u64 = 4_000_000;
 /// What a test will be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    pub scenario: Scenario,
-    pub mode: Mode,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
     /// Per second.
     pub target_qps: f64,
     pub min_duration_ms: u64,
@@ -44,7 +44,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a test with these settings in force; `schedule_seed` is the round's.
-    pub fn of(settings: &Settings, schedule_seed: u64) -> Self {
+    pub fn of(settings: &TestSettings, schedule_seed: u64) -> Self {
         let plain = Self {
             scenario: settings.scenario,
             mode: settings.mode,
@@ -52,22 +52,22 @@ impl Estimate {
             min_duration_ms: settings.min_duration_ms,
             queries: 0,
             set: settings.performance_samples.max(1),
-            is_padded: settings.equal_issue && settings.mode != Mode::Accuracy && !settings.issue_unique,
+            is_padded: settings.equal_issue && settings.mode != TestMode::Accuracy && !settings.issue_unique,
             seconds: 0.0,
             shorter: None,
         };
-        let arrivals = || Arrivals::new(schedule_seed, settings.target_qps);
+        let arrivals = || ArrivalEstimate::new(schedule_seed, settings.target_qps);
         match (settings.scenario, settings.mode) {
-            (Scenario::Server | Scenario::Interactive, Mode::Accuracy) => {
+            (MlperfScenario::Server | MlperfScenario::Interactive, TestMode::Accuracy) => {
                 plain.arriving(arrivals(), settings.accuracy_samples, 0.0, None)
             }
-            (_, Mode::Accuracy) => plain.taking(settings.accuracy_samples, settings.target_qps),
-            (Scenario::Offline, _) => plain.offline(settings),
-            (Scenario::SingleStream, _) => plain.single_stream(settings),
-            (Scenario::Server | Scenario::Interactive, _) if settings.issue_unique => {
+            (_, TestMode::Accuracy) => plain.taking(settings.accuracy_samples, settings.target_qps),
+            (MlperfScenario::Offline, _) => plain.offline(settings),
+            (MlperfScenario::SingleStream, _) => plain.single_stream(settings),
+            (MlperfScenario::Server | MlperfScenario::Interactive, _) if settings.issue_unique => {
                 plain.arriving(arrivals(), plain.set, 0.0, None)
             }
-            (Scenario::Server | Scenario::Interactive, _) => {
+            (MlperfScenario::Server | MlperfScenario::Interactive, _) => {
                 let least = plain.padded(settings.min_query_count);
                 let duration = settings.min_duration_ms as f64 / 1e3;
                 let steps = plain.is_padded.then_some(plain.set);
@@ -85,14 +85,14 @@ impl Estimate {
         Self { queries, seconds: queries as f64 / qps, ..self }
     }
 
-    fn offline(self, settings: &Settings) -> Self {
+    fn offline(self, settings: &TestSettings) -> Self {
         let expected = (OFFLINE_SLACK * (settings.min_duration_ms as f64 / 1e3) * settings.target_qps) as u64;
         let samples = if settings.issue_unique { self.set } else { settings.min_query_count.max(expected) };
         let queries = self.padded(samples);
         self.taking(queries, settings.target_qps)
     }
 
-    fn single_stream(self, settings: &Settings) -> Self {
+    fn single_stream(self, settings: &TestSettings) -> Self {
         let seconds = settings.min_duration_ms as f64 / 1e3;
         let expected = (SINGLE_STREAM_SLACK * seconds * settings.target_qps) as u64;
         let mut queries = settings.min_query_count;
@@ -111,7 +111,7 @@ impl Estimate {
     }
 
     /// Arrivals until there are `least` and the last one but one came after `duration`. Of `step` queries at a time.
-    fn arriving(self, mut arrivals: Arrivals, least: u64, duration: f64, step: Option<u64>) -> Self {
+    fn arriving(self, mut arrivals: ArrivalEstimate, least: u64, duration: f64, step: Option<u64>) -> Self {
         let mut goal = least.max(1);
         let mut last_set = 0.0;
         let mut before = 0.0;
@@ -142,7 +142,7 @@ impl Estimate {
     }
 
     /// With the limits that somebody set.
-    fn limited(self, settings: &Settings) -> Self {
+    fn limited(self, settings: &TestSettings) -> Self {
         let mut limited = self;
         if settings.max_query_count > 0 && settings.max_query_count < self.queries {
             limited.seconds *= settings.max_query_count as f64 / self.queries as f64;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::{Mode, Scenario};
+use super::super::{TestMode, MlperfScenario};
 use super::Estimate;
 
 impl fmt::Display for Estimate {
@@ -17,30 +17,30 @@ impl fmt::Display for Estimate {
         };
         let takes = time(self.seconds);
         let qps = self.target_qps;
-        if self.mode == Mode::Accuracy {
+        if self.mode == TestMode::Accuracy {
             return match self.scenario {
-                Scenario::Server | Scenario::Interactive => {
+                MlperfScenario::Server | MlperfScenario::Interactive => {
                     write!(
                         f,
                         "{queries} queries, each sample once, about {takes} at {qps} qps until the last one arrives"
                     )
                 }
-                Scenario::Offline => write!(f, "{queries} samples at once, each sample once"),
-                Scenario::SingleStream => write!(f, "{queries} queries, each sample once, one after the other"),
+                MlperfScenario::Offline => write!(f, "{queries} samples at once, each sample once"),
+                MlperfScenario::SingleStream => write!(f, "{queries} queries, each sample once, one after the other"),
             };
         }
         match self.scenario {
-            Scenario::Server | Scenario::Interactive => {
+            MlperfScenario::Server | MlperfScenario::Interactive => {
                 write!(
                     f,
                     "{qps} qps × {seconds} s → {queries} queries{set}, about {takes} until the last one arrives"
                 )?;
             }
-            Scenario::Offline => {
+            MlperfScenario::Offline => {
                 let (per, what) = ("samples/s", "samples at once");
                 write!(f, "1.1 × {qps} {per} × {seconds} s → {queries} {what}{set}, about {takes} at that rate")?;
             }
-            Scenario::SingleStream => {
+            MlperfScenario::SingleStream => {
                 let each = 1e3 / qps;
                 write!(f, "{each} ms a query, {seconds} s → {queries} queries{set}, about {takes} at that latency")?;
             }

@@ -4,32 +4,32 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Estimate;
-use crate::mlperf::conf::{Settings, conf};
-use crate::mlperf::{Ask, Division, Mode, Round, Scenario};
+use crate::mlperf::conf::{TestSettings, conf};
+use crate::mlperf::{TestRequest, Division, TestMode, Round, MlperfScenario};
 
 /// The settings of a recorded run. LoadGen itself needs no round for them; ours come from one.
-fn settings(row: &Value) -> Settings {
+fn settings(row: &Value) -> TestSettings {
     let model = row["model"].as_str().unwrap();
     let round = if model.starts_with("llama3_1-405b") { "v6.0" } else { "v6.1" };
     let (plain, is_interactive) = model.strip_suffix("-interactive").map_or((model, false), |plain| (plain, true));
     let table = Round::named(round).unwrap();
     let (benchmark, _) = table.benchmarks.iter().find(|(_, one)| one.loadgen_model == plain).unwrap();
     let scenario = match row["scenario"].as_str().unwrap() {
-        "Offline" => Scenario::Offline,
-        "SingleStream" => Scenario::SingleStream,
-        _ if is_interactive => Scenario::Interactive,
-        _ => Scenario::Server,
+        "Offline" => MlperfScenario::Offline,
+        "SingleStream" => MlperfScenario::SingleStream,
+        _ if is_interactive => MlperfScenario::Interactive,
+        _ => MlperfScenario::Server,
     };
     let mode = match (row["mode"].as_str().unwrap(), row["audit"].as_str()) {
-        ("AccuracyOnly", _) => Mode::Accuracy,
-        (_, Some("test06")) => Mode::Test06,
-        (_, Some("test07")) => Mode::Test07,
-        _ => Mode::Performance,
+        ("AccuracyOnly", _) => TestMode::Accuracy,
+        (_, Some("test06")) => TestMode::Test06,
+        (_, Some("test07")) => TestMode::Test07,
+        _ => TestMode::Performance,
     };
     let mut user_conf: IndexMap<String, Value> =
         row["settings"].as_object().unwrap().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     let target_qps = user_conf.shift_remove("target_qps").and_then(|value| value.as_f64());
-    let ask = Ask {
+    let ask = TestRequest {
         round,
         benchmark,
         scenario,
@@ -59,16 +59,16 @@ fn what_loadgen_generates_is_foretold() {
         let count = |key: &str| row[key].as_u64().unwrap();
         let told = count("generated_query_count") * count("generated_samples_per_query");
         assert_eq!(ours.queries, told, "{row}\n{ours}");
-        if matches!(ours.scenario, Scenario::Server | Scenario::Interactive) {
+        if matches!(ours.scenario, MlperfScenario::Server | MlperfScenario::Interactive) {
             let told = row["generated_query_duration"].as_f64().unwrap() / 1e9;
             assert!((ours.seconds - told).abs() < 1e-3, "{row}\n{ours}: {}", ours.seconds);
         }
     }
 }
 
-fn said(scenario: Scenario, mode: Mode, target_qps: f64) -> String {
+fn said(scenario: MlperfScenario, mode: TestMode, target_qps: f64) -> String {
     let none = IndexMap::new();
-    let ask = Ask {
+    let ask = TestRequest {
         round: "v6.1",
         benchmark: "llama2-70b-99.9",
         scenario,
@@ -86,29 +86,29 @@ fn said(scenario: Scenario, mode: Mode, target_qps: f64) -> String {
 #[test]
 fn an_estimate_in_words() {
     assert_eq!(
-        said(Scenario::Server, Mode::Performance, 100.0),
+        said(MlperfScenario::Server, TestMode::Performance, 100.0),
         "100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives"
     );
     assert_eq!(
-        said(Scenario::Interactive, Mode::Performance, 41.0),
+        said(MlperfScenario::Interactive, TestMode::Performance, 41.0),
         "41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s"
     );
     assert_eq!(
-        said(Scenario::Offline, Mode::Performance, 100.0),
+        said(MlperfScenario::Offline, TestMode::Performance, 100.0),
         "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at that rate"
     );
     assert_eq!(
-        said(Scenario::Server, Mode::Accuracy, 10.0),
+        said(MlperfScenario::Server, TestMode::Accuracy, 10.0),
         "24,576 queries, each sample once, about 40 min 39 s at 10 qps until the last one arrives"
     );
     assert_eq!(
-        said(Scenario::Server, Mode::Test06, 100.0),
+        said(MlperfScenario::Server, TestMode::Test06, 100.0),
         "100 qps × 0 s → 100 queries, about 1.1 s until the last one arrives"
     );
 }
 
 #[test]
 fn a_rate_that_nobody_can_wait_for_is_told_at_once() {
-    let told = said(Scenario::Server, Mode::Performance, 1e9);
+    let told = said(MlperfScenario::Server, TestMode::Performance, 1e9);
     assert!(told.starts_with("1000000000 qps × 600 s → 600,000,0"), "{told}");
 }

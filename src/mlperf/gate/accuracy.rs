@@ -4,12 +4,12 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::finding::Findings;
+use super::finding::GateFindings;
 use super::loadgen;
-use super::tree::Entry;
+use super::tree::ResultEntry;
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate::{self, LONGEST};
-use crate::mlperf::{Benchmark, LockedRun, Round, Scenario};
+use crate::mlperf::{Benchmark, LockedRun, Round, MlperfScenario};
 
 /// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
 const WRITTEN: [(&str, &str, bool); 9] = [
@@ -30,11 +30,11 @@ pub(super) struct Accurate {
 }
 
 pub(super) fn check(
-    to: &mut Findings,
-    entry: &Entry,
+    to: &mut GateFindings,
+    entry: &ResultEntry,
     round: &Round,
     benchmark: &Benchmark,
-    scenario: Scenario,
+    scenario: MlperfScenario,
     locked: Option<&LockedRun>,
 ) -> Accurate {
     let folder = entry.accuracy();
@@ -72,7 +72,7 @@ pub(super) fn check(
 }
 
 /// What `accuracy.txt` says, against the round's bounds.
-fn scores(to: &mut Findings, at: &Path, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
+fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
     let fix = "`mlperf: { score: … }` writes it from the accuracy run";
     let mut metrics = IndexMap::new();
     let text = match std::fs::read_to_string(at) {
@@ -123,7 +123,7 @@ fn metric(text: &str, name: &str) -> Option<f64> {
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
-fn log(to: &mut Findings, folder: &Path, locked: Option<&LockedRun>) {
+fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
     let at = folder.join("mlperf_log_accuracy.json");
     let text = std::fs::read_to_string(folder.join("accuracy.txt")).unwrap_or_default();
     let hashes = truncate::hashes(&text);
@@ -181,7 +181,7 @@ fn log(to: &mut Findings, folder: &Path, locked: Option<&LockedRun>) {
 }
 
 /// Both runs are of one system under one LoadGen.
-pub(super) fn same_system(to: &mut Findings, entry: &Entry, performance: &Detail, accuracy: &Detail) {
+pub(super) fn same_system(to: &mut GateFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join("mlperf_log_detail.txt");
     let why = "performance and accuracy are measured with the same system";
     let fix = "run the older one of the two again";

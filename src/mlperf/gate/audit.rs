@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::finding::Findings;
-use super::tree::{Entry, folders};
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, folders};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{Benchmark, Mode, Scenario};
+use crate::mlperf::{Benchmark, TestMode, MlperfScenario};
 
-pub(super) fn check(to: &mut Findings, entry: &Entry, benchmark: &Benchmark, scenario: Scenario) {
+pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
     if !entry.is_closed() {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, benchmark: &Benchmark, sce
             to.refuse("audit log", &log, what, why, "run the test with its audit.config and verify it again");
         }
     }
-    let above = audit_folder(entry, Mode::Test06).parent().map(Path::to_owned).unwrap_or_default();
+    let above = audit_folder(entry, TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
@@ -41,11 +41,11 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, benchmark: &Benchmark, sce
     }
 }
 
-fn audit_folder(entry: &Entry, test: Mode) -> std::path::PathBuf {
+fn audit_folder(entry: &ResultEntry, test: TestMode) -> std::path::PathBuf {
     entry.submitter.folder.join(entry.layout.audit(entry.system, entry.benchmark, entry.scenario, test))
 }
 
-fn verdict(to: &mut Findings, folder: &Path, test: Mode, scenario: Scenario) {
+fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {
     let at = folder.join(verdict_file(test));
     let fix =
         "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message says for which sample";
@@ -55,10 +55,10 @@ fn verdict(to: &mut Findings, folder: &Path, test: Mode, scenario: Scenario) {
     };
     let has = |line: &str| text.lines().any(|found| found.trim() == line);
     let mut failed: Vec<&str> = Vec::new();
-    if test == Mode::Test06 {
+    if test == TestMode::Test06 {
         // Offline logs no first tokens. In the others it must not be skipped.
         let first = has("First token check pass: True")
-            || (scenario == Scenario::Offline && has("First token check pass: Skipped"));
+            || (scenario == MlperfScenario::Offline && has("First token check pass: Skipped"));
         failed.extend((!first).then_some("first token"));
         failed.extend((!has("EOS check pass: True")).then_some("EOS"));
         failed.extend((!has("Sample length check pass: True")).then_some("sample length"));

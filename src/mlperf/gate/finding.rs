@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum FindingWeight {
     /// It cannot be submitted like this.
     Refused,
     /// It can; a reviewer may ask.
@@ -15,8 +15,8 @@ pub enum Weight {
 
 /// One thing that is wrong with a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    pub weight: Weight,
+pub struct GateFinding {
+    pub weight: FindingWeight,
     /// A short name of the check, for scripts: `seeds`.
     pub check: String,
     /// The file or folder, below the submission.
@@ -30,12 +30,12 @@ pub struct Finding {
 
 /// Collects findings about places below one folder.
 #[derive(Debug)]
-pub(super) struct Findings<'a> {
+pub(super) struct GateFindings<'a> {
     root: &'a Path,
-    pub all: Vec<Finding>,
+    pub all: Vec<GateFinding>,
 }
 
-impl<'a> Findings<'a> {
+impl<'a> GateFindings<'a> {
     pub(super) const fn new(root: &'a Path) -> Self {
         Self { root, all: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl<'a> Findings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(Weight::Refused, check, place, what.into(), why.into(), fix.into());
+        self.add(FindingWeight::Refused, check, place, what.into(), why.into(), fix.into());
     }
 
     pub(super) fn warn(
@@ -59,12 +59,12 @@ impl<'a> Findings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.add(Weight::Warning, check, place, what.into(), why.into(), fix.into());
+        self.add(FindingWeight::Warning, check, place, what.into(), why.into(), fix.into());
     }
 
-    fn add(&mut self, weight: Weight, check: &str, place: &Path, what: String, why: String, fix: String) {
+    fn add(&mut self, weight: FindingWeight, check: &str, place: &Path, what: String, why: String, fix: String) {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
-        self.all.push(Finding { weight, check: check.to_owned(), place, what, why, fix });
+        self.all.push(GateFinding { weight, check: check.to_owned(), place, what, why, fix });
     }
 }

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use super::finding::Findings;
-use super::tree::{Entry, files};
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::mlperf::{Round, Scenario};
+use crate::mlperf::{Round, MlperfScenario};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
 
 /// Reads the logs of one folder and checks them. None: there is nothing to check further, and that is told.
-pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) -> Option<Detail> {
+pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, mode: &str) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
         let path = folder.join(name);
@@ -50,7 +50,7 @@ pub(super) fn read(to: &mut Findings, folder: &Path, round: &Round, mode: &str) 
 }
 
 /// The log is of the mode, and has its end.
-fn whole(to: &mut Findings, path: &Path, detail: &Detail, mode: &str) {
+fn whole(to: &mut GateFindings, path: &Path, detail: &Detail, mode: &str) {
     match detail.text("effective_test_mode") {
         Some(found) if found == mode => {}
         found => {
@@ -64,7 +64,7 @@ fn whole(to: &mut Findings, path: &Path, detail: &Detail, mode: &str) {
     }
 }
 
-fn version(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
+fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     let accepted = round.loadgen.accepted.join(", ");
     let of_another = |version: &str| {
         let mut others = Round::NAMES.into_iter().filter_map(Round::named);
@@ -97,7 +97,7 @@ fn version(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
     }
 }
 
-fn seeds(to: &mut Findings, path: &Path, detail: &Detail, round: &Round) {
+fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     let seeds = &round.loadgen.seeds;
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
         let found = detail.count(&format!("effective_{name}_rng_seed"));
@@ -117,7 +117,7 @@ pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(|round| round.loadgen.seeds.qsl == seed))
 }
 
-fn errors(to: &mut Findings, path: &Path, detail: &Detail) {
+fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
     let count = detail.all_errors();
     if count > 0 {
         let first: Vec<String> =
@@ -135,7 +135,7 @@ fn errors(to: &mut Findings, path: &Path, detail: &Detail) {
 }
 
 /// The log's scenario is the folder's.
-pub(super) fn scenario(to: &mut Findings, folder: &Path, detail: &Detail, entry: &Entry, scenario: Scenario) {
+pub(super) fn scenario(to: &mut GateFindings, folder: &Path, detail: &Detail, entry: &ResultEntry, scenario: MlperfScenario) {
     let found = detail.text("effective_scenario").unwrap_or("not logged");
     if found != scenario.loadgen() {
         let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);

@@ -22,41 +22,41 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use finding::Findings;
-pub use finding::{Finding, Weight};
+use finding::GateFindings;
+pub use finding::{GateFinding, FindingWeight};
 pub use settings::MEASUREMENT_FIELDS;
-use tree::{Entry, Submitter};
+use tree::{ResultEntry, Submitter};
 
 use super::log::{DETAIL_FILE, Detail};
-use super::{LOCK_FILE, Layout, Lock, Round, Scenario};
+use super::{LOCK_FILE, SubmissionLayout, PackageProvenance, Round, MlperfScenario};
 use crate::mlperf::layout::scenario_titled;
 
 /// What the gate saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Examined {
     pub round: String,
-    pub results: Vec<Seen>,
+    pub results: Vec<ExaminedResult>,
     /// The worst first, in the order of places.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<GateFinding>,
 }
 
 /// One result of a submission.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ExaminedResult {
     pub division: String,
     pub submitter: String,
     pub system: String,
     pub benchmark: String,
     pub scenario: String,
     #[serde(flatten)]
-    pub judged: Judged,
+    pub judged: JudgedRun,
     /// Metric → value, as `accuracy.txt` has them.
     pub accuracy: IndexMap<String, f64>,
 }
 
 /// What LoadGen says a performance run is worth. Latencies are LoadGen's, from issue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct JudgedRun {
     pub value: Option<f64>,
     pub unit: String,
     /// `VALID`, `INVALID`.
@@ -68,12 +68,12 @@ pub struct Judged {
 
 impl Examined {
     pub fn refused(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.weight == Weight::Refused).count()
+        self.findings.iter().filter(|finding| finding.weight == FindingWeight::Refused).count()
     }
 }
 
 /// What the logs in a folder say that a run is worth. None: it holds no detail log of a performance run.
-pub fn judge(folder: &Path, scenario: Scenario) -> Option<Judged> {
+pub fn judge(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
     Some(performance::value(&detail, scenario))
 }
@@ -81,7 +81,7 @@ pub fn judge(folder: &Path, scenario: Scenario) -> Option<Judged> {
 /// The round that a submission is of: what its lock says, else whose seeds its logs have.
 pub fn round_of(root: &Path) -> Option<Round> {
     let submitters = tree::submitters(root);
-    let locked = submitters.iter().find_map(|submitter| Round::named(&Lock::of(&submitter.folder)?.ok()?.round));
+    let locked = submitters.iter().find_map(|submitter| Round::named(&PackageProvenance::of(&submitter.folder)?.ok()?.round));
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
         let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
@@ -91,7 +91,7 @@ pub fn round_of(root: &Path) -> Option<Round> {
 
 /// Everything that is wrong with the submission in `root`, the folder above `closed/` and `open/`.
 pub fn examine(root: &Path, round: &Round) -> Examined {
-    let mut to = Findings::new(root);
+    let mut to = GateFindings::new(root);
     let mut results = Vec::new();
     let submitters = tree::submitters(root);
     if submitters.iter().all(|submitter| submitter.systems.is_empty()) {
@@ -110,12 +110,12 @@ pub fn examine(root: &Path, round: &Round) -> Examined {
                 scenarios::check(&mut to, submitter, found, benchmark);
                 for name in &found.scenarios {
                     let Some(scenario) = scenario_titled(name) else { continue };
-                    let entry = Entry {
+                    let entry = ResultEntry {
                         submitter,
                         system: &system.name,
                         benchmark: &found.name,
                         scenario: name,
-                        layout: Layout::of(&round.name),
+                        layout: SubmissionLayout::of(&round.name),
                     };
                     results.push(result(&mut to, &entry, round, benchmark, scenario, lock.as_ref()));
                 }
@@ -129,15 +129,15 @@ pub fn examine(root: &Path, round: &Round) -> Examined {
 
 /// One result, all of it.
 fn result(
-    to: &mut Findings,
-    entry: &Entry,
+    to: &mut GateFindings,
+    entry: &ResultEntry,
     round: &Round,
     benchmark: &super::Benchmark,
-    scenario: Scenario,
-    lock: Option<&Lock>,
-) -> Seen {
+    scenario: MlperfScenario,
+    lock: Option<&PackageProvenance>,
+) -> ExaminedResult {
     let performance = performance::check(to, entry, round, benchmark, scenario);
-    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, super::Mode::Accuracy));
+    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, super::TestMode::Accuracy));
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);
@@ -147,7 +147,7 @@ fn result(
     if let Some(lock) = lock {
         record::check(to, entry, scenario, round, lock);
     }
-    Seen {
+    ExaminedResult {
         division: entry.submitter.division.clone(),
         submitter: entry.submitter.name.clone(),
         system: entry.system.to_owned(),
@@ -159,8 +159,8 @@ fn result(
 }
 
 /// The folders beside the results.
-fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
-    let layout = Layout::of(&round.name);
+fn folders(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
+    let layout = SubmissionLayout::of(&round.name);
     let source = submitter.folder.join(layout.source());
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
@@ -175,10 +175,10 @@ fn folders(to: &mut Findings, submitter: &Submitter, round: &Round) {
         to.warn("documentation", &documentation, "there is none", why, "`mlperf.package.documentation: FOLDER`");
     }
     let (other, name) = match layout {
-        Layout::Single => (Layout::Split, "v5.1"),
-        Layout::Split => (Layout::Single, "v6.0"),
+        SubmissionLayout::Single => (SubmissionLayout::Split, "v5.1"),
+        SubmissionLayout::Split => (SubmissionLayout::Single, "v6.0"),
     };
-    let strays: &[&str] = if layout == Layout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
+    let strays: &[&str] = if layout == SubmissionLayout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
         let what = format!("this folder belongs to the layout of {name}");
         let why = format!(

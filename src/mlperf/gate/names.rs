@@ -5,12 +5,12 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-use super::finding::Findings;
+use super::finding::GateFindings;
 use super::tree::DIVISIONS;
 
 const LARGEST: u64 = 50 * 1024 * 1024;
 
-pub(super) fn check(to: &mut Findings, root: &Path) {
+pub(super) fn check(to: &mut GateFindings, root: &Path) {
     let mut folded: BTreeMap<String, String> = BTreeMap::new();
     for division in DIVISIONS.iter().map(|name| root.join(name)) {
         for item in WalkDir::new(division).sort_by_file_name().into_iter().flatten() {

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use super::finding::Findings;
-use super::tree::Entry;
-use super::{Judged, limits, loadgen};
+use super::finding::GateFindings;
+use super::tree::ResultEntry;
+use super::{JudgedRun, limits, loadgen};
 use crate::mlperf::log::Detail;
-use crate::mlperf::{Benchmark, Round, Scenario};
+use crate::mlperf::{Benchmark, Round, MlperfScenario};
 
 const SHORTEST_MS: f64 = 600_000.0;
 
 pub(super) fn check(
-    to: &mut Findings,
-    entry: &Entry,
+    to: &mut GateFindings,
+    entry: &ResultEntry,
     round: &Round,
     benchmark: &Benchmark,
-    scenario: Scenario,
+    scenario: MlperfScenario,
 ) -> Option<Detail> {
     let folder = entry.performance();
     let detail = loadgen::read(to, &folder, round, "PerformanceOnly")?;
@@ -33,7 +33,7 @@ pub(super) fn check(
 }
 
 /// The official checker looks at `result_validity` and goes on whatever it says.
-fn valid(to: &mut Findings, folder: &Path, detail: &Detail) {
+fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
     let at = folder.join("mlperf_log_detail.txt");
     let said = detail.text("result_validity").unwrap_or("nothing");
     if said != "VALID" {
@@ -83,7 +83,7 @@ fn valid(to: &mut Findings, folder: &Path, detail: &Detail) {
     }
 }
 
-fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
+fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
     let asked = detail.number("effective_min_duration_ms");
     if asked.is_none_or(|asked| asked < SHORTEST_MS) {
         let what = format!(
@@ -111,7 +111,7 @@ fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
     }
     // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
     let lasted = match scenario {
-        Scenario::Offline => detail
+        MlperfScenario::Offline => detail
             .number("result_query_count")
             .filter(|count| *count > 1.0)
             .or_else(|| detail.number("effective_samples_per_query"))
@@ -132,7 +132,7 @@ fn duration(to: &mut Findings, at: &Path, detail: &Detail, scenario: Scenario) {
     }
 }
 
-fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: Scenario, closed: bool) {
+fn samples(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario, closed: bool) {
     let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
@@ -144,7 +144,7 @@ fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark,
     let whole = "the sample library holds the whole data set, so that no cache can hold what is asked";
     less("sample count", "effective_performance_sample_count", benchmark.performance_samples, whole);
     less("sample count", "qsl_reported_total_count", benchmark.dataset_samples, whole);
-    if scenario == Scenario::Offline && closed {
+    if scenario == MlperfScenario::Offline && closed {
         let why = "Offline asks for every sample at least once";
         less("Offline samples", "effective_samples_per_query", benchmark.offline_min_samples, why);
     }
@@ -162,7 +162,7 @@ fn samples(to: &mut Findings, at: &Path, detail: &Detail, benchmark: &Benchmark,
 }
 
 /// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test says so.
-fn place(to: &mut Findings, at: &Path, detail: &Detail, entry: &Entry) {
+fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
     let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");
     if is != must && entry.submitter.division != "open" {
@@ -173,7 +173,7 @@ fn place(to: &mut Findings, at: &Path, detail: &Detail, entry: &Entry) {
 }
 
 /// Settings that are for debugging or for audits, and never for a result.
-fn switches(to: &mut Findings, at: &Path, detail: &Detail) {
+fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
         if detail.flag(&format!("effective_{key}")) == Some(true) {
             let why = "it makes LoadGen ask other samples than the rules say";
@@ -190,14 +190,14 @@ fn switches(to: &mut Findings, at: &Path, detail: &Detail) {
 }
 
 /// What the run is worth, by the numbers that the official checker takes.
-pub(super) fn value(detail: &Detail, scenario: Scenario) -> Judged {
+pub(super) fn value(detail: &Detail, scenario: MlperfScenario) -> JudgedRun {
     let (key, unit) = match scenario {
-        Scenario::Offline => ("result_tokens_per_second", "tok/s"),
-        Scenario::Server | Scenario::Interactive => ("result_completed_tokens_per_second", "tok/s"),
-        Scenario::SingleStream => ("early_stopping_latency_ss", "ns"),
+        MlperfScenario::Offline => ("result_tokens_per_second", "tok/s"),
+        MlperfScenario::Server | MlperfScenario::Interactive => ("result_completed_tokens_per_second", "tok/s"),
+        MlperfScenario::SingleStream => ("early_stopping_latency_ss", "ns"),
     };
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
-    Judged {
+    JudgedRun {
         value: detail.number(key),
         unit: unit.to_owned(),
         validity: detail.text("result_validity").map(str::to_owned),

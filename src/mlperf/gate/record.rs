@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::finding::Findings;
-use super::tree::{Entry, Submitter};
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, Lock, LockedResult, LockedRun, Mode, Round, Scenario, truncate};
+use crate::mlperf::{LOCK_FILE, PackageProvenance, LockedResult, LockedRun, TestMode, Round, MlperfScenario, truncate};
 
 /// The lock of a submitter; one of another round or a rehearsal is told.
-pub(super) fn read(to: &mut Findings, submitter: &Submitter, round: &Round) -> Option<Lock> {
+pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
     let at = submitter.folder.join("documentation").join(LOCK_FILE);
-    let lock = match Lock::of(&submitter.folder)? {
+    let lock = match PackageProvenance::of(&submitter.folder)? {
         Ok(lock) => lock,
         Err(error) => {
             to.refuse(
@@ -50,7 +50,7 @@ pub(super) fn read(to: &mut Findings, submitter: &Submitter, round: &Round) -> O
 }
 
 /// One result against what the lock says of it.
-pub(super) fn check(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, lock: &Lock) {
+pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, scenario: MlperfScenario, round: &Round, lock: &PackageProvenance) {
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
         to.refuse(
@@ -66,7 +66,7 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, scenario: Scenario, round:
         told(to, entry, scenario, round, *mode, run);
     }
     one_system(to, entry, result);
-    for (mode, folder) in [(Mode::Performance, entry.performance()), (Mode::Accuracy, entry.accuracy())] {
+    for (mode, folder) in [(TestMode::Performance, entry.performance()), (TestMode::Accuracy, entry.accuracy())] {
         let Some(run) = result.runs.get(&mode) else { continue };
         // Of a truncated log the lock has the hash of the whole.
         for (name, hash) in run.files.iter().filter(|(name, _)| *name != "mlperf_log_accuracy.json") {
@@ -79,9 +79,9 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, scenario: Scenario, round:
     }
 }
 
-fn told(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, mode: Mode, run: &LockedRun) {
+fn told(to: &mut GateFindings, entry: &ResultEntry, scenario: MlperfScenario, round: &Round, mode: TestMode, run: &LockedRun) {
     let Some(test) = &run.test else { return };
-    let at = if mode == Mode::Accuracy { entry.accuracy() } else { entry.performance() };
+    let at = if mode == TestMode::Accuracy { entry.accuracy() } else { entry.performance() };
     let name = test_folder(mode);
     if test.rehearsal {
         let what = format!("the {name} run was a rehearsal: its durations were shortened");
@@ -113,9 +113,9 @@ fn told(to: &mut Findings, entry: &Entry, scenario: Scenario, round: &Round, mod
 }
 
 /// Performance, accuracy and audits are of the same engine, configuration and server.
-fn one_system(to: &mut Findings, entry: &Entry, result: &LockedResult) {
-    let Some(first) = result.runs.get(&Mode::Performance) else { return };
-    for (mode, run) in result.runs.iter().filter(|(mode, _)| **mode != Mode::Performance) {
+fn one_system(to: &mut GateFindings, entry: &ResultEntry, result: &LockedResult) {
+    let Some(first) = result.runs.get(&TestMode::Performance) else { return };
+    for (mode, run) in result.runs.iter().filter(|(mode, _)| **mode != TestMode::Performance) {
         let kinds: BTreeSet<&String> = first.under_test.keys().chain(run.under_test.keys()).collect();
         for kind in kinds {
             let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));

@@ -1,12 +1,12 @@
 //! Which benchmarks and scenarios the round has, and which of them must be there together.
 
-use super::finding::Findings;
+use super::finding::GateFindings;
 use super::tree::{Benchmarked, Submitter};
 use crate::mlperf::layout::scenario_titled;
-use crate::mlperf::{Benchmark, Round, Scenario};
+use crate::mlperf::{Benchmark, Round, MlperfScenario};
 
 /// The round's table of a benchmark; an unknown one is told.
-pub(super) fn known<'a>(to: &mut Findings, round: &'a Round, found: &Benchmarked) -> Option<&'a Benchmark> {
+pub(super) fn known<'a>(to: &mut GateFindings, round: &'a Round, found: &Benchmarked) -> Option<&'a Benchmark> {
     if let Some(benchmark) = round.benchmarks.get(&found.name) {
         return Some(benchmark);
     }
@@ -29,8 +29,8 @@ pub(super) fn known<'a>(to: &mut Findings, round: &'a Round, found: &Benchmarked
 }
 
 /// The scenarios of one benchmark, by their folders.
-pub(super) fn check(to: &mut Findings, submitter: &Submitter, found: &Benchmarked, benchmark: &Benchmark) {
-    let may: Vec<Scenario> = benchmark.required.iter().chain(&benchmark.one_of).copied().collect();
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchmarked, benchmark: &Benchmark) {
+    let may: Vec<MlperfScenario> = benchmark.required.iter().chain(&benchmark.one_of).copied().collect();
     let mut there = Vec::new();
     for name in &found.scenarios {
         let at = found.folder.join(name);

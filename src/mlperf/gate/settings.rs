@@ -5,10 +5,10 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::finding::Findings;
-use super::tree::{Entry, files};
+use super::finding::GateFindings;
+use super::tree::{ResultEntry, files};
 use crate::mlperf::log::Detail;
-use crate::mlperf::{Ask, Division, Layout, Mode, Round, Scenario, conf};
+use crate::mlperf::{TestRequest, Division, SubmissionLayout, TestMode, Round, MlperfScenario, conf};
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
@@ -38,7 +38,7 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-pub(super) fn check(to: &mut Findings, entry: &Entry, round: &Round, scenario: Scenario, performance: Option<&Detail>) {
+pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, round: &Round, scenario: MlperfScenario, performance: Option<&Detail>) {
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
@@ -57,11 +57,11 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, round: &Round, scenario: S
     measurements(to, entry, &folder);
     if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
         let none = IndexMap::new();
-        let ask = Ask {
+        let ask = TestRequest {
             round: &round.name,
             benchmark: entry.benchmark,
             scenario,
-            mode: Mode::Performance,
+            mode: TestMode::Performance,
             division: if entry.is_closed() { Division::Closed } else { Division::Open },
             rehearsal: false,
             target_qps: None,
@@ -72,18 +72,18 @@ pub(super) fn check(to: &mut Findings, entry: &Entry, round: &Round, scenario: S
     }
 }
 
-fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
+fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
     let name = match entry.layout {
-        Layout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
-        Layout::Split => files(folder)
+        SubmissionLayout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
+        SubmissionLayout::Split => files(folder)
             .into_iter()
             .find(|name| name.starts_with(entry.system) && name.rsplit('.').next() == Some("json")),
     };
     let Some(name) = name else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
         let why = match entry.layout {
-            Layout::Single => "since v6.0 it lies in the result's folder",
-            Layout::Split => "until v5.1 it lies under measurements/, named after the system",
+            SubmissionLayout::Single => "since v6.0 it lies in the result's folder",
+            SubmissionLayout::Split => "until v5.1 it lies under measurements/, named after the system",
         };
         to.refuse("missing file", &at, "there is no measurements' JSON", why, "pack again for this round");
         return;
@@ -109,7 +109,7 @@ fn measurements(to: &mut Findings, entry: &Entry, folder: &Path) {
 }
 
 /// user.conf by the rules, and against what the log says was in force.
-fn conf(to: &mut Findings, at: &Path, text: &str, ask: &Ask, performance: Option<&Detail>) {
+fn conf(to: &mut GateFindings, at: &Path, text: &str, ask: &TestRequest, performance: Option<&Detail>) {
     for (line, wrong) in conf::review(text, ask) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
@@ -125,7 +125,7 @@ fn conf(to: &mut Findings, at: &Path, text: &str, ask: &Ask, performance: Option
     }
     let Some(detail) = performance else { return };
     let model = ask.find().map(|found| found.benchmark.loadgen_model(ask.scenario)).unwrap_or_default();
-    let is_ours = |line: &&conf::Line| {
+    let is_ours = |line: &&conf::ConfLine| {
         (line.model == "*" || line.model == model) && (line.scenario == "*" || line.scenario == ask.scenario.loadgen())
     };
     for line in conf::read(text).0.iter().filter(is_ours) {

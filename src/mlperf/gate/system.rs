@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::finding::Findings;
+use super::finding::GateFindings;
 use super::tree::{Submitter, files};
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
@@ -13,7 +13,7 @@ const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
 
 /// All systems of a submitter: those with results and those that are described.
-pub(super) fn check(to: &mut Findings, submitter: &Submitter) {
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter) {
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
         files(&folder).into_iter().filter_map(|name| name.strip_suffix(".json").map(str::to_owned)).collect();
@@ -37,7 +37,7 @@ pub(super) fn check(to: &mut Findings, submitter: &Submitter) {
     }
 }
 
-fn one(to: &mut Findings, at: &Path, submitter: &Submitter) {
+fn one(to: &mut GateFindings, at: &Path, submitter: &Submitter) {
     let read = std::fs::read(at).map_err(|error| error.to_string());
     let read =
         read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::mlperf::Layout;
+use crate::mlperf::SubmissionLayout;
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -11,11 +11,11 @@ pub(super) struct Submitter {
     pub division: String,
     pub name: String,
     pub folder: PathBuf,
-    pub systems: Vec<System>,
+    pub systems: Vec<SystemEntry>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct System {
+pub(super) struct SystemEntry {
     pub name: String,
     pub benchmarks: Vec<Benchmarked>,
 }
@@ -29,16 +29,16 @@ pub(super) struct Benchmarked {
 
 /// One result: a benchmark on a system in a scenario.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct ResultEntry<'a> {
     pub submitter: &'a Submitter,
     pub system: &'a str,
     pub benchmark: &'a str,
     /// The name of its folder.
     pub scenario: &'a str,
-    pub layout: Layout,
+    pub layout: SubmissionLayout,
 }
 
-impl Entry<'_> {
+impl ResultEntry<'_> {
     pub(super) fn folder(&self) -> PathBuf {
         self.submitter.folder.join(self.layout.result(self.system, self.benchmark, self.scenario))
     }
@@ -79,7 +79,7 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
                             Benchmarked { scenarios: folders(&folder), name, folder }
                         })
                         .collect();
-                    System { name: system, benchmarks }
+                    SystemEntry { name: system, benchmarks }
                 })
                 .collect();
             found.push(Submitter { division: division.to_owned(), name, folder, systems });

@@ -18,7 +18,7 @@ const LONGEST: u64 = 64 << 20;
 
 /// One answer as LoadGen logged it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct LoggedAnswer {
     /// Of its `{` in the file.
     pub offset: u64,
     /// In the order in which samples were issued.
@@ -44,7 +44,7 @@ pub enum LogError {
     Entry { offset: u64, why: String },
 }
 
-impl Answer {
+impl LoggedAnswer {
     /// The tokens of the answer. Err: what is wrong with its bytes.
     pub fn tokens(&self) -> Result<Vec<u32>, LogError> {
         self.ids(&self.data)
@@ -75,7 +75,7 @@ struct Written<'a> {
 
 /// The answers of a log, one after the other; all of the file is digested on the way. After an error there is none.
 #[derive(Debug)]
-pub struct Answers<R> {
+pub struct AnswerLog<R> {
     reader: R,
     digest: Sha256Of,
     offset: u64,
@@ -84,13 +84,13 @@ pub struct Answers<R> {
     is_over: bool,
 }
 
-impl Answers<BufReader<File>> {
+impl AnswerLog<BufReader<File>> {
     pub fn open(file: &Path) -> io::Result<Self> {
         Ok(Self::new(BufReader::with_capacity(1 << 18, File::open(file)?)))
     }
 }
 
-impl<R: BufRead> Answers<R> {
+impl<R: BufRead> AnswerLog<R> {
     pub fn new(reader: R) -> Self {
         Self { reader, digest: Sha256Of::default(), offset: 0, entries: 0, piece: Vec::new(), is_over: false }
     }
@@ -100,7 +100,7 @@ impl<R: BufRead> Answers<R> {
         self.digest.clone().finish()
     }
 
-    fn read(&mut self) -> Result<Option<Answer>, LogError> {
+    fn read(&mut self) -> Result<Option<LoggedAnswer>, LogError> {
         if self.entries == 0 && self.offset == 0 {
             self.expect(b'[', "LoadGen's log begins with `[`")?;
         }
@@ -133,7 +133,7 @@ impl<R: BufRead> Answers<R> {
         parsed(&self.piece, offset).map(Some).map_err(|why| LogError::Entry { offset, why })
     }
 
-    fn end(&mut self) -> Result<Option<Answer>, LogError> {
+    fn end(&mut self) -> Result<Option<LoggedAnswer>, LogError> {
         while let Some(byte) = self.next_byte()? {
             if !byte.is_ascii_whitespace() {
                 return Err(LogError::Entry { offset: self.offset, why: "there is more after its `]`".to_owned() });
@@ -178,8 +178,8 @@ impl<R: BufRead> Answers<R> {
     }
 }
 
-impl<R: BufRead> Iterator for Answers<R> {
-    type Item = Result<Answer, LogError>;
+impl<R: BufRead> Iterator for AnswerLog<R> {
+    type Item = Result<LoggedAnswer, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
@@ -191,13 +191,13 @@ impl<R: BufRead> Iterator for Answers<R> {
     }
 }
 
-fn parsed(piece: &[u8], offset: u64) -> Result<Answer, String> {
+fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, String> {
     let written: Written<'_> = serde_json::from_slice(piece).map_err(|error| error.to_string())?;
     let sample = written.qsl_idx;
     let bytes = |hex: &str, what: &str| {
         bytes(hex.as_bytes()).ok_or_else(|| format!("the {what} of sample {sample} are not hexadecimal"))
     };
-    Ok(Answer {
+    Ok(LoggedAnswer {
         offset,
         seq_id: written.seq_id,
         qsl_idx: sample,

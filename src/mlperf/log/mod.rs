@@ -8,9 +8,9 @@ mod width;
 #[cfg(test)]
 mod tests;
 
-pub use accuracy::{Answer, Answers, LogError};
+pub use accuracy::{LoggedAnswer, AnswerLog, LogError};
 pub use detail::{Detail, DetailError, LoggedError};
-pub use summary::Summary;
+pub use summary::LoadgenSummary;
 pub use width::Width;
 
 /// The file of [`Detail`].

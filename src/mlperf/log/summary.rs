@@ -2,11 +2,11 @@
 
 /// The summary as name–value pairs in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct LoadgenSummary {
     pub lines: Vec<(String, String)>,
 }
 
-impl Summary {
+impl LoadgenSummary {
     pub fn parse(text: &str) -> Self {
         let pair = |line: &str| {
             let (name, value) = line.split_once(':')?;

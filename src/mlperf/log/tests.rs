@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{ACCURACY_FILE, Answer, Answers, Detail, DetailError, LogError, SUMMARY_FILE, Summary};
+use super::{ACCURACY_FILE, LoggedAnswer, AnswerLog, Detail, DetailError, LogError, SUMMARY_FILE, LoadgenSummary};
 use crate::mlperf::Round;
 
 fn recorded(name: &str) -> PathBuf {
@@ -18,8 +18,8 @@ fn detail(name: &str) -> Detail {
     Detail::of(&recorded(name)).unwrap()
 }
 
-fn answers(name: &str) -> Vec<Answer> {
-    Answers::open(&recorded(name).join(ACCURACY_FILE)).unwrap().collect::<Result<_, _>>().unwrap()
+fn answers(name: &str) -> Vec<LoggedAnswer> {
+    AnswerLog::open(&recorded(name).join(ACCURACY_FILE)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn what_is_no_number_is_not_there_and_errors_are_counted() {
 
 #[test]
 fn a_summary_says_the_verdict() {
-    let read = |name: &str| Summary::parse(&fs::read_to_string(recorded(name).join(SUMMARY_FILE)).unwrap());
+    let read = |name: &str| LoadgenSummary::parse(&fs::read_to_string(recorded(name).join(SUMMARY_FILE)).unwrap());
     let slow = read("server-slow");
     assert_eq!(slow.result(), Some("INVALID"));
     assert_eq!(slow.get("Performance constraints satisfied"), Some("NO"));
@@ -97,7 +97,7 @@ fn answers_come_with_their_tokens() {
 
 #[test]
 fn what_is_wrong_with_a_log_is_told_with_its_place() {
-    let read = |text: &str| Answers::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let read = |text: &str| AnswerLog::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     let why = |text: &str| read(text).unwrap_err().to_string();
     let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;
     assert_eq!(read(&format!("[\n{one},\n{one}\n]\n")).unwrap()[1].offset, 2 + one.len() as u64 + 2);
@@ -113,11 +113,11 @@ fn what_is_wrong_with_a_log_is_told_with_its_place() {
 #[test]
 fn tokens_have_four_or_eight_bytes() {
     let wide = [0x6c, 0x2f, 0, 0, 0, 0, 0, 0, 0xd4, 0, 0, 0, 0, 0, 0, 0];
-    let answer = |token_count| Answer {
+    let answer = |token_count| LoggedAnswer {
         data: wide.to_vec(),
         token_data: Some(wide[..8].to_vec()),
         token_count,
-        ..Answer::default()
+        ..LoggedAnswer::default()
     };
     // By the count, and without one by their upper halves.
     assert_eq!(answer(None).tokens(), Ok(vec![12140, 212]));
@@ -126,15 +126,15 @@ fn tokens_have_four_or_eight_bytes() {
     assert_eq!(answer(Some(4)).tokens(), Ok(vec![12140, 0, 212, 0]));
     // A wrong count is found by who compares it, not hidden here.
     assert_eq!(answer(Some(3)).tokens().map(|tokens| tokens.len()), Ok(2));
-    assert_eq!(Answer::default().tokens(), Ok(vec![]));
-    let torn = Answer { data: wide[..3].to_vec(), offset: 7, ..Answer::default() };
+    assert_eq!(LoggedAnswer::default().tokens(), Ok(vec![]));
+    let torn = LoggedAnswer { data: wide[..3].to_vec(), offset: 7, ..LoggedAnswer::default() };
     assert!(torn.tokens().unwrap_err().to_string().contains("at byte 7: 3 bytes are no whole number"));
 }
 
 #[test]
 fn a_log_is_digested_as_it_is_read() {
     let path = recorded("server-accuracy").join(ACCURACY_FILE);
-    let mut answers = Answers::open(&path).unwrap();
+    let mut answers = AnswerLog::open(&path).unwrap();
     assert!(answers.by_ref().all(|answer| answer.is_ok()));
     assert_eq!(answers.sha256(), crate::mlperf::sha256::of_file(&path).unwrap());
 }
@@ -164,8 +164,8 @@ proptest! {
     fn every_answer_comes_back(list in prop::collection::vec((0..1u64 << 40, prop::collection::vec(0..1u32 << 31, 0..40), any::<bool>()), 0..30)) {
         let text = written(&list);
         // A small buffer: answers lie across its ends.
-        let read: Vec<Answer> =
-            Answers::new(BufReader::with_capacity(7, text.as_bytes())).collect::<Result<_, _>>().unwrap();
+        let read: Vec<LoggedAnswer> =
+            AnswerLog::new(BufReader::with_capacity(7, text.as_bytes())).collect::<Result<_, _>>().unwrap();
         prop_assert_eq!(read.len(), list.len());
         for (answer, (qsl_idx, tokens, is_streamed)) in read.iter().zip(&list) {
             prop_assert_eq!(answer.qsl_idx, *qsl_idx);
@@ -178,7 +178,7 @@ proptest! {
     fn a_log_that_is_cut_anywhere_is_never_whole(list in prop::collection::vec((0..99u64, prop::collection::vec(0..1u32 << 31, 1..4), any::<bool>()), 1..6), cut in any::<prop::sample::Index>()) {
         let text = written(&list);
         let cut = cut.index(text.len());
-        let read: Vec<Result<Answer, LogError>> = Answers::new(&text.as_bytes()[..cut]).collect();
+        let read: Vec<Result<LoggedAnswer, LogError>> = AnswerLog::new(&text.as_bytes()[..cut]).collect();
         if text[..cut].ends_with(']') {
             prop_assert!(read.iter().all(Result::is_ok) && read.len() == list.len());
         } else {
@@ -189,10 +189,10 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let _ = Answers::new(bytes.as_slice()).count();
-        let _ = Answers::new([b"[{\"seq_id\":0,\"qsl_idx\":1,\"data\":\"", bytes.as_slice(), b"\"}]"].concat().as_slice()).count();
+        let _ = AnswerLog::new(bytes.as_slice()).count();
+        let _ = AnswerLog::new([b"[{\"seq_id\":0,\"qsl_idx\":1,\"data\":\"", bytes.as_slice(), b"\"}]"].concat().as_slice()).count();
         let _ = Detail::read(bytes.as_slice());
-        let _ = Summary::parse(&String::from_utf8_lossy(&bytes));
+        let _ = LoadgenSummary::parse(&String::from_utf8_lossy(&bytes));
         let mut log = b":::MLLOG {\"key\": \"a\", \"value\": ".to_vec();
         log.extend(bytes);
         let _ = Detail::read(log.as_slice());

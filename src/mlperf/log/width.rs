@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
+use super::LoggedAnswer;
 
 /// The reference scripts' `--dtype`. Lowest byte first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub enum Width {
 impl Width {
     /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
     /// None: an empty answer says nothing.
-    pub fn of(answer: &Answer) -> Option<Self> {
+    pub fn of(answer: &LoggedAnswer) -> Option<Self> {
         let bytes = answer.data.len() as u64;
         let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
         match count {
@@ -57,10 +57,10 @@ impl Width {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Width};
+    use super::{LoggedAnswer, Width};
 
-    fn answer(data: &[u8], token_count: Option<i64>) -> Answer {
-        Answer { data: data.to_vec(), token_count, ..Answer::default() }
+    fn answer(data: &[u8], token_count: Option<i64>) -> LoggedAnswer {
+        LoggedAnswer { data: data.to_vec(), token_count, ..LoggedAnswer::default() }
     }
 
     #[test]

@@ -11,13 +11,13 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::gate::MEASUREMENT_FIELDS;
-use super::system::{self, Gpu};
-use super::{Division, LOCK_FILE, Layout, Lock, Mode, Round, Scenario, Stage};
-pub use record::Made;
+use super::system::{self, Accelerator};
+use super::{Division, LOCK_FILE, SubmissionLayout, PackageProvenance, TestMode, Round, MlperfScenario, ProvenanceStage};
+pub use record::FinishedTask;
 
 /// What is to be packed.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct PackageRequest {
     pub round: Round,
     pub division: Division,
     pub submitter: String,
@@ -27,8 +27,8 @@ pub struct Order {
     pub measurements: Map<String, Value>,
     /// The machine's root folder, `/`.
     pub machine: PathBuf,
-    pub gpus: Vec<Gpu>,
-    pub results: Vec<Entry>,
+    pub gpus: Vec<Accelerator>,
+    pub results: Vec<PackageEntry>,
     pub source: Option<PathBuf>,
     pub documentation: Option<PathBuf>,
     pub rehearse: bool,
@@ -37,25 +37,25 @@ pub struct Order {
     /// The command that makes it all again: `regatta run … a=b`.
     pub command: String,
     /// Everything that the results were made from.
-    pub made: Vec<Made>,
+    pub made: Vec<FinishedTask>,
 }
 
 /// One benchmark in one scenario: outputs of its stages.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct PackageEntry {
     pub benchmark: String,
-    pub scenario: Scenario,
+    pub scenario: MlperfScenario,
     pub performance: PathBuf,
     pub accuracy: PathBuf,
     pub score: PathBuf,
-    pub audits: IndexMap<Mode, PathBuf>,
-    pub verified: IndexMap<Mode, PathBuf>,
+    pub audits: IndexMap<TestMode, PathBuf>,
+    pub verified: IndexMap<TestMode, PathBuf>,
 }
 
 /// A package that was written.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    pub lock: Lock,
+    pub lock: PackageProvenance,
     /// `closed/<submitter>`, below the output.
     pub submitter: PathBuf,
 }
@@ -74,7 +74,7 @@ pub enum Unpacked {
 }
 
 /// Writes the package into `out`.
-pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
+pub fn pack(order: &PackageRequest, out: &Path) -> Result<Packed, Unpacked> {
     let known = system::known(&order.machine, &order.gpus);
     let (system_json, missing) = system::compose(&given(order), &known);
     let unsaid: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
@@ -96,7 +96,7 @@ pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
     }
     let division = if order.division == Division::Closed { "closed" } else { "open" };
     let submitter = Path::new(division).join(&order.submitter);
-    let to = place::Place { root: out.join(&submitter), layout: Layout::of(&order.round.name) };
+    let to = place::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::of(&order.round.name) };
     to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(system_json))?;
     let results = order
         .results
@@ -106,7 +106,7 @@ pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
         .collect::<Result<Vec<_>, _>>()?;
     to.tree(order.source.as_deref(), to.layout.source())?;
     to.tree(order.documentation.as_deref(), "documentation")?;
-    let lock = Lock {
+    let lock = PackageProvenance {
         regatta: order.version.clone(),
         round: order.round.name.clone(),
         division: order.division,
@@ -114,7 +114,7 @@ pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
         system: order.system.clone(),
         rehearsal: order.rehearse,
         results,
-        stages: order.made.iter().map(|made| made.stage.clone()).collect::<Vec<Stage>>(),
+        stages: order.made.iter().map(|made| made.stage.clone()).collect::<Vec<ProvenanceStage>>(),
     };
     if order.source.is_none() {
         // What was run is source, too: enough to make it again.
@@ -128,7 +128,7 @@ pub fn pack(order: &Order, out: &Path) -> Result<Packed, Unpacked> {
 }
 
 /// What the manifest says of the system, with what it says elsewhere.
-fn given(order: &Order) -> Map<String, Value> {
+fn given(order: &PackageRequest) -> Map<String, Value> {
     let mut given = order.system_json.clone();
     let division = if order.division == Division::Closed { "closed" } else { "open" };
     for (name, value) in [("division", division), ("submitter", &order.submitter), ("system_name", &order.system)] {
@@ -137,7 +137,7 @@ fn given(order: &Order) -> Map<String, Value> {
     given
 }
 
-fn name_problems(order: &Order) -> Vec<String> {
+fn name_problems(order: &PackageRequest) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, name) in [("submitter", &order.submitter), ("system", &order.system)] {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c)) {
@@ -154,7 +154,7 @@ fn name_problems(order: &Order) -> Vec<String> {
         }
     }
     for (index, entry) in order.results.iter().enumerate() {
-        let same = |other: &Entry| other.benchmark == entry.benchmark && other.scenario == entry.scenario;
+        let same = |other: &PackageEntry| other.benchmark == entry.benchmark && other.scenario == entry.scenario;
         if order.results[..index].iter().any(same) {
             problems.push(format!("{} {} stands twice under `results`", entry.benchmark, entry.scenario.title()));
         }

@@ -7,9 +7,9 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use walkdir::WalkDir;
 
-use super::{Entry, Order, Unpacked, readme, record};
+use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{Layout, LockedResult, LockedRun, Mode, TEST_FILE, TestTold, truncate};
+use crate::mlperf::{SubmissionLayout, LockedResult, LockedRun, TestMode, TEST_FILE, TestRecord, truncate};
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
@@ -17,12 +17,12 @@ const ACCURACY: &str = "mlperf_log_accuracy.json";
 const CONF: &str = "user.conf";
 
 /// A submitter's folder.
-pub(super) struct Place {
+pub(super) struct SubmitterFolder {
     pub root: PathBuf,
-    pub layout: Layout,
+    pub layout: SubmissionLayout,
 }
 
-impl Place {
+impl SubmitterFolder {
     fn at(&self, below: &Path) -> Result<PathBuf, Unpacked> {
         let path = self.root.join(below);
         let folder = path.parent().unwrap_or(&self.root);
@@ -68,10 +68,10 @@ impl Place {
     }
 }
 
-pub(super) type Tests = IndexMap<Mode, Option<TestTold>>;
+pub(super) type Tests = IndexMap<TestMode, Option<TestRecord>>;
 
 /// Reads what each run was, and looks whether its files are there. All that is wrong goes into `problems`.
-pub(super) fn read_tests(order: &Order, problems: &mut Vec<String>) -> Vec<Tests> {
+pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> Vec<Tests> {
     order
         .results
         .iter()
@@ -84,7 +84,7 @@ pub(super) fn read_tests(order: &Order, problems: &mut Vec<String>) -> Vec<Tests
                 if !absent.is_empty() {
                     problems.push(format!("{run} has no {}", absent.join(", ")));
                 }
-                let test: Option<TestTold> =
+                let test: Option<TestRecord> =
                     fs::read(folder.join(TEST_FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
                 match &test {
                     None => problems.push(format!("{run} has no readable {TEST_FILE}, which says what it was")),
@@ -113,17 +113,17 @@ pub(super) fn read_tests(order: &Order, problems: &mut Vec<String>) -> Vec<Tests
 }
 
 /// A run of an entry: its mode, its folder, and the files that it must have.
-fn runs(entry: &Entry) -> Vec<(Mode, &Path, &'static [&'static str])> {
-    let mut runs: Vec<(Mode, &Path, &'static [&'static str])> = vec![
-        (Mode::Performance, &entry.performance, &[SUMMARY, DETAIL, CONF]),
-        (Mode::Accuracy, &entry.accuracy, &[SUMMARY, DETAIL, ACCURACY]),
+fn runs(entry: &PackageEntry) -> Vec<(TestMode, &Path, &'static [&'static str])> {
+    let mut runs: Vec<(TestMode, &Path, &'static [&'static str])> = vec![
+        (TestMode::Performance, &entry.performance, &[SUMMARY, DETAIL, CONF]),
+        (TestMode::Accuracy, &entry.accuracy, &[SUMMARY, DETAIL, ACCURACY]),
     ];
     runs.extend(entry.audits.iter().map(|(mode, folder)| (*mode, folder.as_path(), &[SUMMARY, DETAIL, ACCURACY][..])));
     runs
 }
 
 /// Why a run may not be packed there.
-fn misplaced(order: &Order, entry: &Entry, mode: Mode, test: &TestTold) -> Vec<String> {
+fn misplaced(order: &PackageRequest, entry: &PackageEntry, mode: TestMode, test: &TestRecord) -> Vec<String> {
     let mut problems = Vec::new();
     let is = (test.round.as_str(), test.benchmark.as_str(), test.scenario, test.mode);
     if is != (order.round.name.as_str(), entry.benchmark.as_str(), entry.scenario, mode) {
@@ -143,15 +143,15 @@ fn misplaced(order: &Order, entry: &Entry, mode: Mode, test: &TestTold) -> Vec<S
 }
 
 /// Packs one result.
-pub(super) fn result(to: &Place, order: &Order, entry: &Entry, tests: Tests) -> Result<LockedResult, Unpacked> {
+pub(super) fn result(to: &SubmitterFolder, order: &PackageRequest, entry: &PackageEntry, tests: Tests) -> Result<LockedResult, Unpacked> {
     let (system, scenario) = (order.system.as_str(), entry.scenario.title());
     let folder = to.layout.result(system, &entry.benchmark, scenario);
     let measurements = to.layout.measurements(system, &entry.benchmark, scenario);
     let mut locked = IndexMap::new();
     for (mode, test) in tests {
         let run = match mode {
-            Mode::Performance => performance(to, entry, &folder, &measurements)?,
-            Mode::Accuracy => accuracy(to, entry, &folder)?,
+            TestMode::Performance => performance(to, entry, &folder, &measurements)?,
+            TestMode::Accuracy => accuracy(to, entry, &folder)?,
             audit => audited(to, entry, &to.layout.audit(system, &entry.benchmark, scenario, audit), audit)?,
         };
         let (_, from, _) =
@@ -167,7 +167,7 @@ pub(super) fn result(to: &Place, order: &Order, entry: &Entry, tests: Tests) -> 
     Ok(LockedResult { benchmark: entry.benchmark.clone(), scenario: entry.scenario, runs: locked })
 }
 
-fn performance(to: &Place, entry: &Entry, folder: &Path, measurements: &Path) -> Result<LockedRun, Unpacked> {
+fn performance(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, measurements: &Path) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("performance/run_1");
     for name in [SUMMARY, DETAIL] {
@@ -181,7 +181,7 @@ fn performance(to: &Place, entry: &Entry, folder: &Path, measurements: &Path) ->
     Ok(run)
 }
 
-fn accuracy(to: &Place, entry: &Entry, folder: &Path) -> Result<LockedRun, Unpacked> {
+fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("accuracy");
     for name in [SUMMARY, DETAIL] {
@@ -208,12 +208,12 @@ fn accuracy(to: &Place, entry: &Entry, folder: &Path) -> Result<LockedRun, Unpac
 }
 
 /// What each test's own verification leaves: TEST07 and TEST09 with their logs, truncated and hashed, TEST06 with its samples.
-fn audited(to: &Place, entry: &Entry, folder: &Path, test: Mode) -> Result<LockedRun, Unpacked> {
+fn audited(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, test: TestMode) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let Some(from) = entry.audits.get(&test) else { return Ok(run) };
     let inside = folder.join("accuracy");
     let log = from.join(ACCURACY);
-    let hash = if test == Mode::Test06 {
+    let hash = if test == TestMode::Test06 {
         to.file(&log, &inside.join(ACCURACY))?
     } else {
         let hash = to.log(&log, &inside.join(ACCURACY))?;

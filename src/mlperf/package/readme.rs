@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use indexmap::IndexMap;
 
-use super::{Entry, Order};
+use super::{PackageEntry, PackageRequest};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LockedRun, Mode, Stage};
+use crate::mlperf::{LockedRun, TestMode, ProvenanceStage};
 
 pub(super) const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: durations were shortened, or the data set was made up.\nIt must not be submitted.\n";
 
 /// Of one result.
-pub(super) fn result(order: &Order, entry: &Entry, runs: &IndexMap<Mode, LockedRun>) -> String {
+pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode, LockedRun>) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "# {} {} on {}\n", entry.benchmark, entry.scenario.title(), order.system);
     if order.rehearse {
@@ -46,7 +46,7 @@ pub(super) fn result(order: &Order, entry: &Entry, runs: &IndexMap<Mode, LockedR
 }
 
 /// Of the source folder, where the manifest is all the source there is.
-pub(super) fn source(order: &Order) -> String {
+pub(super) fn source(order: &PackageRequest) -> String {
     let mut text =
         format!("# What made these results\n\nRegatta {}:\n\n```\n{}\n```\n\n", order.version, order.command);
     for made in &order.made {
@@ -55,10 +55,10 @@ pub(super) fn source(order: &Order) -> String {
     text
 }
 
-fn upstream<'a>(order: &'a Order, runs: &IndexMap<Mode, LockedRun>) -> Vec<&'a Stage> {
+fn upstream<'a>(order: &'a PackageRequest, runs: &IndexMap<TestMode, LockedRun>) -> Vec<&'a ProvenanceStage> {
     let stage = |task: &str| order.made.iter().map(|made| &made.stage).find(|stage| stage.task == task);
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
-    let mut open: Vec<&Stage> = runs.values().filter_map(|run| stage(run.task.as_deref()?)).collect();
+    let mut open: Vec<&ProvenanceStage> = runs.values().filter_map(|run| stage(run.task.as_deref()?)).collect();
     while let Some(next) = open.pop() {
         if wanted.insert(&next.task) {
             open.extend(next.upstream.keys().filter_map(|task| stage(task)));
@@ -68,7 +68,7 @@ fn upstream<'a>(order: &'a Order, runs: &IndexMap<Mode, LockedRun>) -> Vec<&'a S
 }
 
 /// One stage as the manifest meant it. A script is shown as it was typed.
-fn tell(text: &mut String, stage: &Stage) {
+fn tell(text: &mut String, stage: &ProvenanceStage) {
     let commit = stage.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
     let key = stage.key.as_ref().map(|key| format!(", key {}", key.get(..12).unwrap_or(key))).unwrap_or_default();
     let _ = writeln!(text, "### {} ({}{key}{commit})\n", stage.task, stage.kind);

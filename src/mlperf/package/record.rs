@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::mlperf::Stage;
+use crate::mlperf::ProvenanceStage;
 
 /// A finished task with the folder of its output.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
-    pub stage: Stage,
+pub struct FinishedTask {
+    pub stage: ProvenanceStage,
     /// None of a service.
     pub folder: Option<PathBuf>,
 }
@@ -19,7 +19,7 @@ pub struct Made {
 const SYSTEM: [&str; 3] = ["engine", "repository", "serve"];
 
 /// The task whose output a folder is, and what it measured.
-pub(super) fn of(made: &[Made], folder: &Path) -> (Option<String>, BTreeMap<String, BTreeSet<String>>) {
+pub(super) fn of(made: &[FinishedTask], folder: &Path) -> (Option<String>, BTreeMap<String, BTreeSet<String>>) {
     let mut under_test: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let Some(first) = made.iter().find(|made| made.folder.as_deref() == Some(folder)) else {
         return (None, under_test);
@@ -46,7 +46,7 @@ pub(super) fn of(made: &[Made], folder: &Path) -> (Option<String>, BTreeMap<Stri
 
 /// The digest of the output. A service has none: then what it was started with, its upstream tasks by their digests, so that
 /// two stages with other names and the same content are the same.
-fn identity(stage: &Stage) -> String {
+fn identity(stage: &ProvenanceStage) -> String {
     if let Some(digest) = &stage.digest {
         return digest.clone();
     }
@@ -63,10 +63,10 @@ fn identity(stage: &Stage) -> String {
 mod tests {
     use super::*;
 
-    fn made(task: &str, kind: &str, digest: Option<&str>, action: &str, upstream: &[(&str, &str)]) -> Made {
-        Made {
+    fn made(task: &str, kind: &str, digest: Option<&str>, action: &str, upstream: &[(&str, &str)]) -> FinishedTask {
+        FinishedTask {
             folder: digest.map(|_| PathBuf::from(format!("/out/{task}"))),
-            stage: Stage {
+            stage: ProvenanceStage {
                 task: task.to_owned(),
                 kind: kind.to_owned(),
                 key: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Accuracy, Benchmark, Round};
-use crate::mlperf::{Mode, Scenario};
+use crate::mlperf::{TestMode, MlperfScenario};
 
 #[test]
 fn every_table_can_be_read_and_carries_its_name() {
@@ -27,7 +27,7 @@ fn scenarios(told: &Value) -> Vec<String> {
     names
 }
 
-fn titles(list: &[Scenario]) -> Vec<String> {
+fn titles(list: &[MlperfScenario]) -> Vec<String> {
     let mut names: Vec<String> = list.iter().map(|scenario| scenario.title().to_owned()).collect();
     names.sort();
     names
@@ -90,7 +90,7 @@ fn the_tables_say_what_the_rounds_checkers_say() {
     }
 }
 
-fn titles_of_tests(tests: &[Mode]) -> Vec<String> {
+fn titles_of_tests(tests: &[TestMode]) -> Vec<String> {
     tests.iter().map(|test| format!("{test:?}").to_uppercase()).collect()
 }
 
@@ -101,8 +101,8 @@ fn what_the_tables_leave_out_has_no_place_in_them() {
             let of = format!("{name} {model}");
             assert!(benchmark.latency.keys().all(|one| benchmark.scenarios().any(|allowed| allowed == *one)), "{of}");
             assert!(benchmark.audits.keys().all(|test| benchmark.tests.contains(test)), "{of}");
-            assert_eq!(benchmark.end_ids.is_empty(), !benchmark.tests.contains(&Mode::Test06), "{of}");
-            let own = benchmark.tests.iter().filter(|test| **test != Mode::Test06);
+            assert_eq!(benchmark.end_ids.is_empty(), !benchmark.tests.contains(&TestMode::Test06), "{of}");
+            let own = benchmark.tests.iter().filter(|test| **test != TestMode::Test06);
             assert!(own.into_iter().all(|test| benchmark.audits.contains_key(test)), "{of}");
             assert!(!benchmark.loadgen_model.contains('.') && !benchmark.loadgen_model.contains("-99"), "{of}");
         }
@@ -113,9 +113,9 @@ fn what_the_tables_leave_out_has_no_place_in_them() {
 fn the_tests_bounds_are_those_of_the_compliance_folder() {
     let round = Round::named("v6.1").unwrap();
     let audits = &round.benchmarks["gpt-oss-120b"].audits;
-    let accuracy = audits[&Mode::Test07].exact_match.unwrap();
+    let accuracy = audits[&TestMode::Test07].exact_match.unwrap();
     assert_eq!((accuracy.min, accuracy.max), (Some(60.698), None));
-    let lengths = audits[&Mode::Test09].output_tokens.unwrap();
+    let lengths = audits[&TestMode::Test09].output_tokens.unwrap();
     assert_eq!((lengths.min, lengths.max), (Some(1150.38), Some(1406.02)));
-    assert_eq!((audits[&Mode::Test07].samples, audits[&Mode::Test09].samples), (990, 6396));
+    assert_eq!((audits[&TestMode::Test07].samples, audits[&TestMode::Test09].samples), (990, 6396));
 }

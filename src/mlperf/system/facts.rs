@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::Gpu;
+use super::Accelerator;
 
 /// Facts by the names of the system's JSON. What cannot be read is left out.
-pub fn machine(root: &Path, gpus: &[Gpu]) -> Map<String, Value> {
+pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     let mut facts = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {

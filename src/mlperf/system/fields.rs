@@ -2,7 +2,7 @@
 
 /// One field.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct SystemField {
     pub name: &'static str,
     /// It must say something; others may be empty, and must be there.
     pub meaningful: bool,
@@ -10,16 +10,16 @@ pub struct Field {
     pub example: &'static str,
 }
 
-const fn must(name: &'static str, meaning: &'static str, example: &'static str) -> Field {
-    Field { name, meaningful: true, meaning, example }
+const fn must(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
+    SystemField { name, meaningful: true, meaning, example }
 }
 
-const fn may(name: &'static str, meaning: &'static str, example: &'static str) -> Field {
-    Field { name, meaningful: false, meaning, example }
+const fn may(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
+    SystemField { name, meaningful: false, meaning, example }
 }
 
 /// In the order of the rules.
-pub const FIELDS: [Field; 35] = [
+pub const FIELDS: [SystemField; 35] = [
     must("division", "closed, open or network", "closed"),
     must("submitter", "your organisation, as its folder is called", "Example"),
     must("status", "whether one can buy it: available, preview or rdi", "available"),

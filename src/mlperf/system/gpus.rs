@@ -2,7 +2,7 @@
 
 /// One accelerator as `nvidia-smi` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpu {
+pub struct Accelerator {
     pub name: String,
     /// MiB.
     pub memory_mib: u64,
@@ -10,13 +10,13 @@ pub struct Gpu {
 }
 
 /// Lines of `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits`.
-pub fn gpus_of_table(text: &str) -> Vec<Gpu> {
+pub fn gpus_of_table(text: &str) -> Vec<Accelerator> {
     text.lines()
         .filter_map(|line| {
             let mut cells = line.split(',').map(str::trim);
             let name = cells.next()?.to_owned();
             let memory_mib = cells.next()?.parse().ok()?;
-            Some(Gpu { name, memory_mib, driver: cells.next()?.to_owned() })
+            Some(Accelerator { name, memory_mib, driver: cells.next()?.to_owned() })
         })
         .collect()
 }

@@ -9,13 +9,13 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 pub use facts::machine;
-pub use fields::{FIELDS, Field};
-pub use gpus::{Gpu, gpus_of_table};
+pub use fields::{FIELDS, SystemField};
+pub use gpus::{Accelerator, gpus_of_table};
 
 /// What only a person can say: a field, with what it means and an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    pub field: &'static Field,
+pub struct MissingField {
+    pub field: &'static SystemField,
     /// It was given, and says nothing.
     pub empty: bool,
 }
@@ -38,13 +38,13 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
 
 /// The system's JSON: what was given, then what the machine says, then empty where that is allowed; in the order of the
 /// rules. With it, everything that is missing.
-pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<Missing>) {
+pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<MissingField>) {
     let mut all = Map::new();
     let mut missing = Vec::new();
     for field in &FIELDS {
         let value = given.get(field.name).or_else(|| known.get(field.name));
         if field.meaningful && !is_meaningful(value) {
-            missing.push(Missing { field, empty: value.is_some() });
+            missing.push(MissingField { field, empty: value.is_some() });
         }
         all.insert(field.name.to_owned(), value.cloned().unwrap_or_else(|| Value::String(String::new())));
     }
@@ -56,12 +56,12 @@ pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<S
 }
 
 /// Everything that is missing at once, as a part of a manifest to be filled in.
-pub fn snippet(missing: &[Missing], measurements: &[(&str, &str, &str)]) -> String {
+pub fn snippet(missing: &[MissingField], measurements: &[(&str, &str, &str)]) -> String {
     use std::fmt::Write as _;
     let mut text = String::from("mlperf:\n  package:\n");
     if !missing.is_empty() {
         text.push_str("    system_json:\n");
-        for Missing { field, .. } in missing {
+        for MissingField { field, .. } in missing {
             let _ = writeln!(text, "      {}:   # {}, e.g. {}", field.name, field.meaning, field.example);
         }
     }
@@ -75,7 +75,7 @@ pub fn snippet(missing: &[Missing], measurements: &[(&str, &str, &str)]) -> Stri
 }
 
 /// Facts of the machine below `root` (`/` of a running one), with what nvidia-smi said if somebody asked it.
-pub fn known(root: &Path, gpus: &[Gpu]) -> Map<String, Value> {
+pub fn known(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     machine(root, gpus)
 }
 

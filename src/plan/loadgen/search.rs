@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ask;
 use crate::manifest::model::{Bench, Loadgen, RateSearch};
 use crate::mlperf::conf::conf;
-use crate::mlperf::{Ask, Estimate, Round, time};
+use crate::mlperf::{TestRequest, Estimate, Round, time};
 
 /// A short test lasts a minute, of a rehearsal a quarter of its whole one,
 const SHORT_MS: u64 = 60_000;
@@ -71,7 +71,7 @@ impl Cost {
         let (bounds, loadgen) = (bench.search?, bench.loadgen.as_deref()?);
         let seconds = |test: &Loadgen| {
             let bench = Bench { search: None, loadgen: Some(Box::new(test.clone())), ..bench.clone() };
-            let asked: Ask<'_> = ask(&bench)?;
+            let asked: TestRequest<'_> = ask(&bench)?;
             let seed = asked.find().ok()?.round.loadgen.seeds.schedule;
             Some(Estimate::of(&conf(&asked).ok()?.settings, seed).seconds)
         };

@@ -3,7 +3,7 @@
 use crate::diag::{did_you_mean, list_of};
 use crate::manifest::Node;
 use crate::manifest::model::{Bench, Mlperf, Scenario};
-use crate::mlperf::{Round, Wrong, conf};
+use crate::mlperf::{Round, RuleError, conf};
 
 use super::super::loadgen::ask;
 use super::Look;
@@ -92,7 +92,7 @@ impl Look<'_> {
         }
     }
 
-    fn ruled(&mut self, wrong: &Wrong) {
+    fn ruled(&mut self, wrong: &RuleError) {
         let path: Vec<&str> = match wrong.at.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["scenario"] => vec!["bench", "scenario"],
             below => ["bench", "loadgen"].into_iter().chain(below.iter().copied()).collect(),

@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::Look;
 use crate::diag::{did_you_mean, nearest};
 use crate::manifest::model::{Repository, RepositoryLayout};
-use crate::triton::repository::{Meaning, PARAMETERS, RUNTIME_FLAGS, meaning};
+use crate::triton::repository::{FlagMeaning, PARAMETERS, RUNTIME_FLAGS, meaning};
 
 /// What a repository says itself, by template name: the key it stands under, its name there, and its value as text.
-pub(super) type Said<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
+pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a str, String)>;
 
-pub(super) fn said(repository: &Repository) -> Said<'_> {
-    let mut all = Said::new();
+pub(super) fn said(repository: &Repository) -> RepositoryFacts<'_> {
+    let mut all = RepositoryFacts::new();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
-        if let Meaning::Parameters(list) = meaning(flag, value) {
+        if let FlagMeaning::Parameters(list) = meaning(flag, value) {
             all.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
         }
     }
@@ -70,17 +70,17 @@ impl Look<'_> {
             return;
         }
         match meaning(flag, value) {
-            Meaning::Parameters(_) => {}
-            Meaning::Wrong(why) => self.say(&path, "cannot be this", &why, None),
-            Meaning::Elsewhere => {
+            FlagMeaning::Parameters(_) => {}
+            FlagMeaning::Wrong(why) => self.say(&path, "cannot be this", &why, None),
+            FlagMeaning::Elsewhere => {
                 let why = "another executor's flag: no config.pbtxt has a place for it";
                 self.idle(&path, why, "take it away, or put it where trtllm-serve or trtllm-bench reads it");
             }
-            Meaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
+            FlagMeaning::Unknown if PARAMETERS.iter().any(|one| one.name == flag) => {
                 let hint = Some("put it under `parameters`".to_owned());
                 self.say(&path, "is a template parameter, not a runtime flag", "not here", hint);
             }
-            Meaning::Unknown => {
+            FlagMeaning::Unknown => {
                 let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
                 self.say(&path, "is no runtime flag", "not known", hint);
             }
@@ -88,7 +88,7 @@ impl Look<'_> {
     }
 
     /// Parameters of models that are not written.
-    fn unwritten(&mut self, repository: &Repository, said: &Said<'_>) {
+    fn unwritten(&mut self, repository: &Repository, said: &RepositoryFacts<'_>) {
         let is_five = repository.layout == RepositoryLayout::Five;
         let is_written = |model: &&str| {
             if is_five { repository.models.iter().any(|one| one == model) } else { *model == "tensorrt_llm" }
@@ -104,7 +104,7 @@ impl Look<'_> {
     }
 
     /// Values that cancel each other.
-    fn together(&mut self, said: &Said<'_>) {
+    fn together(&mut self, said: &RepositoryFacts<'_>) {
         let value = |name: &str| said.get(name).map(|(.., value)| value.as_str());
         let place = |name: &str| said.get(name).map(|(key, word, _)| ["repository", key, word]);
         let mut idle: Vec<([&str; 3], String, String)> = Vec::new();

@@ -1,7 +1,7 @@
 //! What the types cannot say about `retry:`: keys that mean something together only, and numbers that a stage has.
 
 use super::Look;
-use crate::manifest::model::{Retry, RetryAfter, Script, Serve, Stage};
+use crate::manifest::model::{Retry, RetryAfter, ShellScript, Serve, Stage};
 
 impl Look<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
@@ -62,8 +62,8 @@ impl Look<'_> {
                 if is_option { None } else { lacks(&server.args, knob) }
             }
             Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
-            Stage { shell: Some(Script::Words(words)), .. } => lacks(words, knob),
-            Stage { shell: Some(Script::Text(_)), .. } => Some("the command is a text: write it as a list of words"),
+            Stage { shell: Some(ShellScript::Words(words)), .. } => lacks(words, knob),
+            Stage { shell: Some(ShellScript::Text(_)), .. } => Some("the command is a text: write it as a list of words"),
             _ => Some("this stage has nothing to lower"),
         };
         if let Some(why) = lacks {

@@ -3,11 +3,11 @@
 use super::Diagnosis;
 use super::log::{Log, after, number};
 use super::shortage::Shortage;
-use crate::event::Memory;
+use crate::event::MemoryKind;
 
 /// Something on the GPU could not be allocated.
 pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
-    let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, Memory::Gpu);
+    let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, MemoryKind::Gpu);
     let free = free.or(if cache.is_none() { available } else { None });
 
     let mut cause = "the GPU has too little memory for this".to_owned();

@@ -1,7 +1,7 @@
 //! Memory that ran out: whose, and every number that the log has of it.
 
 use super::log::{Log, after, gib, number};
-use crate::event::Memory;
+use crate::event::MemoryKind;
 
 /// What TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch say when a GPU's memory is used up. Lower case.
 pub const GPU: &[&str] = &[
@@ -45,7 +45,7 @@ pub const HOST: &[&str] = &["std::bad_alloc", "cannot allocate memory", "memorye
 /// What a log says of memory that ran out. Sizes in GiB, as logs have them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    pub of: Memory,
+    pub of: MemoryKind,
     /// The line that says so.
     pub line: String,
     /// What was asked for, and what was free.
@@ -67,7 +67,7 @@ impl Shortage {
         self.needed.zip(self.free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0)
     }
 
-    pub(super) fn read(log: &Log<'_>, line: &str, of: Memory) -> Self {
+    pub(super) fn read(log: &Log<'_>, line: &str, of: MemoryKind) -> Self {
         let needed = after(line, "Tried to allocate ").or_else(|| after(line, "GPU memory (")).and_then(gib);
         let free = after(line, "of which ").or_else(|| before_free(line)).and_then(gib);
         // `Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB`
@@ -97,20 +97,20 @@ pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
     let log = Log::new(lines);
     let says = |signs| log.says(signs);
     if let Some(line) = says(GPU) {
-        return Some(Shortage::read(&log, line, Memory::Gpu));
+        return Some(Shortage::read(&log, line, MemoryKind::Gpu));
     }
     if let Some(line) = says(KILLED).or_else(|| says(HOST)) {
-        return Some(Shortage::read(&log, line, Memory::Host));
+        return Some(Shortage::read(&log, line, MemoryKind::Host));
     }
     // Nobody but the kernel kills without a word, as far as a log can tell.
-    killed.then(|| Shortage::read(&log, "", Memory::Host))
+    killed.then(|| Shortage::read(&log, "", MemoryKind::Host))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Option<Memory> {
+    fn of(lines: &[&str]) -> Option<MemoryKind> {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         shortage(&lines, false).map(|shortage| shortage.of)
     }
@@ -134,7 +134,7 @@ mod tests {
             "RuntimeError: Executor creation failed due to insufficient GPU memory.",
             "ValueError: Free memory on device (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB).",
         ] {
-            assert_eq!(of(&[line]), Some(Memory::Gpu), "{line}");
+            assert_eq!(of(&[line]), Some(MemoryKind::Gpu), "{line}");
         }
         for line in [
             "slurmstepd: error: Detected 1 oom_kill event in StepId=17.0. Some of the step tasks have been OOM Killed.",
@@ -145,11 +145,11 @@ mod tests {
             "terminate called after throwing an instance of 'std::bad_alloc'",
             "numpy.core._exceptions.MemoryError: Unable to allocate 2 GiB",
         ] {
-            assert_eq!(of(&[line]), Some(Memory::Host), "{line}");
+            assert_eq!(of(&[line]), Some(MemoryKind::Host), "{line}");
         }
         assert_eq!(of(&["nothing of the kind"]), None);
         assert_eq!(of(&["W1121 09:11:05.739310 51 pinned_memory_manager.cc:273] \"CUDA error: out of memory\""]), None);
-        assert_eq!(shortage(&[], true).map(|shortage| shortage.of), Some(Memory::Host));
+        assert_eq!(shortage(&[], true).map(|shortage| shortage.of), Some(MemoryKind::Host));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub type Environment = BTreeMap<OsString, OsString>;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum QueryResult {
     /// It answered, in its way.
     Said { code: i32, stdout: String, stderr: String },
     /// It did not end within the limit, and was ended.
@@ -21,7 +21,7 @@ pub enum Asked {
     Absent(String),
 }
 
-impl Asked {
+impl QueryResult {
     /// Why this is no answer, in one line.
     pub fn complaint(&self, program: &str) -> String {
         match self {
@@ -38,12 +38,12 @@ impl Asked {
 }
 
 /// Asks. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
-pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> Asked {
+pub async fn ask(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
     let asked = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
-    asked.await.unwrap_or_else(|panic| Asked::Absent(format!("{program}: {panic}")))
+    asked.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
 }
 
-fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> Asked {
+fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> QueryResult {
     let expression = duct::cmd(program, words)
         .full_env(env)
         .stdin_null()
@@ -58,16 +58,16 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let handle = match expression.start() {
         Ok(handle) => handle,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Asked::Absent(format!("`{program}` was not found in PATH"));
+            return QueryResult::Absent(format!("`{program}` was not found in PATH"));
         }
-        Err(error) => return Asked::Absent(format!("`{program}` could not be started: {error}")),
+        Err(error) => return QueryResult::Absent(format!("`{program}` could not be started: {error}")),
     };
     let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
     orphans::awaited(pid);
     drop(starting);
     let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
     let asked = match ended {
-        Ok(Some(output)) => Asked::Said {
+        Ok(Some(output)) => QueryResult::Said {
             // 128 + n, as a shell says it.
             code: output
                 .status
@@ -78,9 +78,9 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
         },
         Ok(None) => {
             let _ = handle.kill();
-            Asked::Late
+            QueryResult::Late
         }
-        Err(error) => Asked::Absent(format!("`{program}`: {error}")),
+        Err(error) => QueryResult::Absent(format!("`{program}`: {error}")),
     };
     orphans::no_longer_awaited(pid);
     asked

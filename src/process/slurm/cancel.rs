@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::ask::{Asked, Environment, ask};
+use super::ask::{QueryResult, Environment, ask};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is to be ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancel<'a> {
+pub enum CancelCommand<'a> {
     /// All jobs of this name of ours: TERM, and KILL after the cluster's `KillWait`.
     Name(&'a str),
     /// The same, with KILL at once.
@@ -21,19 +21,19 @@ pub enum Cancel<'a> {
 }
 
 /// Asks for it. `Ok` when the controller has heard it, also if there was nothing to end. The error says why it has not.
-pub async fn cancel(what: Cancel<'_>, env: &Environment) -> Result<(), String> {
+pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), String> {
     let user = format!("--user={}", rustix::process::getuid().as_raw());
     let words: Vec<String> = match what {
-        Cancel::Name(name) => vec![user, format!("--name={name}")],
-        Cancel::Now(name) => vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()],
-        Cancel::Numbers(numbers) => numbers.to_vec(),
-        Cancel::NumbersNow(numbers) => {
+        CancelCommand::Name(name) => vec![user, format!("--name={name}")],
+        CancelCommand::Now(name) => vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()],
+        CancelCommand::Numbers(numbers) => numbers.to_vec(),
+        CancelCommand::NumbersNow(numbers) => {
             ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()
         }
     };
     let words = words.into_iter().map(OsString::from).collect();
     match ask("scancel", words, env.clone(), PATIENCE).await {
-        Asked::Said { code: 0, .. } => Ok(()),
+        QueryResult::Said { code: 0, .. } => Ok(()),
         failed => Err(failed.complaint("scancel")),
     }
 }

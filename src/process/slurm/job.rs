@@ -5,12 +5,12 @@ pub const PREFIX: &str = "regatta-";
 
 /// How we know a job: by a name that nothing else has; an element of an array by its index, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Job {
+pub struct SlurmJob {
     pub name: String,
     pub element: Option<u32>,
 }
 
-impl std::fmt::Display for Job {
+impl std::fmt::Display for SlurmJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.element {
             Some(element) => write!(f, "{} [{element}]", self.name),

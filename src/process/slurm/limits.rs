@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::ask::{Asked, Environment, ask};
+use super::ask::{QueryResult, Environment, ask};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Slurm's own default.
@@ -13,7 +13,7 @@ const USUAL: u32 = 1001;
 pub async fn max_array_size(env: &Environment) -> u32 {
     let words = ["show", "config"].map(OsString::from).to_vec();
     match ask("scontrol", words, env.clone(), PATIENCE).await {
-        Asked::Said { code: 0, stdout, .. } => told(&stdout).unwrap_or(USUAL),
+        QueryResult::Said { code: 0, stdout, .. } => told(&stdout).unwrap_or(USUAL),
         // A controller that is silent now will be asked to take the array, too.
         _ => USUAL,
     }

@@ -15,11 +15,11 @@ mod state;
 mod submit;
 
 pub use ask::Environment;
-pub use cancel::{Cancel, cancel};
+pub use cancel::{CancelCommand, cancel};
 pub use environment::environment;
-pub use job::{Job, PREFIX, ranges};
+pub use job::{SlurmJob, PREFIX, ranges};
 pub use limits::max_array_size;
 pub use node::addresses;
-pub use queue::{Entry, Queue, View};
-pub use state::{Pending, State};
+pub use queue::{QueueEntry, JobQueue, QueueView};
+pub use state::{PendingReason, JobState};
 pub use submit::{Submission, Submitted, submit};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::ask::{Asked, Environment, ask};
+use super::ask::{QueryResult, Environment, ask};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
     let words = ["show", "node", "-o", node].map(OsString::from).to_vec();
     let mut found = vec![node.to_owned()];
-    if let Asked::Said { code: 0, stdout, .. } = ask("scontrol", words, env.clone(), PATIENCE).await {
+    if let QueryResult::Said { code: 0, stdout, .. } = ask("scontrol", words, env.clone(), PATIENCE).await {
         found.extend(told(&stdout));
     }
     let mut seen = std::collections::BTreeSet::new();

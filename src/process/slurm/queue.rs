@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-use super::ask::{Asked, Environment, ask};
-use super::job::{Job, PREFIX, elements};
-use super::state::State;
+use super::ask::{QueryResult, Environment, ask};
+use super::job::{SlurmJob, PREFIX, elements};
+use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -19,10 +19,10 @@ const SPACING: Duration = Duration::from_secs(1);
 
 /// A job in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct QueueEntry {
     /// `123`; `123_7` is element 7 of an array, also while it waits.
     pub number: String,
-    pub state: State,
+    pub state: JobState,
     /// Why it waits, in Slurm's words.
     pub reason: String,
     /// Its nodes, as Slurm writes lists: `n[1-2]`. Empty while it waits.
@@ -31,34 +31,34 @@ pub struct Entry {
 
 /// What the queue looked like.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct QueueView {
     /// How many times it was seen. 0: not yet.
     pub seen: u64,
     /// When it was last asked successfully; the question was put no earlier than this.
     pub at: Option<Instant>,
     /// Ours; several under one name when a submission was repeated.
-    pub jobs: Arc<BTreeMap<Job, Vec<Entry>>>,
+    pub jobs: Arc<BTreeMap<SlurmJob, Vec<QueueEntry>>>,
     /// Questions in a row that got no answer, and the last complaint.
     pub silent: u32,
     pub complaint: String,
 }
 
-impl View {
+impl QueueView {
     /// What it shows of a job.
-    pub fn of(&self, job: &Job) -> &[Entry] {
+    pub fn of(&self, job: &SlurmJob) -> &[QueueEntry] {
         self.jobs.get(job).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Asks the queue for everybody. Clones share one.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct JobQueue {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    sender: watch::Sender<View>,
+    sender: watch::Sender<QueueView>,
     hurry: Notify,
     asking: Mutex<Asking>,
 }
@@ -70,16 +70,16 @@ struct Asking {
     every: Option<Duration>,
 }
 
-impl Default for Queue {
+impl Default for JobQueue {
     fn default() -> Self {
-        let sender = watch::Sender::new(View::default());
+        let sender = watch::Sender::new(QueueView::default());
         Self { shared: Arc::new(Shared { sender, hurry: Notify::new(), asking: Mutex::default() }) }
     }
 }
 
-impl Queue {
+impl JobQueue {
     /// Listens; the first one makes somebody ask. It is asked at least every `every`, and by nobody once nobody listens.
-    pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<View> {
+    pub fn listen(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
         let mut asking = self.shared.asking.lock().unwrap_or_else(PoisonError::into_inner);
         asking.every = Some(asking.every.map_or(every, |now| now.min(every)));
@@ -107,8 +107,8 @@ impl Shared {
             let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
             let asked = ask("squeue", words, env.clone(), PATIENCE).await;
             self.sender.send_modify(|view| match &asked {
-                Asked::Said { code: 0, stdout, .. } => {
-                    *view = View { seen: view.seen + 1, at: Some(at), jobs: Arc::new(read(stdout)), ..View::default() };
+                QueryResult::Said { code: 0, stdout, .. } => {
+                    *view = QueueView { seen: view.seen + 1, at: Some(at), jobs: Arc::new(read(stdout)), ..QueueView::default() };
                 }
                 failed => {
                     view.silent += 1;
@@ -136,8 +136,8 @@ impl Shared {
 }
 
 /// Lines of `number|state|reason|nodes|name`, of our jobs. What is not such a line is some plug-in's talk.
-fn read(text: &str) -> BTreeMap<Job, Vec<Entry>> {
-    let mut jobs: BTreeMap<Job, Vec<Entry>> = BTreeMap::new();
+fn read(text: &str) -> BTreeMap<SlurmJob, Vec<QueueEntry>> {
+    let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
     for line in text.lines() {
         let mut fields = line.splitn(5, '|');
         let mut next = || fields.next().map(str::trim);
@@ -150,9 +150,9 @@ fn read(text: &str) -> BTreeMap<Job, Vec<Entry>> {
             continue;
         }
         let mut add = |number: String, element: Option<u32>| {
-            jobs.entry(Job { name: name.to_owned(), element }).or_default().push(Entry {
+            jobs.entry(SlurmJob { name: name.to_owned(), element }).or_default().push(QueueEntry {
                 number,
-                state: State::read(state),
+                state: JobState::read(state),
                 reason: reason.to_owned(),
                 nodes: nodes.to_owned(),
             });
@@ -179,9 +179,9 @@ nonsense
 15_3|RUNNING|None|n1|regatta-c|d
 16_[0-1000000]|PENDING|Priority||somebody-elses
 ";
-        let view = View { jobs: Arc::new(read(text)), ..View::default() };
+        let view = QueueView { jobs: Arc::new(read(text)), ..QueueView::default() };
         let numbers = |name: &str, element: Option<u32>| {
-            let job = Job { name: name.to_owned(), element };
+            let job = SlurmJob { name: name.to_owned(), element };
             view.of(&job).iter().map(|job| job.number.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(numbers("regatta-a-1", None), ["12", "14"]);

@@ -2,7 +2,7 @@
 
 /// A job's state, as far as we must tell states apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum JobState {
     /// It has not started.
     Pending,
     /// It runs, or is about to, or about to have ended.
@@ -24,7 +24,7 @@ pub enum State {
     Other(String),
 }
 
-impl State {
+impl JobState {
     /// From the long form; whatever follows the word (`CANCELLED by 0`) is left out.
     pub fn read(text: &str) -> Self {
         let word = text.split([' ', '+']).next().unwrap_or_default();
@@ -53,7 +53,7 @@ impl State {
 
 /// Why a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
+pub enum PendingReason {
     /// For its turn.
     Turn,
     /// For something that may come back, and that a person should know of.
@@ -62,7 +62,7 @@ pub enum Pending {
     Never(&'static str, &'static str),
 }
 
-impl Pending {
+impl PendingReason {
     /// Slurm's short words (`job_reason_str`).
     pub fn read(reason: &str) -> Self {
         let word = reason.split([',', ' ']).next().unwrap_or_default();
@@ -116,25 +116,25 @@ mod tests {
 
     #[test]
     fn states_are_read_with_what_follows_them() {
-        assert_eq!(State::read("CANCELLED by 0"), State::Cancelled);
-        assert_eq!(State::read("PENDING"), State::Pending);
-        assert_eq!(State::read("NODE_FAIL"), State::NodeFailed);
-        assert!(State::read("TIMEOUT").is_final());
-        assert!(!State::read("COMPLETING").is_final(), "its processes may still write");
-        assert!(!State::read("NEW_WORD").is_final(), "what we do not know decides nothing");
+        assert_eq!(JobState::read("CANCELLED by 0"), JobState::Cancelled);
+        assert_eq!(JobState::read("PENDING"), JobState::Pending);
+        assert_eq!(JobState::read("NODE_FAIL"), JobState::NodeFailed);
+        assert!(JobState::read("TIMEOUT").is_final());
+        assert!(!JobState::read("COMPLETING").is_final(), "its processes may still write");
+        assert!(!JobState::read("NEW_WORD").is_final(), "what we do not know decides nothing");
     }
 
     #[test]
     fn what_will_never_start_is_told_from_what_waits() {
-        assert_eq!(Pending::read("Priority"), Pending::Turn);
-        assert_eq!(Pending::read("Resources"), Pending::Turn);
-        assert!(matches!(Pending::read("PartitionTimeLimit"), Pending::Never(..)));
-        assert!(matches!(Pending::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), Pending::Person(_)));
+        assert_eq!(PendingReason::read("Priority"), PendingReason::Turn);
+        assert_eq!(PendingReason::read("Resources"), PendingReason::Turn);
+        assert!(matches!(PendingReason::read("PartitionTimeLimit"), PendingReason::Never(..)));
+        assert!(matches!(PendingReason::read("ReqNodeNotAvail, UnavailableNodes:n[1-2]"), PendingReason::Person(_)));
         assert!(matches!(
-            Pending::read(
+            PendingReason::read(
                 "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
             ),
-            Pending::Person(_)
+            PendingReason::Person(_)
         ));
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ask::{Asked, Environment, ask};
+use super::ask::{QueryResult, Environment, ask};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -76,19 +76,19 @@ pub async fn submit(submission: &Submission) -> Submitted {
     judge(&ask("sbatch", submission.words(), submission.env.clone(), PATIENCE).await)
 }
 
-fn judge(asked: &Asked) -> Submitted {
+fn judge(asked: &QueryResult) -> Submitted {
     let complaint = asked.complaint("sbatch");
     match asked {
-        Asked::Absent(why) => Submitted::Absent(why.clone()),
-        Asked::Late => Submitted::Unknown(complaint),
-        Asked::Said { code: 0, stdout, .. } => {
+        QueryResult::Absent(why) => Submitted::Absent(why.clone()),
+        QueryResult::Late => Submitted::Unknown(complaint),
+        QueryResult::Said { code: 0, stdout, .. } => {
             // `123`, or `123;cluster`; a plug-in may have printed something before.
             let number = stdout.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
             number.map_or(Submitted::Unknown(complaint), |number| Submitted::Number(number.to_owned()))
         }
         // Ended by a signal in the middle of it.
-        Asked::Said { code, .. } if *code > 128 => Submitted::Unknown(complaint),
-        Asked::Said { .. } => {
+        QueryResult::Said { code, .. } if *code > 128 => Submitted::Unknown(complaint),
+        QueryResult::Said { .. } => {
             let says = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
             if says(&UNKNOWN) {
                 Submitted::Unknown(complaint)
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn said(code: i32, stdout: &str, stderr: &str) -> Submitted {
-        judge(&Asked::Said { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
+        judge(&QueryResult::Said { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
                     .to_owned()
             )
         );
-        assert!(matches!(judge(&Asked::Late), Submitted::Unknown(_)));
+        assert!(matches!(judge(&QueryResult::Late), Submitted::Unknown(_)));
         assert!(matches!(said(130, "", ""), Submitted::Unknown(_)), "it was interrupted");
     }
 

@@ -7,7 +7,7 @@ use crate::stats;
 
 /// A difference that fails the comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gate {
+pub struct FailCondition {
     metric: String,
     stat: String,
     /// More than this is too much; otherwise less than this.
@@ -17,7 +17,7 @@ pub struct Gate {
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
-impl FromStr for Gate {
+impl FromStr for FailCondition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,7 +41,7 @@ impl FromStr for Gate {
     }
 }
 
-impl std::fmt::Display for Gate {
+impl std::fmt::Display for FailCondition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stat = if self.stat.is_empty() { String::new() } else { format!("_{}", self.stat) };
         write!(f, "{}{stat}{}{}%", self.metric, if self.above { '>' } else { '<' }, self.percent)
@@ -50,7 +50,7 @@ impl std::fmt::Display for Gate {
 
 /// What a comparison says about a gate.
 #[derive(Clone, Debug, PartialEq)]
-pub enum GateOutcome<'a> {
+pub enum FailConditionOutcome<'a> {
     /// The difference is beyond the limit. With runs on both sides this is shown at 95 %; with one run on a side it is
     /// arithmetic on two numbers.
     Exceeded(&'a Delta),
@@ -59,9 +59,9 @@ pub enum GateOutcome<'a> {
     Kept(&'a Delta),
 }
 
-impl Gate {
+impl FailCondition {
     /// An error where there is no such difference to look at.
-    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<GateOutcome<'a>, String> {
+    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, String> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
             let known: Vec<String> = comparison
                 .deltas
@@ -88,12 +88,12 @@ impl Gate {
         };
         let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
         if !is_beyond {
-            return Ok(GateOutcome::Kept(delta));
+            return Ok(FailConditionOutcome::Kept(delta));
         }
         let is_shown = match &delta.sides {
             Some(sides) if comparison.is_judged() => stats::is_beyond(sides, self.percent, self.above),
             _ => true,
         };
-        Ok(if is_shown { GateOutcome::Exceeded(delta) } else { GateOutcome::Unproven(delta) })
+        Ok(if is_shown { FailConditionOutcome::Exceeded(delta) } else { FailConditionOutcome::Unproven(delta) })
     }
 }

@@ -1,10 +1,10 @@
 //! What two results were measured on: both identities, in what they differ, and what that forbids to claim.
 
-use super::{Comparison, RunSet, Sheet, letter};
+use super::{Comparison, RunSet, ComparedResult, letter};
 use crate::harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
 
 /// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not known.
-pub(super) fn simulated_and_real(a: &Sheet, b: &Sheet) -> Option<String> {
+pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?.simulated, b.identity.as_ref()?.simulated);
     let word = |simulated| if simulated { "SIMULATED" } else { "a real server" };
     (one != other).then(|| {
@@ -17,7 +17,7 @@ pub(super) fn simulated_and_real(a: &Sheet, b: &Sheet) -> Option<String> {
 }
 
 /// In what the servers are others, beyond where they run and where their files are; `None` where they are alike or not known.
-pub(super) fn other_server(a: &Sheet, b: &Sheet) -> Option<String> {
+pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
     let names = |identity: &RunIdentity| {
         let mut names: Vec<String> = identity.servers.iter().map(ServerIdentity::describe).collect();
@@ -30,7 +30,7 @@ pub(super) fn other_server(a: &Sheet, b: &Sheet) -> Option<String> {
 }
 
 /// In what the two differ; empty where either is not known.
-pub(super) fn differences(a: &Sheet, b: &Sheet) -> Vec<IdentityDifference> {
+pub(super) fn differences(a: &ComparedResult, b: &ComparedResult) -> Vec<IdentityDifference> {
     match (&a.identity, &b.identity) {
         (Some(one), Some(other)) => identity_differences(one, other),
         _ => Vec::new(),
@@ -39,7 +39,7 @@ pub(super) fn differences(a: &Sheet, b: &Sheet) -> Vec<IdentityDifference> {
 
 impl Comparison {
     /// Takes every judgement back where one was simulated and the other was not, also where `--force` subtracts them.
-    pub(super) fn without_claims(mut self, a: &Sheet, b: &Sheet) -> Self {
+    pub(super) fn without_claims(mut self, a: &ComparedResult, b: &ComparedResult) -> Self {
         if simulated_and_real(a, b).is_some() {
             for delta in &mut self.deltas {
                 delta.judgement = None;

@@ -17,12 +17,12 @@ mod tell;
 
 use serde::Serialize;
 
-pub use gate::{Gate, GateOutcome};
+pub use gate::{FailCondition, FailConditionOutcome};
 pub(in crate::report) use identity::lines as identity_lines;
 pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::RunSet;
-pub use sheet::{Measure, Sheet};
+pub use sheet::{Measure, ComparedResult};
 pub(in crate::report) use tell::{doubts, judged, letter, method};
 pub use tell::{json, text};
 
@@ -67,12 +67,12 @@ impl Judgement {
 
 /// Of a difference in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Interval {
+pub struct PercentInterval {
     pub low: f64,
     pub high: f64,
 }
 
-impl From<Percents> for Interval {
+impl From<Percents> for PercentInterval {
     fn from(Percents { low, high }: Percents) -> Self {
         Self { low, high }
     }
@@ -95,7 +95,7 @@ pub struct Delta {
     /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different things.
     pub percent: Option<f64>,
     /// 95 % interval of the percentage, from the differences between runs; of this row alone.
-    pub interval: Option<Interval>,
+    pub interval: Option<PercentInterval>,
     /// Of no difference, after Holm's correction for all rows.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
@@ -111,7 +111,7 @@ pub struct Delta {
 
 /// How results are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rules {
+pub struct CompareRules {
     /// Subtracts what is unlike, too; the differences in meaning stay written beside it.
     pub force: bool,
     pub margins: Margins,
@@ -140,7 +140,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub fn of(a: &RunSet, b: &RunSet, rules: Rules) -> Self {
+    pub fn of(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
         let (mut unlike_load, notes) = a.first().unlike_load(b.first());
         unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
         let pairing = Pairing::of(a, b, &unlike_load);
@@ -148,7 +148,7 @@ impl Comparison {
         let mut deltas: Vec<Delta> = a
             .rows()
             .filter_map(|one| {
-                let same = |other: &&run_set::Row<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
+                let same = |other: &&run_set::RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
                 difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
             })
             .collect();
@@ -192,8 +192,8 @@ fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
 
 /// `None`: a value is not a number.
 fn difference(
-    a: &run_set::Row<'_>,
-    b: &run_set::Row<'_>,
+    a: &run_set::RunSetRow<'_>,
+    b: &run_set::RunSetRow<'_>,
     unlike_load: &[String],
     pairing: &Pairing,
     force: bool,
@@ -238,7 +238,7 @@ fn judge(deltas: &mut [Delta], a: &RunSet, margins: Margins) {
         let more_is_better =
             a.first().measures.iter().any(|measure| measure.key == delta.metric && measure.more_is_better);
         let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
-        delta.interval = judged.interval.map(Interval::from);
+        delta.interval = judged.interval.map(PercentInterval::from);
         delta.p = judged.p;
         delta.judgement = Some(Judgement::of(judged.conclusion, is_better));
         if let Conclusion::CannotTell { runs } = judged.conclusion {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{RunSet, Sheet};
+use super::{RunSet, ComparedResult};
 
 /// How runs of two sides are judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ impl Pairing {
 }
 
 /// Plans tell what seeds only promise: a seed gives the same requests only with the same data, lengths and rate.
-fn partners(a: &[Sheet], b: &[Sheet], unlike_load: &[String]) -> Result<Vec<usize>, String> {
+fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) -> Result<Vec<usize>, String> {
     if a.len() < 2 || b.len() < 2 {
         return Err("one run on a side".to_owned());
     }
@@ -63,7 +63,7 @@ fn partners(a: &[Sheet], b: &[Sheet], unlike_load: &[String]) -> Result<Vec<usiz
     let partner = |plan: &&str| plans_of_b.iter().position(|other| other == plan);
     let partners: Option<Vec<usize>> = plans_of_a.iter().map(partner).collect();
     partners.ok_or_else(|| {
-        let seeds = |runs: &[Sheet]| {
+        let seeds = |runs: &[ComparedResult]| {
             let mut seeds: Vec<Option<String>> = runs.iter().map(|run| run.settings().get("seed").cloned()).collect();
             seeds.sort();
             seeds
@@ -78,7 +78,7 @@ fn partners(a: &[Sheet], b: &[Sheet], unlike_load: &[String]) -> Result<Vec<usiz
 }
 
 /// The digest of each run's arrivals, lengths and prompts; `None` where a run has none.
-fn plans(runs: &[Sheet]) -> Option<Vec<&str>> {
+fn plans(runs: &[ComparedResult]) -> Option<Vec<&str>> {
     runs.iter().map(|run| run.digest.as_deref()).collect()
 }
 

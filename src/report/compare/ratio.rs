@@ -8,9 +8,9 @@ use minijinja::context;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Interval, Judgement, Rules, RunSet, Sheet};
+use super::{Comparison, PercentInterval, Judgement, CompareRules, RunSet, ComparedResult};
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::paint::{Paint, Tone, clean, table};
+use crate::report::paint::{Styler, Style, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
@@ -29,7 +29,7 @@ pub struct Ratio {
     /// other / base, percent.
     pub percent: Option<f64>,
     /// 95 % interval of it, where there are several runs of both.
-    pub interval: Option<Interval>,
+    pub interval: Option<PercentInterval>,
     pub judgement: Option<Judgement>,
     /// Why there is no ratio, or in what the numbers differ.
     pub unlike: Vec<String>,
@@ -59,7 +59,7 @@ pub struct MeasuredOn {
 
 impl Ratios {
     /// Adds one row: the runs are in the order of the columns.
-    pub fn measured(&mut self, row: &str, columns: &[String], sets: &[RunSet], metrics: &[String], rules: Rules) {
+    pub fn measured(&mut self, row: &str, columns: &[String], sets: &[RunSet], metrics: &[String], rules: CompareRules) {
         let [first, others @ ..] = sets else { return };
         for (set, column) in sets.iter().zip(columns) {
             self.identify(column, set.first(), first.first());
@@ -72,7 +72,7 @@ impl Ratios {
         }
     }
 
-    fn identify(&mut self, column: &str, sheet: &Sheet, first: &Sheet) {
+    fn identify(&mut self, column: &str, sheet: &ComparedResult, first: &ComparedResult) {
         let one = MeasuredOn {
             column: column.to_owned(),
             simulated: sheet.identity.as_ref().map(|identity| identity.simulated),
@@ -139,9 +139,9 @@ impl Ratios {
         Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
     }
 
-    pub fn text(&self, paint: Paint) -> String {
+    pub fn text(&self, paint: Styler) -> String {
         let heads = ["", "metric", self.base.as_str(), "", "", "ratio", "95 % interval", ""];
-        let mut rows = vec![heads.map(|head| (Tone::Quiet, clean(head))).to_vec()];
+        let mut rows = vec![heads.map(|head| (Style::Quiet, clean(head))).to_vec()];
         let mut notes: Vec<String> = Vec::new();
         for row in &self.rows {
             let remark = row.source.as_ref().map(|source| format!("published: {source}"));
@@ -149,14 +149,14 @@ impl Ratios {
                 row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.words().to_owned())
             });
             rows.push(vec![
-                (Tone::Name, clean(&row.row)),
-                (Tone::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
-                (Tone::Plain, number(row.base)),
-                (Tone::Plain, clean(&row.column)),
-                (Tone::Plain, number(row.other)),
-                (Tone::Strong, percent(row)),
-                (Tone::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
-                (Tone::Quiet, clean(&remark.unwrap_or_default())),
+                (Style::Name, clean(&row.row)),
+                (Style::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
+                (Style::Plain, number(row.base)),
+                (Style::Plain, clean(&row.column)),
+                (Style::Plain, number(row.other)),
+                (Style::Strong, percent(row)),
+                (Style::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
+                (Style::Quiet, clean(&remark.unwrap_or_default())),
             ]);
             for why in &row.unlike {
                 let note = format!("{}, {}: {why}", row.row, row.column);
@@ -167,10 +167,10 @@ impl Ratios {
         }
         let mut out = table(paint, "", &rows);
         for line in self.identity_lines() {
-            let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&line)));
+            let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&line)));
         }
         for note in notes {
-            let _ = writeln!(out, "{}", paint.tone(Tone::Odd, clean(&note)));
+            let _ = writeln!(out, "{}", paint.tone(Style::Odd, clean(&note)));
         }
         out
     }
@@ -225,7 +225,7 @@ fn one(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio 
         percent: found.and_then(|delta| delta.percent).map(|percent| percent + 100.0),
         interval: found
             .and_then(|delta| delta.interval)
-            .map(|it| Interval { low: it.low + 100.0, high: it.high + 100.0 }),
+            .map(|it| PercentInterval { low: it.low + 100.0, high: it.high + 100.0 }),
         judgement: found.and_then(|delta| delta.judgement),
         unlike: found.map(|delta| delta.unlike.clone()).unwrap_or_default(),
         source: None,
@@ -260,7 +260,7 @@ mod tests {
         for (row, custom, triton) in [("H200x1 Offline", 3757.0, 3753.0), ("H200x8 Offline", 28941.8, 28278.6)] {
             ratios.published(row, custom, "triton", triton, "output_tokens", "NVIDIA's README of v4.1");
         }
-        insta::assert_snapshot!(ratios.text(Paint::OFF), @r"
+        insta::assert_snapshot!(ratios.text(Styler::OFF), @r"
                         metric         custom                    ratio    95 % interval
         H200x1 Offline  output_tokens  3757     triton  3753     99.89 %                 published: NVIDIA's README of v4.1
         H200x8 Offline  output_tokens  28941.8  triton  28278.6  97.71 %                 published: NVIDIA's README of v4.1

@@ -1,17 +1,17 @@
 //! One side of a comparison: the runs of one measurement.
 
-use super::{Measure, Sheet};
+use super::{Measure, ComparedResult};
 use crate::event::Verdict;
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.
 #[derive(Clone, Debug)]
 pub struct RunSet {
     pub name: String,
-    runs: Vec<Sheet>,
+    runs: Vec<ComparedResult>,
 }
 
 /// A metric and a statistic of all runs.
-pub(super) struct Row<'a> {
+pub(super) struct RunSetRow<'a> {
     /// As the first run has it.
     pub measure: &'a Measure,
     pub stat: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Row<'a> {
 
 impl RunSet {
     /// `Err`: why they are not runs of one measurement.
-    pub fn new(name: impl Into<String>, runs: Vec<Sheet>) -> Result<Self, String> {
+    pub fn new(name: impl Into<String>, runs: Vec<ComparedResult>) -> Result<Self, String> {
         let name = name.into();
         let Some((first, others)) = runs.split_first() else { return Err(format!("{name} has no result")) };
         for other in others {
@@ -41,21 +41,21 @@ impl RunSet {
     }
 
     /// One run alone.
-    pub fn single(run: Sheet) -> Self {
+    pub fn single(run: ComparedResult) -> Self {
         Self { name: run.name.clone(), runs: vec![run] }
     }
 
-    pub fn first(&self) -> &Sheet {
+    pub fn first(&self) -> &ComparedResult {
         &self.runs[0]
     }
 
-    pub fn runs(&self) -> &[Sheet] {
+    pub fn runs(&self) -> &[ComparedResult] {
         &self.runs
     }
 
     /// The run with the worst verdict.
-    pub fn worst(&self) -> &Sheet {
-        let badness = |run: &&Sheet| match run.verdict {
+    pub fn worst(&self) -> &ComparedResult {
+        let badness = |run: &&ComparedResult| match run.verdict {
             Some(Verdict::InvalidServer) => 5,
             Some(Verdict::InvalidClient) => 4,
             Some(Verdict::InvalidLoad) => 3,
@@ -68,11 +68,11 @@ impl RunSet {
     }
 
     /// Numbers that every run has, with one meaning.
-    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = RunSetRow<'_>> {
         self.first().measures.iter().flat_map(move |measure| {
             measure.stats.iter().filter_map(move |(stat, _)| {
                 let values: Option<Vec<f64>> = self.runs.iter().map(|run| run.like(measure)?.stat(stat)).collect();
-                Some(Row { measure, stat, values: values? })
+                Some(RunSetRow { measure, stat, values: values? })
             })
         })
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::RunIdentity;
-use crate::report::compat::{Concept, Meaning, Spread, Told, Tool, identity_of};
+use crate::report::compat::{MetricConcept, MetricMeaning, SortedValues, MeasuredRun, Tool, identity_of};
 use crate::report::explain;
 
 /// One metric with the requests it comes from.
@@ -15,7 +15,7 @@ use crate::report::explain;
 pub struct Measure {
     pub key: String,
     pub unit: &'static str,
-    pub meaning: Meaning,
+    pub meaning: MetricMeaning,
     /// `mean`, `p50`, …; a rate has one number without a name.
     pub stats: Vec<(&'static str, f64)>,
     /// By request; empty where they are not known.
@@ -31,7 +31,7 @@ impl Measure {
 
 /// A result as it is compared.
 #[derive(Clone, Debug)]
-pub struct Sheet {
+pub struct ComparedResult {
     pub name: String,
     /// None for an imported one, which nobody has judged.
     pub verdict: Option<Verdict>,
@@ -77,9 +77,9 @@ const NO_LOAD: [&str; 18] = [
     "timelines",
 ];
 
-impl Sheet {
+impl ComparedResult {
     /// With the numbers and definitions that the result has.
-    pub fn of(told: &Told) -> Self {
+    pub fn of(told: &MeasuredRun) -> Self {
         let tool = told.result.pointer("/imported/tool").and_then(Value::as_str).and_then(|name| name.parse().ok());
         let mut sheet = Self::empty(told, tool.unwrap_or(Tool::Regatta));
         let metrics = told.result.get("latency").and_then(Value::as_object);
@@ -102,7 +102,7 @@ impl Sheet {
     }
 
     /// With a tool's definitions, from the requests one by one.
-    pub fn as_tool(told: &Told, tool: Tool) -> Result<Self, String> {
+    pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, String> {
         let mut sheet = Self::empty(told, tool);
         if let Some(counted) = told.result.pointer("/imported/requests_counted").and_then(Value::as_str) {
             counted.clone_into(&mut sheet.counted);
@@ -118,9 +118,9 @@ impl Sheet {
             };
         }
         let mut missing = Vec::new();
-        for concept in Concept::ALL {
-            let Some(meaning) = Meaning::of(tool, concept) else { continue };
-            if concept == Concept::Requests {
+        for concept in MetricConcept::ALL {
+            let Some(meaning) = MetricMeaning::of(tool, concept) else { continue };
+            if concept == MetricConcept::Requests {
                 if let Ok(rate) = tool.rate(&told.seen) {
                     sheet.measures.push(rate_measure("requests_full", rate, meaning));
                 }
@@ -131,7 +131,7 @@ impl Sheet {
                     let meaning = if meaning.token_source.is_empty() {
                         meaning
                     } else {
-                        Meaning { token_source: sheet.counted.clone(), ..meaning }
+                        MetricMeaning { token_source: sheet.counted.clone(), ..meaning }
                     };
                     let values = tool.by_request(concept, &told.seen).unwrap_or_default();
                     let stats = stats(&spread);
@@ -147,7 +147,7 @@ impl Sheet {
         Ok(sheet)
     }
 
-    fn empty(told: &Told, tool: Tool) -> Self {
+    fn empty(told: &MeasuredRun, tool: Tool) -> Self {
         let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
         let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
@@ -267,7 +267,7 @@ impl Sheet {
 }
 
 /// Who counted the output tokens.
-fn counted(told: &Told) -> String {
+fn counted(told: &MeasuredRun) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
         Some(source) if told.result.get("imported").is_none() => by_whom(source),
         Some(source) => source.to_owned(),
@@ -320,19 +320,19 @@ fn said(value: &Value) -> String {
     }
 }
 
-fn stats(spread: &Spread) -> Vec<(&'static str, f64)> {
+fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
     let at = [spread.mean(), spread.at(0.5), spread.at(0.9), spread.at(0.95), spread.at(0.99)];
     STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
 }
 
 /// What a metric of a result says about itself; `None` for what is no metric.
-fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
+fn meaning(key: &str, metric: &Value) -> Option<MetricMeaning> {
     let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
     let percentile_rule = text("percentile_rule")?;
     let entry = explain::entry(key);
     let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
     let defined = text("definition");
-    Some(Meaning {
+    Some(MetricMeaning {
         token_source: match (&defined, counts) {
             (Some(_), _) => text("token_source").unwrap_or_default(),
             (None, true) => by_whom(&text("token_source").unwrap_or_default()),
@@ -346,17 +346,17 @@ fn meaning(key: &str, metric: &Value) -> Option<Meaning> {
     })
 }
 
-fn rate_meaning(key: &str, imported: Option<Tool>) -> Meaning {
+fn rate_meaning(key: &str, imported: Option<Tool>) -> MetricMeaning {
     let entry = explain::entry(key);
     let of_tool = |tool| {
-        let of = Meaning::of(tool, Concept::Requests);
-        let tokens = |meaning: Meaning| Meaning {
+        let of = MetricMeaning::of(tool, MetricConcept::Requests);
+        let tokens = |meaning: MetricMeaning| MetricMeaning {
             formula: format!("output tokens over the window of: {}", meaning.formula),
             ..meaning
         };
         if key == "output_tokens" { of.map(tokens) } else { of }
     };
-    imported.and_then(of_tool).unwrap_or_else(|| Meaning {
+    imported.and_then(of_tool).unwrap_or_else(|| MetricMeaning {
         formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
         population: String::new(),
         zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
@@ -366,17 +366,17 @@ fn rate_meaning(key: &str, imported: Option<Tool>) -> Meaning {
     })
 }
 
-fn rate_measure(key: &str, rate: f64, meaning: Meaning) -> Measure {
+fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
     let stats = vec![("", rate)];
     Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
 }
 
 /// Tokens per joule of GPUs, which GPUs being part of what it means.
-fn energy(told: &Told) -> Option<Measure> {
+fn energy(told: &MeasuredRun) -> Option<Measure> {
     let gpu = told.result.get("gpu")?;
     let value = gpu.get("tokens_per_joule")?.as_f64()?;
     let text = |key: &str| gpu.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let meaning = Meaning {
+    let meaning = MetricMeaning {
         formula: text("tokens_per_joule_is"),
         population: text("population"),
         zero_point: String::new(),
@@ -390,11 +390,11 @@ fn energy(told: &Told) -> Option<Measure> {
 }
 
 /// Whose definition of what a metric is, to find its values by request.
-fn by_request(key: &str, tool: Tool) -> (Tool, Option<Concept>) {
-    let concept = Concept::ALL.into_iter().find(|concept| concept.name() == key);
+fn by_request(key: &str, tool: Tool) -> (Tool, Option<MetricConcept>) {
+    let concept = MetricConcept::ALL.into_iter().find(|concept| concept.name() == key);
     match (tool, key) {
-        (Tool::Regatta, "ttft_sent") => (Tool::Vllm, Some(Concept::Ttft)),
-        (Tool::Regatta, "e2e_sent") => (Tool::Vllm, Some(Concept::E2e)),
+        (Tool::Regatta, "ttft_sent") => (Tool::Vllm, Some(MetricConcept::Ttft)),
+        (Tool::Regatta, "e2e_sent") => (Tool::Vllm, Some(MetricConcept::E2e)),
         _ => (tool, concept),
     }
 }

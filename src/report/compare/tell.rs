@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::{Comparison, Delta, Judgement, RunSet, Sheet, identity_lines};
+use super::{Comparison, Delta, Judgement, RunSet, ComparedResult, identity_lines};
 use crate::event::Verdict;
-use crate::report::paint::{Paint, Tone, clean, table};
+use crate::report::paint::{Styler, Style, clean, table};
 use crate::report::percent::signed_percent;
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 
-pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Paint) -> String {
+pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> String {
     let mut out = String::new();
     let rows: Vec<_> = sets
         .iter()
@@ -24,19 +24,19 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Paint) -> String
                 runs => format!(", {runs} runs"),
             };
             vec![
-                (Tone::Strong, letter(n)),
-                (Tone::Name, clean(&set.name)),
+                (Style::Strong, letter(n)),
+                (Style::Name, clean(&set.name)),
                 (tone_of(sheet.verdict), sheet.verdict_word()),
-                (Tone::Quiet, format!("as {}{runs}", sheet.tool.title())),
+                (Style::Quiet, format!("as {}{runs}", sheet.tool.title())),
             ]
         })
         .collect();
     out.push_str(&table(paint, "", &rows));
     for line in identity_lines(sets) {
-        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&line)));
+        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&line)));
     }
     for doubt in doubts(sets) {
-        let _ = writeln!(out, "{}", paint.tone(Tone::Odd, doubt));
+        let _ = writeln!(out, "{}", paint.tone(Style::Odd, doubt));
     }
     for (n, comparison) in comparisons.iter().enumerate() {
         one(comparison, &letter(n + 1), paint, &mut out);
@@ -44,12 +44,12 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Paint) -> String
     out
 }
 
-const fn tone_of(verdict: Option<Verdict>) -> Tone {
+const fn tone_of(verdict: Option<Verdict>) -> Style {
     match verdict {
-        Some(Verdict::Valid) => Tone::Good,
-        Some(Verdict::ValidWithWarnings) => Tone::Odd,
-        Some(_) => Tone::Bad,
-        None => Tone::Quiet,
+        Some(Verdict::Valid) => Style::Good,
+        Some(Verdict::ValidWithWarnings) => Style::Odd,
+        Some(_) => Style::Bad,
+        None => Style::Quiet,
     }
 }
 
@@ -74,9 +74,9 @@ pub(in crate::report) fn letter(n: usize) -> String {
     u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
 }
 
-fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
+fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
     let heads = ["", "", "A", b, "difference", "95 % interval", ""];
-    let mut rows = vec![heads.map(|head| (Tone::Quiet, head.to_owned())).to_vec()];
+    let mut rows = vec![heads.map(|head| (Style::Quiet, head.to_owned())).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
     for delta in comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat)) {
         rows.push(row(delta, &mut reasons));
@@ -91,20 +91,20 @@ fn one(comparison: &Comparison, b: &str, paint: Paint, out: &mut String) {
     }
     out.push_str(&table(paint, "", &rows));
     for line in method(comparison) {
-        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, line));
+        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, line));
     }
     for difference in &comparison.identity {
-        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(&format!("differs: {}", difference.describe()))));
+        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&format!("differs: {}", difference.describe()))));
     }
     for note in &comparison.notes {
-        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, clean(note)));
+        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(note)));
     }
     for (n, reason) in reasons.iter().enumerate() {
-        let _ = writeln!(out, "{} {}", paint.tone(Tone::Odd, format!("≠{}", n + 1)), clean(reason));
+        let _ = writeln!(out, "{} {}", paint.tone(Style::Odd, format!("≠{}", n + 1)), clean(reason));
     }
     if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
         let hint = "unlike numbers are not subtracted: `--as TOOL` tells both with one definition where requests are known one by one, `--force` subtracts all the same";
-        let _ = writeln!(out, "{}", paint.tone(Tone::Quiet, hint));
+        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, hint));
     }
 }
 
@@ -151,7 +151,7 @@ pub(in crate::report) fn judged(delta: &Delta) -> String {
     }
 }
 
-fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
+fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Style, String)> {
     let marks: Vec<String> = delta
         .unlike
         .iter()
@@ -164,20 +164,20 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Tone, String)> {
         })
         .collect();
     let (tone, word) = match delta.judgement {
-        Some(Judgement::Better) => (Tone::Good, judged(delta)),
-        Some(Judgement::Worse) => (Tone::Bad, judged(delta)),
-        Some(_) => (Tone::Quiet, judged(delta)),
-        None if delta.unlike.is_empty() => (Tone::Quiet, "no percentage of 0".to_owned()),
-        None => (Tone::Odd, "unlike".to_owned()),
+        Some(Judgement::Better) => (Style::Good, judged(delta)),
+        Some(Judgement::Worse) => (Style::Bad, judged(delta)),
+        Some(_) => (Style::Quiet, judged(delta)),
+        None if delta.unlike.is_empty() => (Style::Quiet, "no percentage of 0".to_owned()),
+        None => (Style::Odd, "unlike".to_owned()),
     };
     vec![
-        (Tone::Name, delta.metric.clone()),
-        (Tone::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
-        (Tone::Plain, number(delta.a)),
-        (Tone::Plain, number(delta.b)),
-        (Tone::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
+        (Style::Name, delta.metric.clone()),
+        (Style::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
+        (Style::Plain, number(delta.a)),
+        (Style::Plain, number(delta.b)),
+        (Style::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
         (
-            Tone::Quiet,
+            Style::Quiet,
             delta
                 .interval
                 .map_or_else(String::new, |it| format!("{} … {} %", signed_percent(it.low), signed_percent(it.high))),
@@ -196,7 +196,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
-    let verdict = |sheet: &Sheet| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
+    let verdict = |sheet: &ComparedResult| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
     let results: Vec<Value> = sets
         .iter()
         .map(|set| {

@@ -3,17 +3,17 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::compat::{Chunk, Chunks, Kind, Seen, Told};
-use crate::stats::{Queue, Service};
+use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace, MeasuredRun};
+use crate::stats::{SimulatedQueue, ServiceTime};
 
 /// 400 requests whose TTFT goes through `by` ms.
-fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> Told {
-    let seen: Vec<Seen> = (0..400)
+fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
+    let seen: Vec<RequestTrace> = (0..400)
         .map(|index| {
             let sched = index as f64 * 10.0;
             let at = sched + by(index);
-            let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
-            Seen {
+            let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
+            RequestTrace {
                 index,
                 ok: true,
                 sched: Some(sched),
@@ -22,7 +22,7 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> Told {
                 input: Some(8),
                 tokens: Some(3),
                 retokenised: None,
-                chunks: Chunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
+                chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
                 error: None,
             }
         })
@@ -32,16 +32,16 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> Told {
         "asked": { "scenario": { "server": { "rate": 100.0 } } },
         "counts": { "ok": 400 }, "tokens": { "input": 3200, "output": 1200 },
     });
-    Told { name: name.to_owned(), result, seen }
+    MeasuredRun { name: name.to_owned(), result, seen }
 }
 
-fn compare(a: &[Told], b: &[Told]) -> Comparison {
-    let side = |told: &[Told]| {
+fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
+    let side = |told: &[MeasuredRun]| {
         let sheets =
-            told.iter().map(|told| Sheet::as_tool(told, crate::report::Tool::Regatta).expect("requests are known"));
+            told.iter().map(|told| ComparedResult::as_tool(told, crate::report::Tool::Regatta).expect("requests are known"));
         RunSet::new(told[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
-    Comparison::of(&side(a), &side(b), Rules::default())
+    Comparison::of(&side(a), &side(b), CompareRules::default())
 }
 
 /// Deterministic noise of ±20 ms.
@@ -51,7 +51,7 @@ fn noise(index: u64, salt: u64) -> f64 {
 }
 
 /// Five runs of one server, whose requests and whose days differ.
-fn runs(name: &str, salt: u64, factor: f64) -> Vec<Told> {
+fn runs(name: &str, salt: u64, factor: f64) -> Vec<MeasuredRun> {
     let run = |run: u64| {
         let day = noise(run, salt) / 40.0;
         let digest = format!("{salt} {run}");
@@ -86,8 +86,8 @@ fn several_runs_are_judged_and_one_is_not() {
 /// `cargo bench --bench stats` has more.
 #[test]
 fn identical_queues_are_not_told_apart() {
-    let queue = Queue::new(4, Service::Exponential, 0.8);
-    let side = |first: u64| -> Vec<Told> {
+    let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);
+    let side = |first: u64| -> Vec<MeasuredRun> {
         let run = |seed: u64| {
             let waits: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.wait).collect();
             told("queue", &seed.to_string(), move |index| 20.0 + 100.0 * waits[index as usize])
@@ -107,8 +107,8 @@ fn identical_queues_are_not_told_apart() {
 /// those of A, 5 % longer, and a tenth up or down for each request.
 #[test]
 fn runs_of_the_same_arrivals_are_judged_in_pairs() {
-    let queue = Queue::new(4, Service::Exponential, 0.8);
-    let side = |name: &str, seeds: std::ops::Range<u64>, salt: u64, slower: f64| -> Vec<Told> {
+    let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);
+    let side = |name: &str, seeds: std::ops::Range<u64>, salt: u64, slower: f64| -> Vec<MeasuredRun> {
         let run = |seed: u64| {
             let own = |index: u64| 1.0 + noise(index, salt + 7 * seed) / 200.0;
             let services: Vec<f64> = queue.requests(400, seed).iter().map(|request| request.service).collect();
@@ -121,7 +121,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired = compare(&a, &b);
     assert_eq!(paired.pairing.pairs, 5);
     assert_eq!(judged(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
-    let page = text(&[], std::slice::from_ref(&paired), crate::report::Paint::OFF);
+    let page = text(&[], std::slice::from_ref(&paired), crate::report::Styler::OFF);
     assert!(
         page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
         "{page}"
@@ -137,7 +137,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
 
 #[test]
 fn why_runs_are_not_paired_is_said() {
-    let side = |name: &str, plans: &[&str], seeds: u64, change: fn(&mut serde_json::Value)| -> Vec<Told> {
+    let side = |name: &str, plans: &[&str], seeds: u64, change: fn(&mut serde_json::Value)| -> Vec<MeasuredRun> {
         let one = |(number, plan): (usize, &&str)| {
             let mut told = told(name, plan, move |index| 100.0 + noise(index, number as u64));
             told.result["asked"]["seed"] = json!(seeds + number as u64);
@@ -148,7 +148,7 @@ fn why_runs_are_not_paired_is_said() {
     };
     let as_it_is: fn(&mut serde_json::Value) = |_| {};
     let a = side("a", &["1", "2", "3"], 0, as_it_is);
-    let why = |b: &[Told]| compare(&a, b).pairing.describe();
+    let why = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
     assert!(why(&side("b", &["1", "2", "3"], 0, as_it_is)).starts_with("paired by seed: 3 pairs"));
     for (b, expected) in [
         (side("b", &["4", "5", "6"], 3, as_it_is), "the seeds differ"),
@@ -176,13 +176,13 @@ fn runs_of_the_same_numbers_are_equivalent() {
 fn runs_of_different_loads_are_no_side() {
     let mut all = runs("a", 1, 1.0);
     all[2].result["asked"]["scenario"]["server"]["rate"] = json!(50.0);
-    let refused = RunSet::new("a", all.iter().map(Sheet::of).collect()).unwrap_err();
+    let refused = RunSet::new("a", all.iter().map(ComparedResult::of).collect()).unwrap_err();
     assert!(refused.contains("not runs of one measurement") && refused.contains("request_rate 100 / 50"), "{refused}");
 }
 
 #[test]
 fn the_number_of_runs_that_could_tell_is_given() {
-    let noisy = |name: &str, salt: u64| -> Vec<Told> {
+    let noisy = |name: &str, salt: u64| -> Vec<MeasuredRun> {
         let run =
             |run: u64| told(name, &format!("{salt} {run}"), move |index| 100.0 + noise(run, salt) + noise(index, run));
         (1..=3).map(run).collect()
@@ -191,7 +191,7 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert_eq!(delta.judgement, Some(Judgement::CannotTell));
     assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
-    let text = text(&[], &[comparison], crate::report::Paint::OFF);
+    let text = text(&[], &[comparison], crate::report::Styler::OFF);
     assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
 }
 
@@ -201,8 +201,8 @@ fn a_gate_is_read_and_looks_at_one_difference() {
     let b = [told("b", "one", |_| 110.0)];
     let comparison = compare(&a, &b);
     let trips = |text: &str| {
-        let gate: Gate = text.parse()?;
-        Ok::<_, String>(matches!(gate.outcome(&comparison)?, GateOutcome::Exceeded(_)))
+        let gate: FailCondition = text.parse()?;
+        Ok::<_, String>(matches!(gate.outcome(&comparison)?, FailConditionOutcome::Exceeded(_)))
     };
     assert_eq!(trips("ttft_p99>5%"), Ok(true));
     assert_eq!(trips("ttft_p99 > +5%"), Ok(true));
@@ -216,23 +216,23 @@ fn a_gate_is_read_and_looks_at_one_difference() {
 
 #[test]
 fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
-    let gate: Gate = "ttft_mean > +5%".parse().unwrap();
+    let gate: FailCondition = "ttft_mean > +5%".parse().unwrap();
     let clear = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.2));
-    assert!(matches!(gate.outcome(&clear), Ok(GateOutcome::Exceeded(_))));
+    assert!(matches!(gate.outcome(&clear), Ok(FailConditionOutcome::Exceeded(_))));
     let kept = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.02));
-    assert!(matches!(gate.outcome(&kept), Ok(GateOutcome::Kept(_))));
+    assert!(matches!(gate.outcome(&kept), Ok(FailConditionOutcome::Kept(_))));
     // Two runs that differ by 30 %, against two that differ as much: the means are 7 % apart, and that may be chance.
     let two =
         |name: &str, values: [f64; 2]| values.map(|value| told(name, &value.to_string(), move |_| value)).to_vec();
     let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
-    assert!(matches!(gate.outcome(&chance), Ok(GateOutcome::Unproven(_))));
+    assert!(matches!(gate.outcome(&chance), Ok(FailConditionOutcome::Unproven(_))));
 }
 
 #[test]
 fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     let (mut a, b) = (told("a", "one", |_| 100.0), told("b", "one", |_| 110.0));
     a.result["verdict"] = json!("invalid_client");
-    let sets = [RunSet::single(Sheet::of(&a)), RunSet::single(Sheet::of(&b))];
+    let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
     assert_eq!(tell::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);

@@ -1,12 +1,12 @@
 //! A definition applied to requests: values in ms, or one rate. Pure.
 
-use super::rules::{Alone, Between, Concept, Counted, PerRequest, Rate, Rules, Tool, Until, Zero};
-use super::seen::{Seen, UNCOUNTED};
-use super::spread::Spread;
+use super::rules::{SingleTokenRule, ChunkGapRule, MetricConcept, TokenCountRule, PerRequestMetric, RateRule, ToolRules, Tool, AnswerEnd, ClockZero};
+use super::seen::{RequestTrace, UNCOUNTED};
+use super::spread::SortedValues;
 
 /// Why there is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingMetric {
     /// The tool has no such number.
     NotTheirs,
     /// The chunks between the first and the last were not kept.
@@ -19,7 +19,7 @@ pub enum Missing {
     ChunkTokens,
 }
 
-impl Missing {
+impl MissingMetric {
     pub const fn why(self) -> &'static str {
         match self {
             Self::NotTheirs => "this tool has no such number",
@@ -37,13 +37,13 @@ impl Missing {
 
 impl Tool {
     /// The values by request, as this tool defines them, of requests that have one; `Requests` has none.
-    pub fn by_request(self, concept: Concept, seen: &[Seen]) -> Result<Vec<(u64, f64)>, Missing> {
+    pub fn by_request(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<Vec<(u64, f64)>, MissingMetric> {
         let rules = self.rules();
-        let ok: Vec<&Seen> = seen.iter().filter(|one| one.ok).collect();
-        if rules.zero == Zero::Schedule && ok.iter().any(|one| one.sched.is_none()) {
-            return Err(Missing::Schedule);
+        let ok: Vec<&RequestTrace> = seen.iter().filter(|one| one.ok).collect();
+        if rules.zero == ClockZero::Schedule && ok.iter().any(|one| one.sched.is_none()) {
+            return Err(MissingMetric::Schedule);
         }
-        let each = |value: &dyn Fn(&Seen) -> Result<Option<f64>, Missing>| {
+        let each = |value: &dyn Fn(&RequestTrace) -> Result<Option<f64>, MissingMetric>| {
             let mut all = Vec::with_capacity(ok.len());
             for one in &ok {
                 all.extend(value(one)?.map(|value| (one.index, value)));
@@ -51,37 +51,37 @@ impl Tool {
             Ok(all)
         };
         match concept {
-            Concept::Ttft if rules.ttft => each(&|one| {
+            MetricConcept::Ttft if rules.ttft => each(&|one| {
                 let enough = one.count(rules.first) >= rules.least_chunks;
                 Ok(one.first(rules.first).filter(|_| enough).map(|first| first.at - rules.start(one)))
             }),
-            Concept::Tpot => {
-                let how = rules.tpot.ok_or(Missing::NotTheirs)?;
+            MetricConcept::Tpot => {
+                let how = rules.tpot.ok_or(MissingMetric::NotTheirs)?;
                 each(&|one| rules.per_request(one, how))
             }
-            Concept::Itl => match rules.itl.ok_or(Missing::NotTheirs)? {
-                Between::Request(how) => each(&|one| rules.per_request(one, how)),
-                Between::Gaps | Between::GapsPerToken => Err(Missing::NotTheirs),
+            MetricConcept::Itl => match rules.itl.ok_or(MissingMetric::NotTheirs)? {
+                ChunkGapRule::Request(how) => each(&|one| rules.per_request(one, how)),
+                ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken => Err(MissingMetric::NotTheirs),
             },
-            Concept::E2e => {
-                let until = rules.e2e.ok_or(Missing::NotTheirs)?;
+            MetricConcept::E2e => {
+                let until = rules.e2e.ok_or(MissingMetric::NotTheirs)?;
                 each(&|one| Ok(until.of(one).map(|end| end - rules.start(one))))
             }
-            Concept::Ttft | Concept::Requests => Err(Missing::NotTheirs),
+            MetricConcept::Ttft | MetricConcept::Requests => Err(MissingMetric::NotTheirs),
         }
     }
 
     /// All values, pooled gaps too, with the tool's own rule for percentiles.
-    pub fn spread(self, concept: Concept, seen: &[Seen]) -> Result<Spread, Missing> {
+    pub fn spread(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<SortedValues, MissingMetric> {
         let rules = self.rules();
         let values = match (concept, rules.itl) {
-            (Concept::Itl, Some(pool @ (Between::Gaps | Between::GapsPerToken))) => {
+            (MetricConcept::Itl, Some(pool @ (ChunkGapRule::Gaps | ChunkGapRule::GapsPerToken))) => {
                 let mut values = Vec::new();
                 for one in seen.iter().filter(|one| one.ok) {
-                    for (gap, tokens) in one.gaps(rules.first).ok_or(Missing::Timelines)? {
+                    for (gap, tokens) in one.gaps(rules.first).ok_or(MissingMetric::Timelines)? {
                         match pool {
-                            Between::GapsPerToken if tokens == UNCOUNTED => return Err(Missing::ChunkTokens),
-                            Between::GapsPerToken => {
+                            ChunkGapRule::GapsPerToken if tokens == UNCOUNTED => return Err(MissingMetric::ChunkTokens),
+                            ChunkGapRule::GapsPerToken => {
                                 let each = gap / f64::from(tokens.max(1));
                                 values.extend(std::iter::repeat_n(each, tokens as usize));
                             }
@@ -93,39 +93,39 @@ impl Tool {
             }
             _ => self.by_request(concept, seen)?.into_iter().map(|(_, value)| value).collect(),
         };
-        Ok(Spread::new(values, rules.rule))
+        Ok(SortedValues::new(values, rules.rule))
     }
 
     /// Requests per second.
-    pub fn rate(self, seen: &[Seen]) -> Result<f64, Missing> {
+    pub fn rate(self, seen: &[RequestTrace]) -> Result<f64, MissingMetric> {
         let rules = self.rules();
-        let rate = rules.rate.ok_or(Missing::NotTheirs)?;
+        let rate = rules.rate.ok_or(MissingMetric::NotTheirs)?;
         let ok = || seen.iter().filter(|one| one.ok);
         let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
         let (count, span) = match rate {
-            Rate::LoadGen => {
+            RateRule::LoadGen => {
                 let first = least(&mut seen.iter().map(|one| one.issue));
                 let last = ok().max_by(|a, b| a.issue.total_cmp(&b.issue)).map_or(first, |one| one.end);
                 (ok().count().saturating_sub(1), last - first)
             }
-            Rate::Span { failed_too, from, until } => {
+            RateRule::Span { failed_too, from, until } => {
                 let first = match from {
-                    Zero::Issue => least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue)),
-                    Zero::Schedule => {
+                    ClockZero::Issue => least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue)),
+                    ClockZero::Schedule => {
                         let at: Option<Vec<f64>> = seen.iter().map(|one| one.sched).collect();
-                        least(&mut at.ok_or(Missing::Schedule)?.into_iter())
+                        least(&mut at.ok_or(MissingMetric::Schedule)?.into_iter())
                     }
                 };
                 let last = ok().filter_map(|one| until.of(one)).fold(f64::NEG_INFINITY, f64::max);
                 (if failed_too { seen.len() } else { ok().count() }, last - first)
             }
         };
-        if span > 0.0 && span.is_finite() { Ok(count as f64 / span * 1e3) } else { Err(Missing::NotTheirs) }
+        if span > 0.0 && span.is_finite() { Ok(count as f64 / span * 1e3) } else { Err(MissingMetric::NotTheirs) }
     }
 }
 
-impl Until {
-    fn of(self, one: &Seen) -> Option<f64> {
+impl AnswerEnd {
+    fn of(self, one: &RequestTrace) -> Option<f64> {
         match self {
             Self::Chunk(look) => Some(one.last(look)?.at),
             Self::End => Some(one.end),
@@ -133,56 +133,56 @@ impl Until {
     }
 }
 
-impl Rules {
-    fn start(&self, one: &Seen) -> f64 {
+impl ToolRules {
+    fn start(&self, one: &RequestTrace) -> f64 {
         match self.zero {
-            Zero::Schedule => one.sched.unwrap_or(one.issue),
-            Zero::Issue => one.issue,
+            ClockZero::Schedule => one.sched.unwrap_or(one.issue),
+            ClockZero::Issue => one.issue,
         }
     }
 
-    fn tokens(&self, one: &Seen) -> Result<u32, Missing> {
+    fn tokens(&self, one: &RequestTrace) -> Result<u32, MissingMetric> {
         match self.counted {
-            Counted::Server => one.tokens.or(one.retokenised),
-            Counted::Client => one.retokenised.or(one.tokens),
+            TokenCountRule::Server => one.tokens.or(one.retokenised),
+            TokenCountRule::Client => one.retokenised.or(one.tokens),
         }
-        .ok_or(Missing::Tokens)
+        .ok_or(MissingMetric::Tokens)
     }
 
-    fn per_request(&self, one: &Seen, how: PerRequest) -> Result<Option<f64>, Missing> {
+    fn per_request(&self, one: &RequestTrace, how: PerRequestMetric) -> Result<Option<f64>, MissingMetric> {
         if one.count(self.first) < self.least_chunks {
             return Ok(None);
         }
         let Some(first) = one.first(self.first) else { return Ok(None) };
-        let over = |until: Until| until.of(one);
+        let over = |until: AnswerEnd| until.of(one);
         Ok(match how {
-            PerRequest::Later(until, alone) => {
+            PerRequestMetric::Later(until, alone) => {
                 let n = self.tokens(one)?;
                 let later = over(until).map(|end| end - first.at);
                 match (n > 1, alone) {
-                    (true, Alone::LeftOutInOnePiece) if one.count(self.first) < 2 => None,
+                    (true, SingleTokenRule::LeftOutInOnePiece) if one.count(self.first) < 2 => None,
                     (true, _) => later.map(|time| time / f64::from(n - 1)),
-                    (false, Alone::LeftOut | Alone::LeftOutInOnePiece) => None,
-                    (false, Alone::Zero) => Some(0.0),
-                    (false, Alone::Negative) => later.map(|time| -time),
+                    (false, SingleTokenRule::LeftOut | SingleTokenRule::LeftOutInOnePiece) => None,
+                    (false, SingleTokenRule::Zero) => Some(0.0),
+                    (false, SingleTokenRule::Negative) => later.map(|time| -time),
                 }
             }
-            PerRequest::AfterFirstChunk(until) => {
+            PerRequestMetric::AfterFirstChunk(until) => {
                 let n = self.tokens(one)?;
                 let first_tokens = match first.tokens {
                     // Where chunks stand in for tokens, they do so here too.
                     UNCOUNTED if n == one.count(self.first) => 1,
-                    UNCOUNTED => return Err(Missing::ChunkTokens),
+                    UNCOUNTED => return Err(MissingMetric::ChunkTokens),
                     tokens => tokens,
                 };
                 let later = n.saturating_sub(first_tokens);
                 over(until).filter(|_| later > 0).map(|end| (end - first.at) / f64::from(later))
             }
-            PerRequest::Whole(until) => {
+            PerRequestMetric::Whole(until) => {
                 let n = self.tokens(one)?;
                 over(until).filter(|_| n > 0).map(|end| (end - self.start(one)) / f64::from(n))
             }
-            PerRequest::WithFirst => {
+            PerRequestMetric::WithFirst => {
                 one.last(self.first).map(|last| (last.at - self.start(one)) / f64::from(one.count(self.first)))
             }
         })

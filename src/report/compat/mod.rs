@@ -19,32 +19,32 @@ mod words;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use apply::Missing;
+pub use apply::MissingMetric;
 pub use identity::{identity_of, verdict_text};
-pub use rules::{Concept, Rule, Tool};
-pub use seen::{Chunk, Chunks, Kind, Look, Seen};
-pub use spread::{Deviation, Spread};
+pub use rules::{MetricConcept, PercentileRule, Tool};
+pub use seen::{TracedChunk, TracedChunks, ChunkKind, ChunkFilter, RequestTrace};
+pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
-pub use words::Meaning;
+pub use words::MetricMeaning;
 
-use super::paint::{Paint, Tone, clean, table};
+use super::paint::{Styler, Style, clean, table};
 use crate::harness::{Measured, Metric};
 
 /// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct MeasuredRun {
     /// How the user calls it.
     pub name: String,
     pub result: Value,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<RequestTrace>,
 }
 
-impl Told {
+impl MeasuredRun {
     pub fn of(name: &str, measured: &Measured) -> Self {
         Self {
             name: name.to_owned(),
             result: serde_json::to_value(&measured.result).unwrap_or_default(),
-            seen: measured.requests.iter().map(Seen::from).collect(),
+            seen: measured.requests.iter().map(RequestTrace::from).collect(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Told {
 
 /// The few numbers of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Stat {
+pub struct CompatStats {
     pub n: u64,
     pub mean: Option<f64>,
     pub p50: Option<f64>,
@@ -66,8 +66,8 @@ pub struct Stat {
     pub max: Option<f64>,
 }
 
-impl From<&Spread> for Stat {
-    fn from(spread: &Spread) -> Self {
+impl From<&SortedValues> for CompatStats {
+    fn from(spread: &SortedValues) -> Self {
         Self {
             n: spread.n() as u64,
             mean: spread.mean(),
@@ -81,7 +81,7 @@ impl From<&Spread> for Stat {
     }
 }
 
-impl From<&Metric> for Stat {
+impl From<&Metric> for CompatStats {
     fn from(metric: &Metric) -> Self {
         let Metric { n, mean, p50, p90, p95, p99, min, max, .. } = *metric;
         Self { n, mean, p50, p90, p95, p99, min, max }
@@ -90,7 +90,7 @@ impl From<&Metric> for Stat {
 
 /// One word: the number by Regatta's definition, and by a tool's, from the same requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct CompatRow {
     /// `TTFT`, `TPOT`, `ITL`, `E2E`, `requests/s`.
     pub word: &'static str,
     /// `ms` or `/s`. A rate has a mean only.
@@ -99,8 +99,8 @@ pub struct Row {
     /// Who measured the requests: Regatta, or the tool whose file was imported. Then `ours` is that tool's measurement, told by
     /// Regatta's definition.
     pub measured_by: String,
-    pub ours: Option<Stat>,
-    pub theirs: Option<Stat>,
+    pub ours: Option<CompatStats>,
+    pub theirs: Option<CompatStats>,
     /// What they mean by it.
     pub formula: Option<String>,
     /// Why there is no number, or what it is only near to.
@@ -108,48 +108,48 @@ pub struct Row {
 }
 
 /// Our numbers and a tool's beside each other, from the same requests.
-pub fn compat(told: &Told, tool: Tool) -> Vec<Row> {
-    Concept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
+pub fn compat(told: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
+    MetricConcept::ALL.iter().filter_map(|concept| row(told, tool, *concept)).collect()
 }
 
-fn row(told: &Told, tool: Tool, concept: Concept) -> Option<Row> {
+fn row(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
     let (theirs, why) = number(told, tool, concept);
     let imported_from = told.result.pointer("/imported/tool").and_then(Value::as_str);
     let ours = match told.result.pointer("/rates/requests_full").and_then(Value::as_f64) {
         // The rate of an imported result has its tool's definition.
-        Some(rate) if concept == Concept::Requests && imported_from.is_none() => {
-            Some(Stat { mean: Some(rate), ..Stat::default() })
+        Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
+            Some(CompatStats { mean: Some(rate), ..CompatStats::default() })
         }
         _ => number(told, Tool::Regatta, concept).0,
     };
     if ours.is_none() && theirs.is_none() {
         return None;
     }
-    Some(Row {
+    Some(CompatRow {
         word: concept.title(),
-        unit: if concept == Concept::Requests { "/s" } else { "ms" },
+        unit: if concept == MetricConcept::Requests { "/s" } else { "ms" },
         tool: tool.name(),
         measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
         ours,
         theirs,
-        formula: Meaning::of(tool, concept).map(|meaning| meaning.formula),
+        formula: MetricMeaning::of(tool, concept).map(|meaning| meaning.formula),
         note: why,
     })
 }
 
 /// A tool's number of a run. Where chunks were not kept, the pools of the result stand in for pooled gaps.
-fn number(told: &Told, tool: Tool, concept: Concept) -> (Option<Stat>, Option<String>) {
-    if concept == Concept::Requests {
+fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<CompatStats>, Option<String>) {
+    if concept == MetricConcept::Requests {
         return match tool.rate(&told.seen) {
-            Ok(rate) => (Some(Stat { mean: Some(rate), ..Stat::default() }), None),
+            Ok(rate) => (Some(CompatStats { mean: Some(rate), ..CompatStats::default() }), None),
             Err(missing) => (None, Some(missing.why().to_owned())),
         };
     }
     match tool.spread(concept, &told.seen) {
-        Ok(spread) => (Some(Stat::from(&spread)), None),
-        Err(Missing::Timelines) => match told.metric(pool_of(tool)) {
-            Some(metric) => (Some(Stat::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule))),
-            None => (None, Some(Missing::Timelines.why().to_owned())),
+        Ok(spread) => (Some(CompatStats::from(&spread)), None),
+        Err(MissingMetric::Timelines) => match told.metric(pool_of(tool)) {
+            Some(metric) => (Some(CompatStats::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule))),
+            None => (None, Some(MissingMetric::Timelines.why().to_owned())),
         },
         Err(missing) => (None, Some(missing.why().to_owned())),
     }
@@ -164,9 +164,9 @@ const fn pool_of(tool: Tool) -> &'static str {
 }
 
 /// The rows of several tools as a table for a terminal.
-pub fn text(rows: &[Row], paint: Paint) -> String {
+pub fn text(rows: &[CompatRow], paint: Styler) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
-    let cell = |stat: Option<Stat>, pick: fn(&Stat) -> Option<f64>| match stat {
+    let cell = |stat: Option<CompatStats>, pick: fn(&CompatStats) -> Option<f64>| match stat {
         Some(stat) => number(pick(&stat)),
         None => "–".to_owned(),
     };
@@ -177,7 +177,7 @@ pub fn text(rows: &[Row], paint: Paint) -> String {
             ["", "", "by Regatta's rule: mean", "p99", "by the tool's rule: mean", "p99", "n", "the tool's rule"]
         }
     };
-    let mut lines = vec![heads.map(|head| (Tone::Quiet, head.to_owned())).to_vec()];
+    let mut lines = vec![heads.map(|head| (Style::Quiet, head.to_owned())).to_vec()];
     for row in rows {
         let meaning = match (&row.formula, &row.note) {
             (Some(formula), Some(note)) => format!("{formula}; {note}"),
@@ -185,14 +185,14 @@ pub fn text(rows: &[Row], paint: Paint) -> String {
             (None, None) => String::new(),
         };
         lines.push(vec![
-            (Tone::Name, row.tool.to_owned()),
-            (Tone::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
-            (Tone::Plain, cell(row.ours, |stat| stat.mean)),
-            (Tone::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
-            (Tone::Plain, cell(row.theirs, |stat| stat.mean)),
-            (Tone::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
-            (Tone::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
-            (Tone::Quiet, clean(&meaning)),
+            (Style::Name, row.tool.to_owned()),
+            (Style::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
+            (Style::Plain, cell(row.ours, |stat| stat.mean)),
+            (Style::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
+            (Style::Plain, cell(row.theirs, |stat| stat.mean)),
+            (Style::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
+            (Style::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
+            (Style::Quiet, clean(&meaning)),
         ]);
     }
     let table = table(paint, "", &lines);

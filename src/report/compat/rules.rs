@@ -2,7 +2,7 @@
 //!
 //! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
 
-use super::seen::Look;
+use super::seen::ChunkFilter;
 
 /// Who measured, or as whom a number is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +93,7 @@ impl std::str::FromStr for Tool {
 
 /// What tools have a word for, each with a meaning of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Concept {
+pub enum MetricConcept {
     Ttft,
     Tpot,
     Itl,
@@ -101,7 +101,7 @@ pub enum Concept {
     Requests,
 }
 
-impl Concept {
+impl MetricConcept {
     pub const ALL: [Self; 5] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2e, Self::Requests];
 
     pub const fn name(self) -> &'static str {
@@ -126,21 +126,21 @@ impl Concept {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zero {
+pub(super) enum ClockZero {
     Schedule,
     Issue,
 }
 
 /// Where an answer is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
-    Chunk(Look),
+pub(super) enum AnswerEnd {
+    Chunk(ChunkFilter),
     End,
 }
 
 /// What becomes of an answer of one token, which has no time per output token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alone {
+pub(super) enum SingleTokenRule {
     LeftOut,
     Zero,
     /// Left out, and answers of several tokens that came in one piece, too.
@@ -151,20 +151,20 @@ pub(super) enum Alone {
 
 /// One number for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PerRequest {
+pub(super) enum PerRequestMetric {
     /// (until − first) / (n − 1)
-    Later(Until, Alone),
+    Later(AnswerEnd, SingleTokenRule),
     /// (until − first) / (n − tokens of the first chunk)
-    AfterFirstChunk(Until),
+    AfterFirstChunk(AnswerEnd),
     /// (until − zero) / n
-    Whole(Until),
+    Whole(AnswerEnd),
     /// (last − zero) / chunks: the mean of TTFT and all gaps.
     WithFirst,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Between {
-    Request(PerRequest),
+pub(super) enum ChunkGapRule {
+    Request(PerRequestMetric),
     /// All gaps of all requests in one pool.
     Gaps,
     /// Each gap over the tokens of the chunk after it, that many times, in one pool.
@@ -172,20 +172,20 @@ pub(super) enum Between {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rate {
+pub(super) enum RateRule {
     /// Requests over the time from the first start to the last end. Failed ones that are counted do not stretch the time.
-    Span { failed_too: bool, from: Zero, until: Until },
+    Span { failed_too: bool, from: ClockZero, until: AnswerEnd },
     /// (ok − 1) / (end of the last-issued − first issue)
     LoadGen,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum TokenCountRule {
     Server,
     Client,
 }
 
-impl Counted {
+impl TokenCountRule {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Server => "the server",
@@ -196,7 +196,7 @@ impl Counted {
 
 /// How a percentile is picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum PercentileRule {
     /// The sorted element floor(N·p).
     Floor,
     /// The smallest element at or below which a share of p lies.
@@ -207,7 +207,7 @@ pub enum Rule {
     Linear,
 }
 
-impl Rule {
+impl PercentileRule {
     pub const ALL: [Self; 4] = [Self::Floor, Self::Ceiling, Self::Nearest, Self::Linear];
 
     pub const fn words(self) -> &'static str {
@@ -222,37 +222,37 @@ impl Rule {
 
 /// One tool's definitions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub zero: Zero,
-    pub first: Look,
+pub(super) struct ToolRules {
+    pub zero: ClockZero,
+    pub first: ChunkFilter,
     /// Answers of fewer chunks have neither TTFT nor TPOT.
     pub least_chunks: u32,
     pub ttft: bool,
-    pub tpot: Option<PerRequest>,
-    pub itl: Option<Between>,
-    pub e2e: Option<Until>,
-    pub rate: Option<Rate>,
-    pub counted: Counted,
-    pub rule: Rule,
+    pub tpot: Option<PerRequestMetric>,
+    pub itl: Option<ChunkGapRule>,
+    pub e2e: Option<AnswerEnd>,
+    pub rate: Option<RateRule>,
+    pub counted: TokenCountRule,
+    pub rule: PercentileRule,
     /// What surprises.
     pub note: &'static str,
 }
 
-const LAST_TOKEN: Until = Until::Chunk(Look::Token);
-const LAST_TEXT: Until = Until::Chunk(Look::Text);
-const FROM_ISSUE: Rate = Rate::Span { failed_too: false, from: Zero::Issue, until: Until::End };
+const LAST_TOKEN: AnswerEnd = AnswerEnd::Chunk(ChunkFilter::Token);
+const LAST_TEXT: AnswerEnd = AnswerEnd::Chunk(ChunkFilter::Text);
+const FROM_ISSUE: RateRule = RateRule::Span { failed_too: false, from: ClockZero::Issue, until: AnswerEnd::End };
 
-const PLAIN: Rules = Rules {
-    zero: Zero::Issue,
-    first: Look::Text,
+const PLAIN: ToolRules = ToolRules {
+    zero: ClockZero::Issue,
+    first: ChunkFilter::Text,
     least_chunks: 1,
     ttft: true,
     tpot: None,
     itl: None,
-    e2e: Some(Until::End),
+    e2e: Some(AnswerEnd::End),
     rate: Some(FROM_ISSUE),
-    counted: Counted::Server,
-    rule: Rule::Linear,
+    counted: TokenCountRule::Server,
+    rule: PercentileRule::Linear,
     note: "",
 };
 
@@ -267,112 +267,112 @@ impl Tool {
         self.rules().note
     }
 
-    pub(super) const fn rules(self) -> Rules {
+    pub(super) const fn rules(self) -> ToolRules {
         match self {
-            Self::Regatta => Rules {
-                zero: Zero::Schedule,
-                first: Look::Token,
-                tpot: Some(PerRequest::AfterFirstChunk(LAST_TOKEN)),
-                itl: Some(Between::GapsPerToken),
+            Self::Regatta => ToolRules {
+                zero: ClockZero::Schedule,
+                first: ChunkFilter::Token,
+                tpot: Some(PerRequestMetric::AfterFirstChunk(LAST_TOKEN)),
+                itl: Some(ChunkGapRule::GapsPerToken),
                 e2e: Some(LAST_TOKEN),
-                rate: Some(Rate::Span { failed_too: false, from: Zero::Schedule, until: Until::End }),
-                rule: Rule::Floor,
+                rate: Some(RateRule::Span { failed_too: false, from: ClockZero::Schedule, until: AnswerEnd::End }),
+                rule: PercentileRule::Floor,
                 note: "from the schedule; the first token counts even when its text is empty",
                 ..PLAIN
             },
-            Self::LoadGen => Rules {
-                zero: Zero::Schedule,
-                first: Look::Token,
-                tpot: Some(PerRequest::Later(Until::End, Alone::Negative)),
-                rate: Some(Rate::LoadGen),
-                rule: Rule::Floor,
+            Self::LoadGen => ToolRules {
+                zero: ClockZero::Schedule,
+                first: ChunkFilter::Token,
+                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::Negative)),
+                rate: Some(RateRule::LoadGen),
+                rule: PercentileRule::Floor,
                 note: "an answer of one token gives a negative TPOT; errors do not exist for LoadGen",
                 ..PLAIN
             },
-            Self::AiPerf => Rules {
-                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
+            Self::AiPerf => ToolRules {
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
                 e2e: Some(LAST_TEXT),
-                rate: Some(Rate::Span { failed_too: false, from: Zero::Issue, until: LAST_TEXT }),
-                counted: Counted::Client,
+                rate: Some(RateRule::Span { failed_too: false, from: ClockZero::Issue, until: LAST_TEXT }),
+                counted: TokenCountRule::Client,
                 note: "output tokens are counted again by the client's tokenizer; its own file divides requests by the whole phase, a little longer than first request to last response",
                 ..PLAIN
             },
-            Self::GenAiPerf => Rules {
-                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOutInOnePiece))),
+            Self::GenAiPerf => ToolRules {
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOutInOnePiece))),
                 e2e: Some(LAST_TEXT),
-                rate: Some(Rate::Span { failed_too: true, from: Zero::Issue, until: LAST_TEXT }),
-                counted: Counted::Client,
+                rate: Some(RateRule::Span { failed_too: true, from: ClockZero::Issue, until: LAST_TEXT }),
+                counted: TokenCountRule::Client,
                 note: "failed requests are inside requests/s; output tokens are counted again by the client's tokenizer; over KServe a response without text counts as one with text",
                 ..PLAIN
             },
-            Self::PerfAnalyzer => Rules {
+            Self::PerfAnalyzer => ToolRules {
                 ttft: false,
-                rule: Rule::Nearest,
+                rule: PercentileRule::Nearest,
                 note: "knows requests and responses, not tokens; its own file divides requests by its window, which is of whole seconds",
                 ..PLAIN
             },
-            Self::Vllm => Rules {
-                first: Look::Token,
-                tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::LeftOut)),
-                itl: Some(Between::Gaps),
+            Self::Vllm => ToolRules {
+                first: ChunkFilter::Token,
+                tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::LeftOut)),
+                itl: Some(ChunkGapRule::Gaps),
                 e2e: Some(LAST_TOKEN),
                 note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a chat's role chunk as the first token, and a result file does not name its version",
                 ..PLAIN
             },
-            Self::SglangChat => Rules {
-                tpot: Some(PerRequest::Later(Until::End, Alone::LeftOut)),
-                itl: Some(Between::Gaps),
+            Self::SglangChat => ToolRules {
+                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
+                itl: Some(ChunkGapRule::Gaps),
                 note: "latency runs to the end of the stream",
                 ..PLAIN
             },
-            Self::SglangNative => Rules {
-                first: Look::Token,
-                tpot: Some(PerRequest::Later(Until::End, Alone::LeftOut)),
-                itl: Some(Between::GapsPerToken),
+            Self::SglangNative => ToolRules {
+                first: ChunkFilter::Token,
+                tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
+                itl: Some(ChunkGapRule::GapsPerToken),
                 e2e: None,
                 rate: None,
                 note: "ITL is spread over the tokens of a chunk",
                 ..PLAIN
             },
-            Self::GuideLlm => Rules {
-                tpot: Some(PerRequest::Whole(LAST_TEXT)),
-                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::LeftOut))),
-                rule: Rule::Ceiling,
+            Self::GuideLlm => ToolRules {
+                tpot: Some(PerRequestMetric::Whole(LAST_TEXT)),
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut))),
+                rule: PercentileRule::Ceiling,
                 note: "TPOT has the TTFT inside, and its own file weighs it by tokens; its ITL is what others call TPOT",
                 ..PLAIN
             },
-            Self::InferencePerf => Rules {
+            Self::InferencePerf => ToolRules {
                 least_chunks: 2,
-                tpot: Some(PerRequest::Later(LAST_TEXT, Alone::LeftOut)),
-                itl: Some(Between::Gaps),
+                tpot: Some(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOut)),
+                itl: Some(ChunkGapRule::Gaps),
                 note: "answers of one chunk have no TTFT",
                 ..PLAIN
             },
-            Self::LlmPerf => Rules {
-                first: Look::Any,
-                itl: Some(Between::Request(PerRequest::WithFirst)),
+            Self::LlmPerf => ToolRules {
+                first: ChunkFilter::Any,
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::WithFirst)),
                 e2e: None,
                 rate: None,
                 note: "a role chunk is the first token; ITL has the TTFT inside",
                 ..PLAIN
             },
-            Self::TrtllmBench => Rules {
-                first: Look::Token,
-                tpot: Some(PerRequest::Later(LAST_TOKEN, Alone::Zero)),
-                rule: Rule::Floor,
+            Self::TrtllmBench => ToolRules {
+                first: ChunkFilter::Token,
+                tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::Zero)),
+                rule: PercentileRule::Floor,
                 note: "in process, without a network; an answer of one token counts as 0 ms",
                 ..PLAIN
             },
-            Self::Endpoints => Rules {
-                tpot: Some(PerRequest::AfterFirstChunk(Until::End)),
-                counted: Counted::Client,
+            Self::Endpoints => ToolRules {
+                tpot: Some(PerRequestMetric::AfterFirstChunk(AnswerEnd::End)),
+                counted: TokenCountRule::Client,
                 note: "latency from the issue, not from the schedule; TPOT runs to the end of the stream",
                 ..PLAIN
             },
-            Self::HfBenchmarker => Rules {
-                itl: Some(Between::Request(PerRequest::Later(LAST_TEXT, Alone::Zero))),
+            Self::HfBenchmarker => ToolRules {
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::Zero))),
                 rate: None,
-                counted: Counted::Client,
+                counted: TokenCountRule::Client,
                 note: "an answer of one token counts as 0 ms",
                 ..PLAIN
             },

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{Ended, Record};
+use crate::harness::{RequestEnd, RequestRecord};
 
 /// Stamps are ms from any instant that all requests of a run share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct RequestTrace {
     /// Position on the schedule, or in the file.
     pub index: u64,
     pub ok: bool,
@@ -24,7 +24,7 @@ pub struct Seen {
     /// Output tokens as a client counts them, with a tokenizer of its own over the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retokenised: Option<u32>,
-    pub chunks: Chunks,
+    pub chunks: TracedChunks,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -33,12 +33,12 @@ pub struct Seen {
 /// What is kept of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Chunks {
-    Every(Vec<Chunk>),
+pub enum TracedChunks {
+    Every(Vec<TracedChunk>),
     /// Only where the tokens began and ended, and in how many chunks they came.
     Ends {
-        first: Chunk,
-        last: Chunk,
+        first: TracedChunk,
+        last: TracedChunk,
         count: u32,
     },
 }
@@ -47,17 +47,17 @@ pub enum Chunks {
 pub const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Chunk {
+pub struct TracedChunk {
     pub at: f64,
     /// `UNCOUNTED` where it is not known.
     pub tokens: u32,
-    pub kind: Kind,
+    pub kind: ChunkKind,
 }
 
 /// What a chunk carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ChunkKind {
     /// A role and nothing else: what a chat answer opens with.
     Role,
     /// Tokens that show no text: a special token, half a character, text held back.
@@ -70,7 +70,7 @@ pub enum Kind {
 
 /// Which chunks a definition looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ChunkFilter {
     /// With a token, even if its text is empty.
     Token,
     /// With text.
@@ -79,63 +79,63 @@ pub enum Look {
     Any,
 }
 
-impl Look {
-    const fn sees(self, kind: Kind) -> bool {
+impl ChunkFilter {
+    const fn sees(self, kind: ChunkKind) -> bool {
         match self {
-            Self::Token => matches!(kind, Kind::Empty | Kind::Token),
-            Self::Text => matches!(kind, Kind::Token),
-            Self::Any => !matches!(kind, Kind::Usage),
+            Self::Token => matches!(kind, ChunkKind::Empty | ChunkKind::Token),
+            Self::Text => matches!(kind, ChunkKind::Token),
+            Self::Any => !matches!(kind, ChunkKind::Usage),
         }
     }
 }
 
-impl Seen {
-    pub fn first(&self, look: Look) -> Option<Chunk> {
+impl RequestTrace {
+    pub fn first(&self, look: ChunkFilter) -> Option<TracedChunk> {
         match &self.chunks {
-            Chunks::Every(all) => all.iter().copied().find(|chunk| look.sees(chunk.kind)),
-            Chunks::Ends { first, .. } => look.sees(first.kind).then_some(*first),
+            TracedChunks::Every(all) => all.iter().copied().find(|chunk| look.sees(chunk.kind)),
+            TracedChunks::Ends { first, .. } => look.sees(first.kind).then_some(*first),
         }
     }
 
-    pub fn last(&self, look: Look) -> Option<Chunk> {
+    pub fn last(&self, look: ChunkFilter) -> Option<TracedChunk> {
         match &self.chunks {
-            Chunks::Every(all) => all.iter().copied().rfind(|chunk| look.sees(chunk.kind)),
-            Chunks::Ends { last, .. } => look.sees(last.kind).then_some(*last),
+            TracedChunks::Every(all) => all.iter().copied().rfind(|chunk| look.sees(chunk.kind)),
+            TracedChunks::Ends { last, .. } => look.sees(last.kind).then_some(*last),
         }
     }
 
-    pub fn count(&self, look: Look) -> u32 {
+    pub fn count(&self, look: ChunkFilter) -> u32 {
         match &self.chunks {
-            Chunks::Every(all) => all.iter().filter(|chunk| look.sees(chunk.kind)).count() as u32,
-            Chunks::Ends { count, .. } => *count,
+            TracedChunks::Every(all) => all.iter().filter(|chunk| look.sees(chunk.kind)).count() as u32,
+            TracedChunks::Ends { count, .. } => *count,
         }
     }
 
     /// Each gap and the tokens of the chunk after it. `None` where the chunks in between were not kept.
-    pub fn gaps(&self, look: Look) -> Option<Vec<(f64, u32)>> {
+    pub fn gaps(&self, look: ChunkFilter) -> Option<Vec<(f64, u32)>> {
         let every = match &self.chunks {
-            Chunks::Every(all) => all,
-            Chunks::Ends { count: 0 | 1, .. } => return Some(Vec::new()),
-            Chunks::Ends { first, last, count: 2 } => return Some(vec![(last.at - first.at, last.tokens)]),
-            Chunks::Ends { .. } => return None,
+            TracedChunks::Every(all) => all,
+            TracedChunks::Ends { count: 0 | 1, .. } => return Some(Vec::new()),
+            TracedChunks::Ends { first, last, count: 2 } => return Some(vec![(last.at - first.at, last.tokens)]),
+            TracedChunks::Ends { .. } => return None,
         };
-        let seen: Vec<&Chunk> = every.iter().filter(|chunk| look.sees(chunk.kind)).collect();
+        let seen: Vec<&TracedChunk> = every.iter().filter(|chunk| look.sees(chunk.kind)).collect();
         Some(seen.windows(2).map(|pair| (pair[1].at - pair[0].at, pair[1].tokens)).collect())
     }
 }
 
-impl From<&Record> for Seen {
-    fn from(record: &Record) -> Self {
+impl From<&RequestRecord> for RequestTrace {
+    fn from(record: &RequestRecord) -> Self {
         let ms = |ns: u64| ns as f64 / 1e6;
         // A text that was tokenised again has its first chunk counted, and no other.
         let known = |position: usize, tokens| {
             let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
             if is_known { tokens } else { UNCOUNTED }
         };
-        let chunk = |at, tokens| Chunk { at, tokens, kind: Kind::Token };
+        let chunk = |at, tokens| TracedChunk { at, tokens, kind: ChunkKind::Token };
         let chunks = if record.timeline.is_empty() {
             match (record.t_first, record.t_last) {
-                (Some(first), Some(last)) => Chunks::Ends {
+                (Some(first), Some(last)) => TracedChunks::Ends {
                     first: chunk(ms(first), known(0, record.first_tokens)),
                     last: chunk(
                         ms(last),
@@ -146,15 +146,15 @@ impl From<&Record> for Seen {
                     ),
                     count: record.chunks,
                 },
-                _ => Chunks::Every(Vec::new()),
+                _ => TracedChunks::Every(Vec::new()),
             }
         } else {
             let each = record.timeline.iter().enumerate();
-            Chunks::Every(each.map(|(position, (at, tokens))| chunk(ms(*at), known(position, *tokens))).collect())
+            TracedChunks::Every(each.map(|(position, (at, tokens))| chunk(ms(*at), known(position, *tokens))).collect())
         };
         Self {
             index: record.index,
-            ok: record.ended == Ended::Ok,
+            ok: record.ended == RequestEnd::Ok,
             sched: Some(ms(record.t_sched)),
             issue: ms(record.t_issue),
             end: ms(record.t_end),
@@ -163,8 +163,8 @@ impl From<&Record> for Seen {
             retokenised: record.retokenized.then_some(record.tokens),
             chunks,
             error: match &record.ended {
-                Ended::Failed { class, why } => Some(format!("{}: {why}", class.as_str())),
-                Ended::Ok => None,
+                RequestEnd::Failed { class, why } => Some(format!("{}: {why}", class.as_str())),
+                RequestEnd::Ok => None,
                 _ => Some("ended by the client".to_owned()),
             },
         }

@@ -1,16 +1,16 @@
 //! Values and how they are spread: mean, deviation, percentiles by a named rule.
 
-use super::rules::Rule;
+use super::rules::PercentileRule;
 
 /// Sorted values, finite ones only.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spread {
+pub struct SortedValues {
     sorted: Vec<f64>,
-    rule: Rule,
+    rule: PercentileRule,
 }
 
-impl Spread {
-    pub fn new(mut values: Vec<f64>, rule: Rule) -> Self {
+impl SortedValues {
+    pub fn new(mut values: Vec<f64>, rule: PercentileRule) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         Self { sorted: values, rule }
@@ -33,11 +33,11 @@ impl Spread {
     }
 
     /// Of the values themselves (divided by N), or as an estimate for more of their kind (by N − 1).
-    pub fn deviation(&self, divisor: Deviation) -> Option<f64> {
+    pub fn deviation(&self, divisor: DeviationRule) -> Option<f64> {
         let mean = self.mean()?;
         let n = match divisor {
-            Deviation::Population => self.n(),
-            Deviation::Sample => self.n().checked_sub(1).filter(|n| *n > 0)?,
+            DeviationRule::Population => self.n(),
+            DeviationRule::Sample => self.n().checked_sub(1).filter(|n| *n > 0)?,
         };
         Some((self.sorted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n as f64).sqrt())
     }
@@ -59,7 +59,7 @@ impl Spread {
     }
 }
 
-impl Rule {
+impl PercentileRule {
     /// Where the percentile stands among `n` sorted values, from 0; between two of them if it is no whole number. `n` is
     /// at least 1.
     pub fn place(self, n: usize, p: f64) -> f64 {
@@ -76,7 +76,7 @@ impl Rule {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deviation {
+pub enum DeviationRule {
     Population,
     Sample,
 }
@@ -88,18 +88,18 @@ mod tests {
     #[test]
     fn the_two_rules_differ_by_up_to_a_rank() {
         let values: Vec<f64> = (1..=5).map(f64::from).collect();
-        let floor = Spread::new(values.clone(), Rule::Floor);
-        let linear = Spread::new(values, Rule::Linear);
+        let floor = SortedValues::new(values.clone(), PercentileRule::Floor);
+        let linear = SortedValues::new(values, PercentileRule::Linear);
         assert_eq!((floor.at(0.5), linear.at(0.5)), (Some(3.0), Some(3.0)));
-        let ceiling = Spread::new((1..=10).map(f64::from).collect(), Rule::Ceiling);
+        let ceiling = SortedValues::new((1..=10).map(f64::from).collect(), PercentileRule::Ceiling);
         assert_eq!([0.0, 0.5, 0.7, 0.91, 1.0].map(|p| ceiling.at(p).unwrap() as u32), [1, 5, 7, 10, 10]);
         // perf_analyzer 2.51 printed the 33rd of 37 latencies as p90.
-        let nearest = Spread::new((1..=37).map(f64::from).collect(), Rule::Nearest);
+        let nearest = SortedValues::new((1..=37).map(f64::from).collect(), PercentileRule::Nearest);
         assert_eq!([0.5, 0.9, 0.95, 0.99].map(|p| nearest.at(p).unwrap() as u32), [19, 33, 35, 37]);
         assert_eq!((floor.at(0.9), linear.at(0.9)), (Some(5.0), Some(4.6)));
-        assert_eq!(linear.deviation(Deviation::Population), Some(2f64.sqrt()));
-        assert_eq!(linear.deviation(Deviation::Sample), Some(2.5f64.sqrt()));
-        let none = Spread::new(vec![f64::NAN], Rule::Linear);
+        assert_eq!(linear.deviation(DeviationRule::Population), Some(2f64.sqrt()));
+        assert_eq!(linear.deviation(DeviationRule::Sample), Some(2.5f64.sqrt()));
+        let none = SortedValues::new(vec![f64::NAN], PercentileRule::Linear);
         assert_eq!((none.n(), none.at(0.5), none.mean(), none.min()), (0, None, None, None));
     }
 }

@@ -1,12 +1,12 @@
 //! Five hand-made requests on which every tool's definition has a known number.
 
-use super::seen::{Chunk, Chunks, Kind, Seen};
+use super::seen::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
 
 /// A chat answer with a role chunk, a chunk of three tokens and a usage chunk; one that the client held back for 500 ms;
 /// a one-token answer; one whose first token has empty text; an error.
-pub fn vector() -> Vec<Seen> {
-    use Kind::{Empty, Role, Token, Usage};
-    let held: Vec<(f64, u32, Kind)> = (0..11).map(|i| (710.0 + 20.0 * f64::from(i), 1, Token)).collect();
+pub fn vector() -> Vec<RequestTrace> {
+    use ChunkKind::{Empty, Role, Token, Usage};
+    let held: Vec<(f64, u32, ChunkKind)> = (0..11).map(|i| (710.0 + 20.0 * f64::from(i), 1, Token)).collect();
     let role = [(100.0, 0, Role), (200.0, 1, Token), (220.0, 1, Token), (240.0, 3, Token), (300.0, 1, Token)];
     let role: Vec<_> = role.into_iter().chain([(305.0, 0, Usage)]).collect();
     let empty = [(190.0, 1, Empty), (220.0, 1, Token), (250.0, 1, Token), (280.0, 1, Token), (310.0, 1, Token)];
@@ -15,7 +15,7 @@ pub fn vector() -> Vec<Seen> {
         seen(1, (10.0, 510.0, 912.0), 11, 11, &held),
         seen(2, (20.0, 21.0, 223.0), 1, 1, &[(221.0, 1, Token)]),
         seen(3, (30.0, 31.0, 311.0), 5, 4, &empty),
-        Seen { ok: false, error: Some("an error after 20 ms".to_owned()), ..seen(4, (40.0, 41.0, 61.0), 0, 0, &[]) },
+        RequestTrace { ok: false, error: Some("an error after 20 ms".to_owned()), ..seen(4, (40.0, 41.0, 61.0), 0, 0, &[]) },
     ]
 }
 
@@ -24,9 +24,9 @@ fn seen(
     (sched, issue, end): (f64, f64, f64),
     tokens: u32,
     retokenised: u32,
-    chunks: &[(f64, u32, Kind)],
-) -> Seen {
-    Seen {
+    chunks: &[(f64, u32, ChunkKind)],
+) -> RequestTrace {
+    RequestTrace {
         index,
         ok: true,
         sched: Some(sched),
@@ -35,7 +35,7 @@ fn seen(
         input: None,
         tokens: Some(tokens),
         retokenised: Some(retokenised),
-        chunks: Chunks::Every(chunks.iter().map(|&(at, tokens, kind)| Chunk { at, tokens, kind }).collect()),
+        chunks: TracedChunks::Every(chunks.iter().map(|&(at, tokens, kind)| TracedChunk { at, tokens, kind }).collect()),
         error: None,
     }
 }

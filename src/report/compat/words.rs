@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Alone, Between, Concept, PerRequest, Rate, Rules, Tool, Until, Zero};
-use super::seen::Look;
+use super::rules::{SingleTokenRule, ChunkGapRule, MetricConcept, PerRequestMetric, RateRule, ToolRules, Tool, AnswerEnd, ClockZero};
+use super::seen::ChunkFilter;
 
 /// Two numbers with one meaning may be subtracted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meaning {
+pub struct MetricMeaning {
     pub formula: String,
     pub population: String,
     pub zero_point: String,
@@ -17,20 +17,20 @@ pub struct Meaning {
     pub percentile_rule: String,
 }
 
-impl Meaning {
+impl MetricMeaning {
     /// What this tool means by the word; `None` where it has no such number.
-    pub fn of(tool: Tool, concept: Concept) -> Option<Self> {
+    pub fn of(tool: Tool, concept: MetricConcept) -> Option<Self> {
         let rules = tool.rules();
         let formula = formula(&rules, concept)?;
-        let counts_tokens = matches!(concept, Concept::Tpot | Concept::Itl) && formula.contains('n')
-            || matches!((concept, rules.itl), (Concept::Itl, Some(Between::GapsPerToken)));
+        let counts_tokens = matches!(concept, MetricConcept::Tpot | MetricConcept::Itl) && formula.contains('n')
+            || matches!((concept, rules.itl), (MetricConcept::Itl, Some(ChunkGapRule::GapsPerToken)));
         Some(Self {
             formula,
             population: population(&rules, concept),
             zero_point: zero_point(&rules, concept).to_owned(),
             token_source: if counts_tokens { rules.counted.words() } else { "" }.to_owned(),
             window: "full".to_owned(),
-            percentile_rule: if concept == Concept::Requests { "" } else { rules.rule.words() }.to_owned(),
+            percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.words() }.to_owned(),
         })
     }
 
@@ -59,64 +59,64 @@ impl Meaning {
 }
 
 /// Several of them.
-const fn looks(look: Look) -> &'static str {
+const fn looks(look: ChunkFilter) -> &'static str {
     match look {
-        Look::Token => "token chunks",
-        Look::Text => "chunks with text",
-        Look::Any => "chunks of any kind",
+        ChunkFilter::Token => "token chunks",
+        ChunkFilter::Text => "chunks with text",
+        ChunkFilter::Any => "chunks of any kind",
     }
 }
 
-const fn look(look: Look) -> &'static str {
+const fn look(look: ChunkFilter) -> &'static str {
     match look {
-        Look::Token => "token chunk",
-        Look::Text => "chunk with text",
-        Look::Any => "chunk of any kind",
+        ChunkFilter::Token => "token chunk",
+        ChunkFilter::Text => "chunk with text",
+        ChunkFilter::Any => "chunk of any kind",
     }
 }
 
-fn until(until: Until) -> String {
+fn until(until: AnswerEnd) -> String {
     match until {
-        Until::Chunk(chunk) => format!("last {}", look(chunk)),
-        Until::End => "end of stream".to_owned(),
+        AnswerEnd::Chunk(chunk) => format!("last {}", look(chunk)),
+        AnswerEnd::End => "end of stream".to_owned(),
     }
 }
 
-const fn zero(zero: Zero) -> &'static str {
+const fn zero(zero: ClockZero) -> &'static str {
     match zero {
-        Zero::Schedule => "intended arrival",
-        Zero::Issue => "issue",
+        ClockZero::Schedule => "intended arrival",
+        ClockZero::Issue => "issue",
     }
 }
 
-fn per_request(rules: &Rules, how: PerRequest) -> String {
+fn per_request(rules: &ToolRules, how: PerRequestMetric) -> String {
     let first = look(rules.first);
     match how {
-        PerRequest::Later(end, _) => format!("({} − first {first}) / (n − 1)", until(end)),
-        PerRequest::AfterFirstChunk(end) => {
+        PerRequestMetric::Later(end, _) => format!("({} − first {first}) / (n − 1)", until(end)),
+        PerRequestMetric::AfterFirstChunk(end) => {
             format!("({} − first {first}) / (n − tokens of the first chunk)", until(end))
         }
-        PerRequest::Whole(end) => format!("({} − {}) / n", until(end), zero(rules.zero)),
-        PerRequest::WithFirst => format!("(last {first} − {}) / chunks", zero(rules.zero)),
+        PerRequestMetric::Whole(end) => format!("({} − {}) / n", until(end), zero(rules.zero)),
+        PerRequestMetric::WithFirst => format!("(last {first} − {}) / chunks", zero(rules.zero)),
     }
 }
 
-fn formula(rules: &Rules, concept: Concept) -> Option<String> {
+fn formula(rules: &ToolRules, concept: MetricConcept) -> Option<String> {
     Some(match concept {
-        Concept::Ttft if !rules.ttft => return None,
-        Concept::Ttft => format!("first {} − {}", look(rules.first), zero(rules.zero)),
-        Concept::Tpot => per_request(rules, rules.tpot?),
-        Concept::Itl => match rules.itl? {
-            Between::Request(how) => per_request(rules, how),
-            Between::Gaps => format!("gaps between {}", looks(rules.first)),
-            Between::GapsPerToken => {
+        MetricConcept::Ttft if !rules.ttft => return None,
+        MetricConcept::Ttft => format!("first {} − {}", look(rules.first), zero(rules.zero)),
+        MetricConcept::Tpot => per_request(rules, rules.tpot?),
+        MetricConcept::Itl => match rules.itl? {
+            ChunkGapRule::Request(how) => per_request(rules, how),
+            ChunkGapRule::Gaps => format!("gaps between {}", looks(rules.first)),
+            ChunkGapRule::GapsPerToken => {
                 format!("gaps between {} over the tokens of the later one, that many times", looks(rules.first))
             }
         },
-        Concept::E2e => format!("{} − {}", until(rules.e2e?), zero(rules.zero)),
-        Concept::Requests => match rules.rate? {
-            Rate::LoadGen => "(ok − 1) / (end of the last-issued − first issue)".to_owned(),
-            Rate::Span { failed_too, from, until: end } => {
+        MetricConcept::E2e => format!("{} − {}", until(rules.e2e?), zero(rules.zero)),
+        MetricConcept::Requests => match rules.rate? {
+            RateRule::LoadGen => "(ok − 1) / (end of the last-issued − first issue)".to_owned(),
+            RateRule::Span { failed_too, from, until: end } => {
                 let who = if failed_too { "all requests" } else { "successful requests" };
                 format!("{who} / (last {} − first {})", until(end).trim_start_matches("last "), zero(from))
             }
@@ -124,52 +124,52 @@ fn formula(rules: &Rules, concept: Concept) -> Option<String> {
     })
 }
 
-fn population(rules: &Rules, concept: Concept) -> String {
+fn population(rules: &ToolRules, concept: MetricConcept) -> String {
     let single = |alone| match alone {
-        Alone::LeftOut => "successful requests with n > 1",
-        Alone::LeftOutInOnePiece => "successful requests with n > 1 in several chunks",
-        Alone::Zero => "successful requests, n = 1 as 0",
-        Alone::Negative => "successful requests, n = 1 as negative",
+        SingleTokenRule::LeftOut => "successful requests with n > 1",
+        SingleTokenRule::LeftOutInOnePiece => "successful requests with n > 1 in several chunks",
+        SingleTokenRule::Zero => "successful requests, n = 1 as 0",
+        SingleTokenRule::Negative => "successful requests, n = 1 as negative",
     };
     let of = |how| match how {
-        PerRequest::Later(_, alone) => single(alone),
-        PerRequest::AfterFirstChunk(_) => "successful requests with more tokens than their first chunk",
-        PerRequest::Whole(_) | PerRequest::WithFirst => "successful requests",
+        PerRequestMetric::Later(_, alone) => single(alone),
+        PerRequestMetric::AfterFirstChunk(_) => "successful requests with more tokens than their first chunk",
+        PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => "successful requests",
     };
     let whole = match concept {
-        Concept::Tpot => rules.tpot.map_or("successful requests", of),
-        Concept::Itl => match rules.itl {
-            Some(Between::Request(how)) => of(how),
-            Some(Between::Gaps) => "chunks after the first of successful requests",
+        MetricConcept::Tpot => rules.tpot.map_or("successful requests", of),
+        MetricConcept::Itl => match rules.itl {
+            Some(ChunkGapRule::Request(how)) => of(how),
+            Some(ChunkGapRule::Gaps) => "chunks after the first of successful requests",
             _ => "tokens after the first chunk of successful requests",
         },
-        Concept::Requests => return String::new(),
-        Concept::Ttft | Concept::E2e => "successful requests",
+        MetricConcept::Requests => return String::new(),
+        MetricConcept::Ttft | MetricConcept::E2e => "successful requests",
     };
-    if rules.least_chunks > 1 && matches!(concept, Concept::Ttft | Concept::Tpot) {
+    if rules.least_chunks > 1 && matches!(concept, MetricConcept::Ttft | MetricConcept::Tpot) {
         return format!("{whole}, of at least {} chunks", rules.least_chunks);
     }
     whole.to_owned()
 }
 
-fn zero_point(rules: &Rules, concept: Concept) -> &'static str {
+fn zero_point(rules: &ToolRules, concept: MetricConcept) -> &'static str {
     let start = match rules.zero {
-        Zero::Schedule => "schedule",
-        Zero::Issue => "issue",
+        ClockZero::Schedule => "schedule",
+        ClockZero::Issue => "issue",
     };
     let of = |how| match how {
-        PerRequest::Later(..) | PerRequest::AfterFirstChunk(_) => "first_chunk",
-        PerRequest::Whole(_) | PerRequest::WithFirst => start,
+        PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_) => "first_chunk",
+        PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => start,
     };
     match concept {
-        Concept::Ttft | Concept::E2e => start,
-        Concept::Tpot => rules.tpot.map_or(start, of),
-        Concept::Itl => match rules.itl {
-            Some(Between::Request(how)) => of(how),
+        MetricConcept::Ttft | MetricConcept::E2e => start,
+        MetricConcept::Tpot => rules.tpot.map_or(start, of),
+        MetricConcept::Itl => match rules.itl {
+            Some(ChunkGapRule::Request(how)) => of(how),
             _ => "previous_chunk",
         },
-        Concept::Requests => match rules.rate {
-            Some(Rate::Span { from: Zero::Schedule, .. }) => "schedule",
+        MetricConcept::Requests => match rules.rate {
+            Some(RateRule::Span { from: ClockZero::Schedule, .. }) => "schedule",
             _ => "issue",
         },
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum FindingLevel {
     /// Needed, and there.
     Good,
     /// Needed, and not there.
@@ -17,10 +17,10 @@ pub enum Standing {
 
 /// What one thing is, who needs it, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
     pub about: String,
-    pub standing: Standing,
+    pub standing: FindingLevel,
     /// What the machine has.
     pub found: String,
     /// What is needed.
@@ -34,11 +34,11 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-impl Finding {
+impl DoctorFinding {
     pub fn fact(about: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             about: about.into(),
-            standing: Standing::Fact,
+            standing: FindingLevel::Fact,
             found: found.into(),
             needed: None,
             by: Vec::new(),
@@ -48,7 +48,7 @@ impl Finding {
 
     /// Needed by somebody.
     #[must_use]
-    pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: Standing) -> Self {
+    pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: FindingLevel) -> Self {
         self.needed = Some(what.into());
         self.by = by.to_vec();
         self.standing = standing;
@@ -58,14 +58,14 @@ impl Finding {
     /// What helps; told only where help is wanted.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        if matches!(self.standing, Standing::Missing | Standing::Doubtful) {
+        if matches!(self.standing, FindingLevel::Missing | FindingLevel::Doubtful) {
             self.fix = Some(fix.into());
         }
         self
     }
 }
 
-impl Standing {
+impl FindingLevel {
     pub const fn of(is_there: bool) -> Self {
         if is_there { Self::Good } else { Self::Missing }
     }

@@ -6,40 +6,40 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::paint::{Paint, Tone, clean, counted, table};
-pub use finding::{Finding, Standing, bytes};
+use super::paint::{Styler, Style, clean, counted, table};
+pub use finding::{DoctorFinding, FindingLevel, bytes};
 
 /// A longer list of tasks is cut.
 const NAMED: usize = 2;
 
 /// A line for each thing; below what is missing, what helps.
-pub fn text(findings: &[Finding], paint: Paint) -> String {
+pub fn text(findings: &[DoctorFinding], paint: Styler) -> String {
     let rows: Vec<_> = findings.iter().map(row).collect();
     let lines = table(paint, "", &rows);
     let mut out = String::new();
     for (line, finding) in lines.lines().zip(findings) {
         let _ = writeln!(out, "{}", line.trim_end());
         if let Some(fix) = &finding.fix {
-            let _ = writeln!(out, "  {} {}", paint.tone(Tone::Quiet, "try"), clean(fix));
+            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, "try"), clean(fix));
         }
     }
-    let count = |standing: Standing| findings.iter().filter(|finding| finding.standing == standing).count();
-    let (missing, doubtful) = (count(Standing::Missing), count(Standing::Doubtful));
-    let _ = match (missing, doubtful, count(Standing::Good)) {
+    let count = |standing: FindingLevel| findings.iter().filter(|finding| finding.standing == standing).count();
+    let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
+    let _ = match (missing, doubtful, count(FindingLevel::Good)) {
         (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` says what it needs of them"),
-        (0, 0, good) => writeln!(out, "\n{}", paint.tone(Tone::Good, format!("all {good} that it needs are there"))),
-        (0, n, _) => writeln!(out, "\n{}", paint.tone(Tone::Odd, format!("nothing is missing, {n} may not do"))),
-        (n, _, _) => writeln!(out, "\n{}", paint.tone(Tone::Bad, format!("{} missing", counted(n, "thing")))),
+        (0, 0, good) => writeln!(out, "\n{}", paint.tone(Style::Good, format!("all {good} that it needs are there"))),
+        (0, n, _) => writeln!(out, "\n{}", paint.tone(Style::Odd, format!("nothing is missing, {n} may not do"))),
+        (n, _, _) => writeln!(out, "\n{}", paint.tone(Style::Bad, format!("{} missing", counted(n, "thing")))),
     };
     out
 }
 
-fn row(finding: &Finding) -> Vec<(Tone, String)> {
+fn row(finding: &DoctorFinding) -> Vec<(Style, String)> {
     let (tone, mark) = match finding.standing {
-        Standing::Good => (Tone::Good, "✓"),
-        Standing::Missing => (Tone::Bad, "✗"),
-        Standing::Doubtful => (Tone::Odd, "!"),
-        Standing::Fact => (Tone::Quiet, "·"),
+        FindingLevel::Good => (Style::Good, "✓"),
+        FindingLevel::Missing => (Style::Bad, "✗"),
+        FindingLevel::Doubtful => (Style::Odd, "!"),
+        FindingLevel::Fact => (Style::Quiet, "·"),
     };
     let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));
     let mut by = finding.by.iter().take(NAMED).map(|task| clean(task)).collect::<Vec<_>>().join(", ");
@@ -48,15 +48,15 @@ fn row(finding: &Finding) -> Vec<(Tone, String)> {
     }
     vec![
         (tone, mark.to_owned()),
-        (Tone::Name, clean(&finding.about)),
-        (Tone::Plain, clean(&finding.found)),
-        (Tone::Plain, needed),
-        (Tone::Quiet, by),
+        (Style::Name, clean(&finding.about)),
+        (Style::Plain, clean(&finding.found)),
+        (Style::Plain, needed),
+        (Style::Quiet, by),
     ]
 }
 
 /// All of it.
-pub fn json(findings: &[Finding]) -> String {
-    let missing = findings.iter().filter(|finding| finding.standing == Standing::Missing).count();
+pub fn json(findings: &[DoctorFinding]) -> String {
+    let missing = findings.iter().filter(|finding| finding.standing == FindingLevel::Missing).count();
     format!("{:#}\n", json!({ "missing": missing, "findings": findings }))
 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
-use super::super::compat::{Concept, Meaning, Tool, vector};
-use super::super::paint::{Paint, Tone, table};
-use super::{ENTRIES, Entry};
+use super::super::compat::{MetricConcept, MetricMeaning, Tool, vector};
+use super::super::paint::{Styler, Style, table};
+use super::{ENTRIES, ExplainedNumber};
 
 /// What a tool's word comes to on the golden vector.
 struct Other {
@@ -14,14 +14,14 @@ struct Other {
     /// Mean in ms, or requests/s.
     value: Option<f64>,
     n: Option<usize>,
-    meaning: Meaning,
+    meaning: MetricMeaning,
 }
 
-fn others(concept: Concept) -> Vec<Other> {
+fn others(concept: MetricConcept) -> Vec<Other> {
     let seen = vector();
     let other = |tool: Tool| {
-        let meaning = Meaning::of(tool, concept)?;
-        let (value, n) = if concept == Concept::Requests {
+        let meaning = MetricMeaning::of(tool, concept)?;
+        let (value, n) = if concept == MetricConcept::Requests {
             (tool.rate(&seen).ok(), None)
         } else {
             let spread = tool.spread(concept, &seen).ok()?;
@@ -36,7 +36,7 @@ fn away(value: Option<f64>, ours: Option<f64>) -> Option<f64> {
     Some((value? / ours? - 1.0) * 100.0)
 }
 
-fn facts(entry: &Entry) -> Vec<(&'static str, &'static str)> {
+fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
     let facts = [
         ("formula", entry.formula),
         ("population", entry.population),
@@ -50,19 +50,19 @@ fn facts(entry: &Entry) -> Vec<(&'static str, &'static str)> {
 }
 
 /// One metric, for a person.
-pub fn text(entry: &Entry, paint: Paint) -> String {
+pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
-    let mut out = format!("{}: {}{unit}\n", paint.tone(Tone::Name, entry.name), paint.tone(Tone::Strong, entry.title));
+    let mut out = format!("{}: {}{unit}\n", paint.tone(Style::Name, entry.name), paint.tone(Style::Strong, entry.title));
     let _ = writeln!(out, "{}\n", entry.about);
     let rows: Vec<_> = facts(entry)
         .into_iter()
-        .map(|(name, text)| vec![(Tone::Quiet, name.to_owned()), (Tone::Plain, text.to_owned())])
+        .map(|(name, text)| vec![(Style::Quiet, name.to_owned()), (Style::Plain, text.to_owned())])
         .collect();
     out.push_str(&table(paint, "  ", &rows));
     if let Some(concept) = entry.concept {
         let others = others(concept);
         let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
-        let unit = if concept == Concept::Requests { "" } else { " ms" };
+        let unit = if concept == MetricConcept::Requests { "" } else { " ms" };
         let _ = writeln!(
             out,
             "\nWhat `{}` means elsewhere, and its mean on one set of five requests (the golden vector):",
@@ -76,11 +76,11 @@ pub fn text(entry: &Entry, paint: Paint) -> String {
                 let n = other.n.map_or_else(String::new, |n| format!("n={n}"));
                 let value = other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}"));
                 vec![
-                    (Tone::Name, other.tool.title().to_owned()),
-                    (Tone::Plain, value),
-                    (Tone::Odd, away),
-                    (Tone::Quiet, n),
-                    (Tone::Plain, other.meaning.formula.clone()),
+                    (Style::Name, other.tool.title().to_owned()),
+                    (Style::Plain, value),
+                    (Style::Odd, away),
+                    (Style::Quiet, n),
+                    (Style::Plain, other.meaning.formula.clone()),
                 ]
             })
             .collect();
@@ -89,8 +89,8 @@ pub fn text(entry: &Entry, paint: Paint) -> String {
         let notes = others.iter().filter(|other| !other.tool.surprise().is_empty());
         let rows: Vec<_> = notes
             .map(|other| {
-                let who = (Tone::Name, other.tool.name().to_owned());
-                vec![who, (Tone::Quiet, other.tool.surprise().to_owned())]
+                let who = (Style::Name, other.tool.name().to_owned());
+                vec![who, (Style::Quiet, other.tool.surprise().to_owned())]
             })
             .collect();
         out.push_str(&table(paint, "  ", &rows));
@@ -98,7 +98,7 @@ pub fn text(entry: &Entry, paint: Paint) -> String {
     out
 }
 
-pub fn json(entry: &Entry) -> Value {
+pub fn json(entry: &ExplainedNumber) -> Value {
     let others: Vec<Value> = entry.concept.map_or_else(Vec::new, |concept| {
         let others = others(concept);
         let ours = others.iter().find(|other| other.tool == Tool::Regatta).and_then(|other| other.value);
@@ -126,14 +126,14 @@ pub fn json(entry: &Entry) -> Value {
 }
 
 /// All of them, a line each.
-pub fn list(paint: Paint) -> String {
+pub fn list(paint: Styler) -> String {
     let rows: Vec<_> = ENTRIES
         .iter()
         .map(|entry| {
             vec![
-                (Tone::Name, entry.name.to_owned()),
-                (Tone::Quiet, entry.unit.to_owned()),
-                (Tone::Plain, entry.formula.to_owned()),
+                (Style::Name, entry.name.to_owned()),
+                (Style::Quiet, entry.unit.to_owned()),
+                (Style::Plain, entry.formula.to_owned()),
             ]
         })
         .collect();

@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Concept, Deviation, Exported, PERCENTILES, Spread, Told, Tool, cell, counted_by_server, duration_s, facts,
+    MetricConcept, DeviationRule, Exported, PERCENTILES, SortedValues, MeasuredRun, Tool, cell, counted_by_server, duration_s, facts,
     identity, input_tokens, linear, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
 };
-use crate::report::compat::{Look, Missing};
+use crate::report::compat::{ChunkFilter, MissingMetric};
 
 const TOOL: Tool = Tool::AiPerf;
 
 /// Tag, heading with its unit, unit, values.
-type Spreads = Vec<(&'static str, &'static str, &'static str, Spread)>;
+type Spreads = Vec<(&'static str, &'static str, &'static str, SortedValues)>;
 /// Tag, heading with its unit, unit, value.
 type Singles = Vec<(&'static str, &'static str, &'static str, f64)>;
 
-pub(super) fn write(told: &Told, out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
     let spreads = spreads(told, out);
     let singles = singles(told);
     let mut all = Map::new();
@@ -51,15 +51,15 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     out.file("profile_export.jsonl", records(told));
 }
 
-fn spreads(told: &Told, out: &mut Exported) -> Spreads {
+fn spreads(told: &MeasuredRun, out: &mut Exported) -> Spreads {
     let mut all: Spreads = Vec::new();
     for (concept, tag, heading) in [
-        (Concept::E2e, "request_latency", "Request Latency (ms)"),
-        (Concept::Ttft, "time_to_first_token", "Time to First Token (ms)"),
-        (Concept::Itl, "inter_token_latency", "Inter Token Latency (ms)"),
+        (MetricConcept::E2e, "request_latency", "Request Latency (ms)"),
+        (MetricConcept::Ttft, "time_to_first_token", "Time to First Token (ms)"),
+        (MetricConcept::Itl, "inter_token_latency", "Inter Token Latency (ms)"),
     ] {
         if let Some(values) = spread(told, TOOL, concept, tag, out) {
-            if concept == Concept::Itl {
+            if concept == MetricConcept::Itl {
                 let heading = "Output Token Throughput Per User (tokens/sec/user)";
                 let per_user = tokens_per_user(&values);
                 if per_user.n() > 0 {
@@ -74,23 +74,23 @@ fn spreads(told: &Told, out: &mut Exported) -> Spreads {
             all.push(("time_to_second_token", "Time to Second Token (ms)", "ms", values));
         }
         Some(_) => {}
-        None => out.without(format!("time_to_second_token: {}", Missing::Timelines.why())),
+        None => out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.why())),
     }
-    match ok(told).map(|one| one.gaps(Look::Text)).collect::<Option<Vec<_>>>() {
+    match ok(told).map(|one| one.gaps(ChunkFilter::Text)).collect::<Option<Vec<_>>>() {
         Some(gaps) => {
             let values = linear(gaps.into_iter().flatten().map(|gap| gap.0));
             if values.n() > 0 {
                 all.push(("inter_chunk_latency", "Inter Chunk Latency (ms)", "ms", values));
             }
         }
-        None => out.without(format!("inter_chunk_latency: {}", Missing::Timelines.why())),
+        None => out.without(format!("inter_chunk_latency: {}", MissingMetric::Timelines.why())),
     }
     all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(told)));
     all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(told)));
     all
 }
 
-fn singles(told: &Told) -> Singles {
+fn singles(told: &MeasuredRun) -> Singles {
     let (output, input) = (output_tokens(told), input_tokens(told));
     let mut all: Singles = vec![
         ("request_count", "Request Count", "requests", ok(told).count() as f64),
@@ -112,7 +112,7 @@ fn singles(told: &Told) -> Singles {
     all
 }
 
-fn error_summary(told: &Told) -> Value {
+fn error_summary(told: &MeasuredRun) -> Value {
     let mut counts: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for error in told.seen.iter().filter_map(|one| one.error.as_deref()) {
         *counts.entry(error.split(':').next().unwrap_or(error)).or_default() += 1;
@@ -131,7 +131,7 @@ fn csv(mut spreads: Spreads, mut singles: Singles) -> String {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
         cells.extend([number(values.mean()), number(values.min()), number(values.max()), number(Some(values.sum()))]);
         cells.extend(PERCENTILES.iter().map(|(_, p)| number(values.at(*p))));
-        cells.push(number(values.deviation(Deviation::Population)));
+        cells.push(number(values.deviation(DeviationRule::Population)));
         let _ = writeln!(text, "{}", cells.join(","));
     }
     text.push_str("\nMetric,Value\n");
@@ -142,7 +142,7 @@ fn csv(mut spreads: Spreads, mut singles: Singles) -> String {
 }
 
 /// One line for each request.
-fn records(told: &Told) -> String {
+fn records(told: &MeasuredRun) -> String {
     let epoch = facts(told).epoch_ns();
     let ns = |ms: f64| (epoch + (ms * 1e6).round() as i128) as u64;
     let mut text = String::new();
@@ -159,9 +159,9 @@ fn records(told: &Told) -> String {
             |concept| TOOL.by_request(concept, alone).ok().and_then(|values| values.first().map(|value| value.1));
         put("input_sequence_length", "tokens", one.input.map(f64::from));
         put("output_sequence_length", "tokens", one.tokens.map(f64::from).filter(|_| one.ok));
-        put("time_to_first_token", "ms", value(Concept::Ttft));
-        put("request_latency", "ms", value(Concept::E2e));
-        put("inter_token_latency", "ms", value(Concept::Itl));
+        put("time_to_first_token", "ms", value(MetricConcept::Ttft));
+        put("request_latency", "ms", value(MetricConcept::E2e));
+        put("inter_token_latency", "ms", value(MetricConcept::Itl));
         let mut line = json!({
             "metadata": {
                 "session_num": one.index,

@@ -6,20 +6,20 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Concept, Deviation, Exported, Spread, Told, Tool, counted_by_server, facts, identity, input_tokens, ok,
+    MetricConcept, DeviationRule, Exported, SortedValues, MeasuredRun, Tool, counted_by_server, facts, identity, input_tokens, ok,
     output_tokens, spread,
 };
 
 const TOOL: Tool = Tool::InferencePerf;
 
-pub(super) fn write(told: &Told, out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
     let facts = facts(told);
     let mut latency = Map::new();
     for (concept, name, units) in [
-        (Concept::Ttft, "time_to_first_token", "ms"),
-        (Concept::Tpot, "time_per_output_token", "ms/token"),
-        (Concept::Itl, "inter_token_latency", "ms/token"),
-        (Concept::E2e, "request_latency", "ms"),
+        (MetricConcept::Ttft, "time_to_first_token", "ms"),
+        (MetricConcept::Tpot, "time_per_output_token", "ms/token"),
+        (MetricConcept::Itl, "inter_token_latency", "ms/token"),
+        (MetricConcept::E2e, "request_latency", "ms"),
     ] {
         if let Some(values) = spread(told, TOOL, concept, name, out) {
             latency.insert(name.to_owned(), statistics(units, &values));
@@ -72,11 +72,11 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     out.json("benchmark_report_v0.2.json", &report);
 }
 
-fn statistics(units: &str, values: &Spread) -> Value {
+fn statistics(units: &str, values: &SortedValues) -> Value {
     let mut all = Map::new();
     all.insert("units".to_owned(), json!(units));
     all.insert("mean".to_owned(), json!(values.mean()));
-    all.insert("stddev".to_owned(), json!(values.deviation(Deviation::Population)));
+    all.insert("stddev".to_owned(), json!(values.deviation(DeviationRule::Population)));
     all.insert("min".to_owned(), json!(values.min()));
     for (name, p) in [
         ("p0p1", 0.001),
@@ -97,7 +97,7 @@ fn statistics(units: &str, values: &Spread) -> Value {
     Value::Object(all)
 }
 
-fn load(told: &Told) -> Option<Value> {
+fn load(told: &MeasuredRun) -> Option<Value> {
     let facts = facts(told);
     let mut load = json!({
         "tool": "regatta",

@@ -5,23 +5,23 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Concept, Exported, PERCENTILES, Spread, Told, Tool, cell, counted_by_server, duration_s, facts, grouped, identity,
+    MetricConcept, Exported, PERCENTILES, SortedValues, MeasuredRun, Tool, cell, counted_by_server, duration_s, facts, grouped, identity,
     input_tokens, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
 };
-use crate::report::compat::Missing;
+use crate::report::compat::MissingMetric;
 
 const TOOL: Tool = Tool::GenAiPerf;
 
-pub(super) fn write(told: &Told, out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
     let mut all = Map::new();
     // (heading, spread), in the order of the CSV file.
-    let mut rows: Vec<(&str, Spread)> = Vec::new();
-    let ttft = spread(told, TOOL, Concept::Ttft, "time_to_first_token", out);
-    let latency = spread(told, TOOL, Concept::E2e, "request_latency", out);
-    let itl = spread(told, TOOL, Concept::Itl, "inter_token_latency", out);
+    let mut rows: Vec<(&str, SortedValues)> = Vec::new();
+    let ttft = spread(told, TOOL, MetricConcept::Ttft, "time_to_first_token", out);
+    let latency = spread(told, TOOL, MetricConcept::E2e, "request_latency", out);
+    let itl = spread(told, TOOL, MetricConcept::Itl, "inter_token_latency", out);
     let second = second_token(told);
     if second.is_none() {
-        out.without(format!("time_to_second_token: {}", Missing::Timelines.why()));
+        out.without(format!("time_to_second_token: {}", MissingMetric::Timelines.why()));
     }
     let throughput = TOOL.rate(&told.seen).ok();
     let per_user = itl.as_ref().map(tokens_per_user);
@@ -73,7 +73,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     out.file("profile_export_genai_perf.csv", text + &identity::csv_section(told));
 }
 
-fn input_config(told: &Told) -> Value {
+fn input_config(told: &MeasuredRun) -> Value {
     let facts = facts(told);
     let stimulus = match (facts.rate(), facts.users()) {
         (Some(rate), _) => json!({ "request_rate": rate }),
@@ -90,7 +90,7 @@ fn input_config(told: &Told) -> Value {
     })
 }
 
-fn csv(rows: &[(&str, Spread)], tokens_per_s: Option<f64>, throughput: Option<f64>, count: usize) -> String {
+fn csv(rows: &[(&str, SortedValues)], tokens_per_s: Option<f64>, throughput: Option<f64>, count: usize) -> String {
     let mut text = "Metric,avg,min,max,p99,p95,p90,p75,p50,p25,p10,p5,p1\n".to_owned();
     for (heading, spread) in rows {
         let mut cells = vec![cell(heading)];

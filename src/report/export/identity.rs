@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Told, cell};
+use super::{MeasuredRun, cell};
 use crate::harness::RunIdentity;
 use crate::report::compat::{identity_of, verdict_text};
 
 /// For formats that take an object of a tool's own.
-pub(super) fn object(told: &Told) -> Value {
+pub(super) fn object(told: &MeasuredRun) -> Value {
     json!({
         "generated_by": format!("regatta {}", env!("CARGO_PKG_VERSION")),
         "verdict": verdict_text(&told.result),
@@ -20,7 +20,7 @@ pub(super) fn object(told: &Told) -> Value {
 }
 
 /// For formats that have room for one text.
-pub(super) fn line(told: &Told) -> String {
+pub(super) fn line(told: &MeasuredRun) -> String {
     let verdict = verdict_text(&told.result);
     match identity_of(&told.result) {
         Some(identity) => format!("{verdict}; {}", identity.line()),
@@ -29,14 +29,14 @@ pub(super) fn line(told: &Told) -> String {
 }
 
 /// Name and value, the verdict first.
-pub(super) fn entries(told: &Told) -> Vec<(String, String)> {
+pub(super) fn entries(told: &MeasuredRun) -> Vec<(String, String)> {
     let first = ("verdict".to_owned(), verdict_text(&told.result));
     let others = identity_of(&told.result).map(|identity| identity.entries()).unwrap_or_default();
     std::iter::once(first).chain(others).collect()
 }
 
 /// One more section of a CSV file, after a blank line, as these tools add sections of their own.
-pub(super) fn csv_section(told: &Told) -> String {
+pub(super) fn csv_section(told: &MeasuredRun) -> String {
     let mut text = "\nIdentity,Value\n".to_owned();
     for (name, value) in entries(told) {
         let _ = writeln!(text, "{},{}", cell(&name), cell(&value));
@@ -45,6 +45,6 @@ pub(super) fn csv_section(told: &Told) -> String {
 }
 
 /// `None`: the result does not say.
-pub(super) fn is_simulated(told: &Told) -> Option<bool> {
+pub(super) fn is_simulated(told: &MeasuredRun) -> Option<bool> {
     identity_of(&told.result).map(|identity: RunIdentity| identity.simulated)
 }

@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 
 pub use requests::{COLUMNS, Column, schema as requests_schema};
 
-use super::compat::{Chunks, Concept, Deviation, Look, Missing, Rule, Seen, Spread, Told, Tool};
-use crate::harness::Record;
+use super::compat::{TracedChunks, MetricConcept, DeviationRule, ChunkFilter, MissingMetric, PercentileRule, RequestTrace, SortedValues, MeasuredRun, Tool};
+use crate::harness::RequestRecord;
 
 /// In whose shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ExportFormat {
     GenAiPerf,
     AiPerf,
     Vllm,
@@ -32,7 +32,7 @@ pub enum Shape {
     Timeslices,
 }
 
-impl Shape {
+impl ExportFormat {
     pub const ALL: [Self; 7] = [
         Self::GenAiPerf,
         Self::AiPerf,
@@ -58,7 +58,7 @@ impl Shape {
 
 /// One file to be written.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct ExportFile {
     pub name: &'static str,
     pub bytes: Vec<u8>,
 }
@@ -66,14 +66,14 @@ pub struct File {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Exported {
-    pub files: Vec<File>,
+    pub files: Vec<ExportFile>,
     /// What the shape has and a run does not know, and why.
     pub left_out: Vec<String>,
 }
 
 impl Exported {
     fn file(&mut self, name: &'static str, bytes: impl Into<Vec<u8>>) {
-        self.files.push(File { name, bytes: bytes.into() });
+        self.files.push(ExportFile { name, bytes: bytes.into() });
     }
 
     fn json(&mut self, name: &'static str, value: &Value) {
@@ -89,26 +89,26 @@ impl Exported {
 }
 
 /// `records` are those that `told` was made of.
-pub fn export(told: &Told, records: &[Record], shape: Shape) -> Result<Exported, String> {
+pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, String> {
     let mut out = Exported::default();
     match shape {
-        Shape::GenAiPerf => {
+        ExportFormat::GenAiPerf => {
             genai_perf::write(told, &mut out);
             perf_analyzer::write(told, &mut out);
         }
-        Shape::AiPerf => aiperf::write(told, &mut out),
-        Shape::Vllm => vllm::write(told, &mut out),
-        Shape::PerfAnalyzer => perf_analyzer::write(told, &mut out),
-        Shape::BenchmarkReport => benchmark_report::write(told, &mut out),
-        Shape::Parquet => requests::write(told, records, &mut out).map_err(|error| error.to_string())?,
-        Shape::Timeslices => slices::write(told, records, &mut out),
+        ExportFormat::AiPerf => aiperf::write(told, &mut out),
+        ExportFormat::Vllm => vllm::write(told, &mut out),
+        ExportFormat::PerfAnalyzer => perf_analyzer::write(told, &mut out),
+        ExportFormat::BenchmarkReport => benchmark_report::write(told, &mut out),
+        ExportFormat::Parquet => requests::write(told, records, &mut out).map_err(|error| error.to_string())?,
+        ExportFormat::Timeslices => slices::write(told, records, &mut out),
     }
     Ok(out)
 }
 
 /// What a run says about itself, for the shapes' headers.
 struct Facts<'a> {
-    told: &'a Told,
+    told: &'a MeasuredRun,
 }
 
 impl Facts<'_> {
@@ -146,37 +146,37 @@ impl Facts<'_> {
     }
 }
 
-const fn facts(told: &Told) -> Facts<'_> {
+const fn facts(told: &MeasuredRun) -> Facts<'_> {
     Facts { told }
 }
 
-fn ok(told: &Told) -> impl Iterator<Item = &Seen> {
+fn ok(told: &MeasuredRun) -> impl Iterator<Item = &RequestTrace> {
     told.seen.iter().filter(|one| one.ok)
 }
 
-fn linear(values: impl IntoIterator<Item = f64>) -> Spread {
-    Spread::new(values.into_iter().collect(), Rule::Linear)
+fn linear(values: impl IntoIterator<Item = f64>) -> SortedValues {
+    SortedValues::new(values.into_iter().collect(), PercentileRule::Linear)
 }
 
 /// The second token chunk less the first, ms, of requests that have two. `None` without timelines.
-fn second_token(told: &Told) -> Option<Spread> {
+fn second_token(told: &MeasuredRun) -> Option<SortedValues> {
     let mut values = Vec::new();
     for one in ok(told) {
-        values.extend(one.gaps(Look::Token)?.first().map(|gap| gap.0));
+        values.extend(one.gaps(ChunkFilter::Token)?.first().map(|gap| gap.0));
     }
     Some(linear(values))
 }
 
-fn output_tokens(told: &Told) -> Spread {
+fn output_tokens(told: &MeasuredRun) -> SortedValues {
     linear(ok(told).filter_map(|one| one.tokens).map(f64::from))
 }
 
-fn input_tokens(told: &Told) -> Spread {
+fn input_tokens(told: &MeasuredRun) -> SortedValues {
     linear(ok(told).filter_map(|one| one.input).map(f64::from))
 }
 
 /// 1/ITL of each request, tokens/s.
-fn tokens_per_user(itl: &Spread) -> Spread {
+fn tokens_per_user(itl: &SortedValues) -> SortedValues {
     linear(itl.values().iter().filter(|ms| **ms > 0.0).map(|ms| 1e3 / ms))
 }
 
@@ -194,7 +194,7 @@ const PERCENTILES: [(&str, f64); 9] = [
 ];
 
 /// `{unit, avg, p1, …, min, max, std}`; AIPerf adds count and sum.
-fn statistics(unit: &str, spread: &Spread, counted: bool) -> Value {
+fn statistics(unit: &str, spread: &SortedValues, counted: bool) -> Value {
     let mut all = Map::new();
     all.insert("unit".to_owned(), json!(unit));
     all.insert("avg".to_owned(), json!(spread.mean()));
@@ -203,7 +203,7 @@ fn statistics(unit: &str, spread: &Spread, counted: bool) -> Value {
     }
     all.insert("min".to_owned(), json!(spread.min()));
     all.insert("max".to_owned(), json!(spread.max()));
-    all.insert("std".to_owned(), json!(spread.deviation(Deviation::Population)));
+    all.insert("std".to_owned(), json!(spread.deviation(DeviationRule::Population)));
     if counted {
         all.insert("count".to_owned(), json!(spread.n()));
         all.insert("sum".to_owned(), json!(spread.sum()));
@@ -216,7 +216,7 @@ fn single(unit: &str, value: f64) -> Value {
 }
 
 /// A tool's numbers, and a word on those that are missing.
-fn spread(told: &Told, tool: Tool, concept: Concept, name: &str, out: &mut Exported) -> Option<Spread> {
+fn spread(told: &MeasuredRun, tool: Tool, concept: MetricConcept, name: &str, out: &mut Exported) -> Option<SortedValues> {
     match tool.spread(concept, &told.seen) {
         Ok(spread) if spread.n() > 0 => Some(spread),
         Ok(_) => {
@@ -231,7 +231,7 @@ fn spread(told: &Told, tool: Tool, concept: Concept, name: &str, out: &mut Expor
 }
 
 /// A tool's own tokenizer counts text; where the server's count is taken, nobody counted it.
-fn counted_by_server(told: &Told, out: &mut Exported) {
+fn counted_by_server(told: &MeasuredRun, out: &mut Exported) {
     if ok(told).any(|one| one.retokenised.is_none()) {
         out.without("counts by a client's tokenizer: output tokens are the server's");
     }
@@ -258,14 +258,14 @@ fn cell(text: &str) -> String {
 }
 
 /// Seconds from the first start to the last response, as GenAI-Perf and AIPerf take it.
-fn duration_s(told: &Told, tool: Tool) -> Option<f64> {
+fn duration_s(told: &MeasuredRun, tool: Tool) -> Option<f64> {
     let rate = tool.rate(&told.seen).ok()?;
     let count = if tool == Tool::GenAiPerf { told.seen.len() } else { ok(told).count() };
     (rate > 0.0).then(|| count as f64 / rate)
 }
 
 /// Whether every chunk was kept.
-fn has_every_chunk(told: &Told) -> Result<(), Missing> {
-    let partly = |one: &Seen| matches!(one.chunks, Chunks::Ends { count, .. } if count > 2);
-    if told.seen.iter().any(partly) { Err(Missing::Timelines) } else { Ok(()) }
+fn has_every_chunk(told: &MeasuredRun) -> Result<(), MissingMetric> {
+    let partly = |one: &RequestTrace| matches!(one.chunks, TracedChunks::Ends { count, .. } if count > 2);
+    if told.seen.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
 }

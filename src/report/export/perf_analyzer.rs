@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Exported, Seen, Told, facts, has_every_chunk, identity};
-use crate::report::compat::Chunks;
+use super::{Exported, RequestTrace, MeasuredRun, facts, has_every_chunk, identity};
+use crate::report::compat::TracedChunks;
 
-pub(super) fn write(told: &Told, out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
     if let Err(missing) = has_every_chunk(told) {
         out.without(format!("profile_export.json: {}", missing.why()));
         return;
@@ -56,10 +56,10 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
     );
 }
 
-pub(super) fn chunk_times(one: &Seen) -> Vec<f64> {
+pub(super) fn chunk_times(one: &RequestTrace) -> Vec<f64> {
     match &one.chunks {
-        Chunks::Every(all) => all.iter().map(|chunk| chunk.at).collect(),
-        Chunks::Ends { first, count: 1, .. } => vec![first.at],
-        Chunks::Ends { first, last, .. } => vec![first.at, last.at],
+        TracedChunks::Every(all) => all.iter().map(|chunk| chunk.at).collect(),
+        TracedChunks::Ends { first, count: 1, .. } => vec![first.at],
+        TracedChunks::Ends { first, last, .. } => vec![first.at, last.at],
     }
 }

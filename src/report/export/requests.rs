@@ -14,8 +14,8 @@ use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Exported, Told, identity};
-use crate::harness::{Ended, Record};
+use super::{Exported, MeasuredRun, identity};
+use crate::harness::{RequestEnd, RequestRecord};
 
 /// Rows in one group.
 const GROUP: usize = 65_536;
@@ -35,15 +35,15 @@ pub struct Column {
 
 #[derive(Clone, Copy, Debug)]
 enum Of {
-    Number(fn(&Record) -> Option<i64>),
-    Text(fn(&Record) -> Option<String>),
+    Number(fn(&RequestRecord) -> Option<i64>),
+    Text(fn(&RequestRecord) -> Option<String>),
 }
 
-const fn number(name: &'static str, unit: &'static str, about: &'static str, of: fn(&Record) -> Option<i64>) -> Column {
+const fn number(name: &'static str, unit: &'static str, about: &'static str, of: fn(&RequestRecord) -> Option<i64>) -> Column {
     Column { name, kind: "int64", unit, can_be_null: false, about, of: Of::Number(of) }
 }
 
-const fn text(name: &'static str, about: &'static str, of: fn(&Record) -> Option<String>) -> Column {
+const fn text(name: &'static str, about: &'static str, of: fn(&RequestRecord) -> Option<String>) -> Column {
     Column { name, kind: "string", unit: "", can_be_null: true, about, of: Of::Text(of) }
 }
 
@@ -72,16 +72,16 @@ pub const COLUMNS: [Column; 17] = [
     number("max_gap", "ns", "largest gap between chunks", |one| Some(one.max_gap as i64)),
     Column { can_be_null: false, ..text("ended", "ok, failed, or how the client ended it", |one| Some(ended(one))) },
     text("failure_class", "why it failed, as result.json counts it", |one| match &one.ended {
-        Ended::Failed { class, .. } => Some(class.as_str().to_owned()),
+        RequestEnd::Failed { class, .. } => Some(class.as_str().to_owned()),
         _ => None,
     }),
     text("failure", "what the server or the connection said", |one| match &one.ended {
-        Ended::Failed { why, .. } => Some(why.clone()),
+        RequestEnd::Failed { why, .. } => Some(why.clone()),
         _ => None,
     }),
 ];
 
-fn ended(record: &Record) -> String {
+fn ended(record: &RequestRecord) -> String {
     match serde_json::to_value(&record.ended) {
         Ok(Value::String(word)) => word,
         _ => "failed".to_owned(),
@@ -97,7 +97,7 @@ pub fn schema() -> Value {
     })
 }
 
-pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) -> Result<(), ParquetError> {
+pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) -> Result<(), ParquetError> {
     out.file("requests.parquet", requests(told, records)?);
     if records.iter().any(|record| !record.timeline.is_empty()) {
         out.file("chunks.parquet", chunks(told, records)?);
@@ -107,7 +107,7 @@ pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) -> Resu
     Ok(())
 }
 
-fn requests(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+fn requests(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
     let field = |column: &Column| {
         let repetition = if column.can_be_null { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let builder = match column.of {
@@ -161,7 +161,7 @@ fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     (there, levels)
 }
 
-fn chunks(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+fn chunks(told: &MeasuredRun, records: &[RequestRecord]) -> Result<Vec<u8>, ParquetError> {
     let field = |name: &str, repetition| {
         let builder = Type::primitive_type_builder(name, Physical::INT64).with_repetition(repetition);
         Ok::<_, ParquetError>(Arc::new(builder.build()?))
@@ -207,7 +207,7 @@ fn chunks(told: &Told, records: &[Record]) -> Result<Vec<u8>, ParquetError> {
 }
 
 /// The verdict and the identity, as key-value metadata of the file.
-fn run(told: &Told) -> impl Iterator<Item = (String, String)> {
+fn run(told: &MeasuredRun) -> impl Iterator<Item = (String, String)> {
     identity::entries(told).into_iter().map(|(name, value)| (format!("regatta:{name}"), value))
 }
 

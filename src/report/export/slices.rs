@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Exported, Told, cell, identity};
-use crate::harness::{Ended, Record};
+use super::{Exported, MeasuredRun, cell, identity};
+use crate::harness::{RequestEnd, RequestRecord};
 use crate::report::compat::verdict_text;
 
 const NS: u64 = 1_000_000_000;
@@ -22,7 +22,7 @@ struct Second {
 }
 
 /// Tokens come from the result, which saw every chunk; all else from the records.
-pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) {
     let last = records.iter().map(|record| record.t_end.max(record.t_sched)).max();
     let mut seconds = vec![Second::default(); last.map_or(0, |last| (last / NS) as usize + 1)];
     let at = |ns: u64| (ns / NS) as usize;
@@ -32,8 +32,8 @@ pub(super) fn write(told: &Told, records: &[Record], out: &mut Exported) {
         seconds[at(record.t_issue)].issued += 1;
         let end = &mut seconds[at(record.t_end)];
         match record.ended {
-            Ended::Ok => end.ok += 1,
-            Ended::Failed { .. } => end.failed += 1,
+            RequestEnd::Ok => end.ok += 1,
+            RequestEnd::Failed { .. } => end.failed += 1,
             _ => end.ended_by_client += 1,
         }
         change[(record.t_issue.div_ceil(NS) as usize).min(seconds.len())] += 1;

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Deviation, Exported, Told, Tool, facts, identity, ok, spread};
-use crate::report::compat::{Look, Missing};
+use super::{MetricConcept, DeviationRule, Exported, MeasuredRun, Tool, facts, identity, ok, spread};
+use crate::report::compat::{ChunkFilter, MissingMetric};
 
 const TOOL: Tool = Tool::Vllm;
 
-pub(super) fn write(told: &Told, out: &mut Exported) {
+pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
     let facts = facts(told);
     let mut all = Map::new();
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
@@ -28,7 +28,7 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         Some("poisson") => drop(put("burstiness", json!(1.0))),
         _ => out.without("burstiness: the arrivals were not of the gamma family"),
     }
-    let sum = |of: fn(&super::Seen) -> Option<u32>| ok(told).filter_map(of).map(u64::from).sum::<u64>();
+    let sum = |of: fn(&super::RequestTrace) -> Option<u32>| ok(told).filter_map(of).map(u64::from).sum::<u64>();
     let (input, output) = (sum(|one| one.input), sum(|one| one.tokens));
     let completed = ok(told).count();
     put("completed", json!(completed));
@@ -43,12 +43,12 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
         put("total_token_throughput", json!((input + output) as f64 / duration));
     }
     for (concept, name) in
-        [(Concept::Ttft, "ttft"), (Concept::Tpot, "tpot"), (Concept::Itl, "itl"), (Concept::E2e, "e2el")]
+        [(MetricConcept::Ttft, "ttft"), (MetricConcept::Tpot, "tpot"), (MetricConcept::Itl, "itl"), (MetricConcept::E2e, "e2el")]
     {
         let Some(values) = spread(told, TOOL, concept, &format!("*_{name}_ms"), out) else { continue };
         put(&format!("mean_{name}_ms"), json!(values.mean()));
         put(&format!("median_{name}_ms"), json!(values.at(0.5)));
-        put(&format!("std_{name}_ms"), json!(values.deviation(Deviation::Population)));
+        put(&format!("std_{name}_ms"), json!(values.deviation(DeviationRule::Population)));
         for (p, at) in [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)] {
             put(&format!("{p}_{name}_ms"), json!(values.at(at)));
         }
@@ -60,10 +60,10 @@ pub(super) fn write(told: &Told, out: &mut Exported) {
 }
 
 /// One value for each request that was issued, seconds.
-fn details(told: &Told, all: &mut Map<String, Value>, out: &mut Exported) {
-    let first = |one: &super::Seen| one.first(Look::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
-    let last = |one: &super::Seen| one.last(Look::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
-    let each = |value: &dyn Fn(&super::Seen) -> Value| told.seen.iter().map(value).collect::<Value>();
+fn details(told: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
+    let first = |one: &super::RequestTrace| one.first(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
+    let last = |one: &super::RequestTrace| one.last(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
+    let each = |value: &dyn Fn(&super::RequestTrace) -> Value| told.seen.iter().map(value).collect::<Value>();
     all.insert("input_lens".to_owned(), each(&|one| json!(one.input)));
     all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { one.tokens } else { Some(0) })));
     all.insert("ttfts".to_owned(), each(&|one| json!(first(one))));
@@ -71,9 +71,9 @@ fn details(told: &Told, all: &mut Map<String, Value>, out: &mut Exported) {
     all.insert("start_times".to_owned(), each(&|one| json!(one.issue / 1e3)));
     all.insert("errors".to_owned(), each(&|one| json!(one.error.as_deref().unwrap_or(""))));
     let gaps: Option<Vec<Vec<f64>>> =
-        told.seen.iter().map(|one| Some(one.gaps(Look::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect())).collect();
+        told.seen.iter().map(|one| Some(one.gaps(ChunkFilter::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect())).collect();
     match gaps {
         Some(gaps) => drop(all.insert("itls".to_owned(), json!(gaps))),
-        None => out.without(format!("itls: {}", Missing::Timelines.why())),
+        None => out.without(format!("itls: {}", MissingMetric::Timelines.why())),
     }
 }

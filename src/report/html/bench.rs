@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::block::{self, Block};
 use super::plot::Plot;
-use super::server::{self, Server};
+use super::server::{self, ServerSection};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::RunIdentity;
@@ -16,7 +16,7 @@ use crate::report::compat::{identity_of, verdict_text};
 
 /// One benchmark, ready for the template.
 #[derive(Debug, Serialize)]
-pub(super) struct Bench {
+pub(super) struct BenchSection {
     pub task: String,
     /// `VALID`, `INVALID(load)`, `VALID SIMULATED`, …; `None` where the file has none.
     pub verdict: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Bench {
     pub numbers: Vec<(String, String, String)>,
     /// What else stands alone.
     pub facts: Vec<(String, String)>,
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricRow>,
     /// What holds for all of them.
     pub shared: Vec<String>,
     /// SVG; the page marks it as safe.
@@ -41,12 +41,12 @@ pub(super) struct Bench {
     #[serde(skip)]
     pub blocks: Vec<Block>,
     /// What the servers' own metrics said.
-    pub server: Option<Server>,
+    pub server: Option<ServerSection>,
 }
 
 /// A row of the table, numbers as they are shown.
 #[derive(Debug, Serialize)]
-pub(super) struct Metric {
+pub(super) struct MetricRow {
     pub name: String,
     pub unit: String,
     pub n: String,
@@ -64,7 +64,7 @@ pub(super) struct Metric {
 /// The columns of [`Metric::cells`].
 pub(super) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min", "max"];
 
-pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
+pub(super) fn read(task: &TaskId, result: &Value) -> BenchSection {
     let verdict = verdict_of(result);
     let identity = identity_of(result);
     let tone = match verdict {
@@ -78,7 +78,7 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
     walk(result, &mut Vec::new(), &mut metrics, &mut facts);
     let mut plots = distributions(result, &metrics);
     plots.extend(series(result));
-    Bench {
+    BenchSection {
         task: task.to_string(),
         verdict: verdict.map(|_| verdict_text(result)),
         simulated: identity.as_ref().is_some_and(|identity| identity.simulated),
@@ -97,9 +97,9 @@ pub(super) fn read(task: &TaskId, result: &Value) -> Bench {
 }
 
 /// What all metrics have in common is said once, above them.
-fn shared(metrics: &mut [Metric]) -> Vec<String> {
+fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     let mut said = Vec::new();
-    let mut hoist = |name: &str, field: fn(&mut Metric) -> &mut String| {
+    let mut hoist = |name: &str, field: fn(&mut MetricRow) -> &mut String| {
         let Some(common) = metrics.first_mut().map(|metric| field(metric).clone()).filter(|text| !text.is_empty())
         else {
             return;
@@ -159,7 +159,7 @@ fn first(result: &Value) -> Vec<(String, String, String)> {
     FIRST.iter().filter_map(shown).collect()
 }
 
-fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<Metric>, facts: &mut Vec<(String, String)>) {
+fn walk(value: &Value, path: &mut Vec<String>, metrics: &mut Vec<MetricRow>, facts: &mut Vec<(String, String)>) {
     let Value::Object(fields) = value else { return };
     if fields.contains_key("percentile_rule") {
         metrics.push(metric(&path.join(" "), fields));
@@ -215,10 +215,10 @@ fn interval(fields: &Map<String, Value>) -> Option<String> {
     Some(format!("95 % intervals from this run alone: {}{rest}", all.join(", ")))
 }
 
-pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> Metric {
+pub(super) fn metric(name: &str, fields: &Map<String, Value>) -> MetricRow {
     let text = |key: &str| fields.get(key).map(scalar).unwrap_or_default();
     let shown = |key: &str| fields.get(key).and_then(Value::as_f64).map_or_else(|| "n/a".to_owned(), number);
-    Metric {
+    MetricRow {
         name: title(name),
         unit: text("unit"),
         n: fields.get("n").and_then(Value::as_f64).map(number).unwrap_or_default(),
@@ -249,7 +249,7 @@ fn title(name: &str) -> String {
 }
 
 /// The distribution of each latency that has one: an array of `[ms, share]` under its name in `curves`.
-fn distributions(result: &Value, metrics: &[Metric]) -> Vec<String> {
+fn distributions(result: &Value, metrics: &[MetricRow]) -> Vec<String> {
     let Some(Value::Object(curves)) = result.get("curves") else {
         return Vec::new();
     };

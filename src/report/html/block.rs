@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::bench::{Metric, metric};
+use super::bench::{MetricRow, metric};
 use super::svg::number;
 use super::{gpu, hosts, preflight, repeats, search};
 
@@ -16,7 +16,7 @@ pub(super) struct Block {
     pub about: String,
     /// Name, value, what was counted.
     pub facts: Vec<[String; 3]>,
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricRow>,
     /// Headings of [`Self::rows`]; all but the first stand over numbers.
     pub head: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
@@ -93,7 +93,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// The metrics of an object, under their own names.
-fn metrics(value: &Value, names: &[(&str, &str)]) -> Vec<Metric> {
+fn metrics(value: &Value, names: &[(&str, &str)]) -> Vec<MetricRow> {
     names.iter().filter_map(|(key, name)| Some(metric(name, value.get(*key)?.as_object()?))).collect()
 }
 

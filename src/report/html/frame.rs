@@ -13,12 +13,12 @@ pub(super) const BOTTOM: f64 = 40.0;
 const TITLE: usize = 66;
 
 /// Where a number stands in the picture. Both axes begin at 0.
-pub(super) struct Frame {
+pub(super) struct PlotFrame {
     widest: f64,
     upright: Vec<f64>,
 }
 
-impl Frame {
+impl PlotFrame {
     /// The curves fill the picture across; only the upright axis ends on a round number.
     pub fn new(widest: f64, highest: f64) -> Self {
         Self { widest: if widest > 0.0 { widest } else { 1.0 }, upright: steps(highest, 4) }

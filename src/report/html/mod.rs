@@ -18,5 +18,5 @@ mod svg;
 mod timeline;
 mod versus;
 
-pub use page::{About, render};
+pub use page::{RunOrigin, render};
 pub use versus::compare;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::svg::{Anchor, Picture};
 use super::timeline::shortened;
 use crate::plan::{Lifetime, Plan};
-use crate::report::story::{State, Story};
+use crate::report::story::{TaskPhase, RunState};
 
 /// Two lines fit: the stage, and which of its tasks.
 const HEIGHT: f64 = 38.0;
@@ -14,7 +14,7 @@ const GAP: (f64, f64) = (36.0, 10.0);
 const MOST: usize = 80;
 
 /// `None` for an empty plan, and for one too big to be looked at.
-pub(super) fn draw(plan: &Plan, story: &Story) -> Option<String> {
+pub(super) fn draw(plan: &Plan, story: &RunState) -> Option<String> {
     if plan.tasks.is_empty() || plan.tasks.len() > MOST {
         return None;
     }
@@ -63,15 +63,15 @@ pub(super) fn draw(plan: &Plan, story: &Story) -> Option<String> {
         let (x, y) = corner(places[at]);
         let state = story.tasks.get(&task.id).map(|chapter| chapter.state);
         let mut class = match state {
-            Some(State::Ran | State::Running | State::Up | State::Retrying) => "node ran".to_owned(),
-            Some(State::Failed) => "node failed".to_owned(),
-            Some(State::Skipped | State::Cancelled) => "node idle".to_owned(),
-            Some(State::Cached) | None => "node cached".to_owned(),
+            Some(TaskPhase::Ran | TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying) => "node ran".to_owned(),
+            Some(TaskPhase::Failed) => "node failed".to_owned(),
+            Some(TaskPhase::Skipped | TaskPhase::Cancelled) => "node idle".to_owned(),
+            Some(TaskPhase::Cached) | None => "node cached".to_owned(),
         };
         if task.lifetime == Lifetime::Service {
             class.push_str(" service");
         }
-        let hint = format!("{}: {}", task.id, state.map_or("cached", State::as_str));
+        let hint = format!("{}: {}", task.id, state.map_or("cached", TaskPhase::as_str));
         let wide = widths[places[at].0];
         picture.rect((x, y), (wide, HEIGHT), &class, &hint);
         let (stage, which) = lines(task.id.as_str());

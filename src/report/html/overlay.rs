@@ -1,6 +1,6 @@
 //! Several results in one picture: how they are spread, and what happened over time.
 
-use super::frame::{Frame, RIGHT, SIZE, TOP, thinned};
+use super::frame::{PlotFrame, RIGHT, SIZE, TOP, thinned};
 use super::svg::{Anchor, number};
 
 /// As many have a colour of their own; more begin again.
@@ -9,7 +9,7 @@ const COLOURS: usize = 8;
 const TAIL: f64 = 1.6;
 
 /// One result's curve.
-pub(super) struct Series {
+pub(super) struct OverlayCurve {
     /// Which result: its place among all.
     pub place: usize,
     pub points: Vec<(f64, f64)>,
@@ -23,7 +23,7 @@ pub(super) fn colour(place: usize) -> String {
 /// The share of values at most as large, in percent; `title` names the metric, `unit` what is below the axis.
 /// `None` where no result has two values.
 pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Option<String> {
-    let mut curves: Vec<Series> = Vec::new();
+    let mut curves: Vec<OverlayCurve> = Vec::new();
     let (mut widest, mut p99) = (0.0_f64, 0.0_f64);
     for (place, values) in all {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -33,13 +33,13 @@ pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Opti
         widest = widest.max(last);
         p99 = p99.max(sorted[n * 99 / 100]);
         let points = sorted.iter().enumerate().map(|(at, value)| (*value, (at + 1) as f64 / n as f64 * 100.0));
-        curves.push(Series { place: *place, points: points.collect() });
+        curves.push(OverlayCurve { place: *place, points: points.collect() });
     }
     if curves.is_empty() {
         return None;
     }
     let end = if widest > p99 * TAIL && p99 > 0.0 { p99 * 1.2 } else { widest };
-    let frame = Frame::new(end, 100.0);
+    let frame = PlotFrame::new(end, 100.0);
     let mut picture = frame.draw(title, unit);
     for curve in &curves {
         let drawn = thinned(&curve.points);
@@ -60,13 +60,13 @@ pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Opti
 }
 
 /// What happened over time. `None` where no result has two points.
-pub(super) fn course(title: &str, across: &str, all: &[Series]) -> Option<String> {
-    let drawn: Vec<&Series> = all.iter().filter(|series| series.points.len() > 1).collect();
+pub(super) fn course(title: &str, across: &str, all: &[OverlayCurve]) -> Option<String> {
+    let drawn: Vec<&OverlayCurve> = all.iter().filter(|series| series.points.len() > 1).collect();
     if drawn.is_empty() {
         return None;
     }
     let most = |pick: fn(&(f64, f64)) -> f64| drawn.iter().flat_map(|s| s.points.iter().map(pick)).fold(0.0, f64::max);
-    let frame = Frame::new(most(|point| point.0), most(|point| point.1));
+    let frame = PlotFrame::new(most(|point| point.0), most(|point| point.1));
     let mut picture = frame.draw(title, across);
     for series in drawn {
         let line = thinned(&series.points).into_iter().map(|(a, b)| (frame.x(a), frame.y(b)));
@@ -95,6 +95,6 @@ mod tests {
         assert!(picture.contains(r#"class="curve c0""#) && picture.contains(r#"class="curve c1""#));
         assert_eq!(picture.matches("<path").count(), 2);
         assert_eq!(spread("TTFT", "ms", &[(0, vec![1.0])]), None);
-        assert_eq!(course("x", "s", &[Series { place: 0, points: vec![(0.0, 1.0)] }]), None);
+        assert_eq!(course("x", "s", &[OverlayCurve { place: 0, points: vec![(0.0, 1.0)] }]), None);
     }
 }

@@ -12,7 +12,7 @@ use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::plan::Plan;
 use crate::report::paint::{as_typed, clean, clean_lines, counted, duration, to_the_second};
-use crate::report::story::{Chapter, State, Story};
+use crate::report::story::{TaskState, TaskPhase, RunState};
 use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");
@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("../../../templates/report/style.css");
 
 /// Where a run came from: enough to do it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct RunOrigin {
     /// As it is to be shown.
     pub manifest_path: String,
     /// The manifest, includes worked in, as text.
@@ -63,8 +63,8 @@ struct Trouble {
 
 /// The whole page. `results` are the `result.json` of the benchmarks, in the order in which they are to be shown.
 pub fn render(
-    story: &Story,
-    about: &About,
+    story: &RunState,
+    about: &RunOrigin,
     results: &[(TaskId, Value)],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
@@ -104,10 +104,10 @@ pub fn render(
         gantt => gantt.map(Safe::from_safe_string),
         left_out => left_out.unwrap_or(0),
         network => network::draw(plan, story).map(Safe::from_safe_string),
-        rows => Serde(rows(story, about, |state| state != State::Cached)),
-        rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != State::Cached).count(),
-        cached => Serde(rows(story, about, |state| state == State::Cached)),
-        cached_total => story.of(State::Cached).count(),
+        rows => Serde(rows(story, about, |state| state != TaskPhase::Cached)),
+        rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != TaskPhase::Cached).count(),
+        cached => Serde(rows(story, about, |state| state == TaskPhase::Cached)),
+        cached_total => story.of(TaskPhase::Cached).count(),
         cached_at_once => story.cached_at_once,
         with_keys => !about.keys.is_empty(),
         notices => story.notices.iter().map(|notice| {
@@ -124,7 +124,7 @@ pub fn render(
 }
 
 /// What was measured, each different line once.
-fn measured(benches: &[bench::Bench]) -> Vec<String> {
+fn measured(benches: &[bench::BenchSection]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in benches.iter().filter_map(|bench| bench.identity.as_ref()) {
         if !lines.contains(line) {
@@ -154,15 +154,15 @@ fn safe(pictures: &[String]) -> Vec<Safe> {
     pictures.iter().map(|svg| Safe::from_safe_string(svg.clone())).collect()
 }
 
-fn verdict(story: &Story) -> (&'static str, &'static str) {
-    let invalid = |chapter: &Chapter| {
+fn verdict(story: &RunState) -> (&'static str, &'static str) {
+    let invalid = |chapter: &TaskState| {
         chapter.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
     };
     match story.finished {
         None => ("odd", "not finished"),
         Some(end) if end.exit == 130 => ("odd", "interrupted"),
         Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_) if story.tally.failed > 0 && story.of(State::Failed).all(|(_, chapter)| invalid(chapter)) => {
+        Some(_) if story.tally.failed > 0 && story.of(TaskPhase::Failed).all(|(_, chapter)| invalid(chapter)) => {
             ("bad", "invalid")
         }
         Some(_) => ("bad", "failed"),
@@ -170,8 +170,8 @@ fn verdict(story: &Story) -> (&'static str, &'static str) {
 }
 
 /// At most [`ROWS`] of them: a page of ten thousand rows is no help to anybody.
-fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row> {
-    let row = |(task, chapter): (&TaskId, &Chapter)| {
+fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
+    let row = |(task, chapter): (&TaskId, &TaskState)| {
         let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
         told.extend(chapter.why.as_deref().map(clean));
         if chapter.attempts > 1 {
@@ -182,7 +182,7 @@ fn rows(story: &Story, about: &About, wanted: impl Fn(State) -> bool) -> Vec<Row
         }
         Row {
             task: task.to_string(),
-            state: if chapter.service && chapter.state == State::Ran { "served" } else { chapter.word() },
+            state: if chapter.service && chapter.state == TaskPhase::Ran { "served" } else { chapter.word() },
             took: chapter.seconds.map(duration).unwrap_or_default(),
             told: told.join("; "),
             key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
@@ -198,10 +198,10 @@ fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }
 
-fn troubles(story: &Story) -> Vec<Trouble> {
+fn troubles(story: &RunState) -> Vec<Trouble> {
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     story
-        .of(State::Failed)
+        .of(TaskPhase::Failed)
         .filter_map(|(task, chapter)| {
             let failure = chapter.failure.as_ref()?;
             Some(Trouble {

@@ -1,6 +1,6 @@
 //! Curves over numbers: distributions, and what happened over time.
 
-use super::frame::{Frame, SIZE, TOP, thinned};
+use super::frame::{PlotFrame, SIZE, TOP, thinned};
 use super::svg::Anchor;
 
 /// What is drawn, in the units it is shown in.
@@ -26,7 +26,7 @@ impl Plot<'_> {
             return None;
         }
         let most = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).fold(0.0, f64::max);
-        let frame = Frame::new(most(|point| point.0), self.top.unwrap_or_else(|| most(|point| point.1)));
+        let frame = PlotFrame::new(most(|point| point.0), self.top.unwrap_or_else(|| most(|point| point.1)));
         let mut picture = frame.draw(self.title, self.across);
         let drawn = thinned(&points);
         if self.filled {

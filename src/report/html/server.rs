@@ -10,7 +10,7 @@ use super::svg::number;
 
 /// `server_metrics` of a result, ready for the template.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Server {
+pub(super) struct ServerSection {
     /// Who was asked, how often, and what it cost.
     pub about: String,
     /// Model, name, value, definition.
@@ -38,7 +38,7 @@ const CURVES: [(&str, &str); 9] = [
     ("rate of nv_inference_request_success", "Requests per second that the server calls successes"),
 ];
 
-pub(super) fn read(result: &Value) -> Option<Server> {
+pub(super) fn read(result: &Value) -> Option<ServerSection> {
     let told = result.get("server_metrics")?;
     let count = |key: &str| told.get(key).and_then(Value::as_f64).unwrap_or_default();
     let list = |key: &str| told.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(super) fn read(result: &Value) -> Option<Server> {
             shown("last").unwrap_or_default(),
         ]
     });
-    Some(Server { about, derived: derived.collect(), rows: rows.collect(), plots: plots(told) })
+    Some(ServerSection { about, derived: derived.collect(), rows: rows.collect(), plots: plots(told) })
 }
 
 fn plots(told: &Value) -> Vec<String> {

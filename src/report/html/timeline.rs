@@ -2,7 +2,7 @@
 
 use super::svg::{Anchor, Picture, number, steps};
 use crate::report::paint::duration;
-use crate::report::story::{Chapter, State, Story};
+use crate::report::story::{TaskState, TaskPhase, RunState};
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;
@@ -11,8 +11,8 @@ const TOP: f64 = 26.0;
 const ROWS: usize = 60;
 
 /// The picture, and how many shorter tasks it leaves out. `None` where no task has a time.
-pub(super) fn draw(story: &Story) -> Option<(String, usize)> {
-    let mut rows: Vec<(String, &Chapter, f64, f64)> = story
+pub(super) fn draw(story: &RunState) -> Option<(String, usize)> {
+    let mut rows: Vec<(String, &TaskState, f64, f64)> = story
         .tasks
         .iter()
         .filter_map(|(task, chapter)| {
@@ -69,9 +69,9 @@ pub(super) fn draw(story: &Story) -> Option<(String, usize)> {
     Some((picture.finish(), all - rows.len()))
 }
 
-const fn class(chapter: &Chapter) -> &'static str {
+const fn class(chapter: &TaskState) -> &'static str {
     match chapter.state {
-        State::Failed => "failed",
+        TaskPhase::Failed => "failed",
         _ if chapter.service => "service",
         _ => "ran",
     }

@@ -6,13 +6,13 @@ use minijinja::{Value as Safe, context};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::overlay::{self, Series, colour};
+use super::overlay::{self, OverlayCurve, colour};
 use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::compare::{Comparison, Delta, Judgement, RunSet, Sheet, doubts, judged, letter, method};
-use crate::report::compat::{Meaning, Told};
+use crate::report::compare::{Comparison, Delta, Judgement, RunSet, ComparedResult, doubts, judged, letter, method};
+use crate::report::compat::{MetricMeaning, MeasuredRun};
 use crate::report::paint::to_the_second;
 use crate::report::percent::signed_percent;
 
@@ -58,10 +58,10 @@ struct Line {
 
 /// The page. `told` has the first run of each of `sets`, in the same order; the first of them is what the others are compared
 /// with. Distributions and courses are those of the first runs.
-pub fn compare(told: &[Told], sets: &[RunSet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
+pub fn compare(told: &[MeasuredRun], sets: &[RunSet], comparisons: &[Comparison]) -> Result<String, minijinja::Error> {
     let mut environment = environment()?;
     environment.add_template("compare.html", PAGE)?;
-    let sheets: Vec<Sheet> = sets.iter().map(|set| set.first().clone()).collect();
+    let sheets: Vec<ComparedResult> = sets.iter().map(|set| set.first().clone()).collect();
     let results: Vec<_> = sets
         .iter()
         .enumerate()
@@ -212,7 +212,7 @@ fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
 }
 
 /// Each distribution, and whether the curves in it mean different things.
-fn spreads(sheets: &[Sheet]) -> Vec<(String, Vec<String>)> {
+fn spreads(sheets: &[ComparedResult]) -> Vec<(String, Vec<String>)> {
     let drawn = |(key, name): (&str, &str)| {
         let found: Vec<_> = sheets
             .iter()
@@ -236,12 +236,12 @@ fn spreads(sheets: &[Sheet]) -> Vec<(String, Vec<String>)> {
 }
 
 /// What happened in each second of each result, as far as it is known.
-fn courses(told: &[Told]) -> Vec<String> {
-    let series = |of: &dyn Fn(&Told) -> Vec<(f64, f64)>| -> Vec<Series> {
-        told.iter().enumerate().map(|(place, told)| Series { place, points: of(told) }).collect()
+fn courses(told: &[MeasuredRun]) -> Vec<String> {
+    let series = |of: &dyn Fn(&MeasuredRun) -> Vec<(f64, f64)>| -> Vec<OverlayCurve> {
+        told.iter().enumerate().map(|(place, told)| OverlayCurve { place, points: of(told) }).collect()
     };
     let slices = |key: &'static str| {
-        move |told: &Told| -> Vec<(f64, f64)> {
+        move |told: &MeasuredRun| -> Vec<(f64, f64)> {
             let slices = told.result.get("slices").and_then(Value::as_array);
             let pair = |slice: &Value| Some((slice.get("second")?.as_f64()?, slice.get(key)?.as_f64()?));
             slices.into_iter().flatten().filter_map(pair).collect()
@@ -264,7 +264,7 @@ fn courses(told: &[Told]) -> Vec<String> {
 }
 
 /// How many were sent in each second after the first was due or sent.
-fn sent(told: &Told) -> Vec<(f64, f64)> {
+fn sent(told: &MeasuredRun) -> Vec<(f64, f64)> {
     let from = told.seen.iter().map(|one| one.sched.unwrap_or(one.issue)).fold(f64::INFINITY, f64::min);
     let mut counts: Vec<f64> = Vec::new();
     for one in &told.seen {
@@ -279,9 +279,9 @@ fn sent(told: &Told) -> Vec<(f64, f64)> {
 }
 
 /// What was asked of each, load first; keys that none has a value for are left out.
-fn measured(sheets: &[Sheet]) -> Vec<Line> {
+fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
     let lines = |is_load: bool| {
-        let of = move |sheet: &Sheet| if is_load { sheet.load().clone() } else { sheet.settings().clone() };
+        let of = move |sheet: &ComparedResult| if is_load { sheet.load().clone() } else { sheet.settings().clone() };
         let all: Vec<_> = sheets.iter().map(of).collect();
         let mut names: Vec<String> = all.iter().flat_map(|one| one.keys().cloned()).collect();
         names.sort();
@@ -298,8 +298,8 @@ fn measured(sheets: &[Sheet]) -> Vec<Line> {
 }
 
 /// Each metric that more than one has: what it means, a line for each field that somebody says.
-fn meanings(sheets: &[Sheet]) -> Vec<(String, Vec<Line>)> {
-    type Field = fn(&Meaning) -> &String;
+fn meanings(sheets: &[ComparedResult]) -> Vec<(String, Vec<Line>)> {
+    type Field = fn(&MetricMeaning) -> &String;
     let fields: [(&str, Field); 6] = [
         ("formula", |meaning| &meaning.formula),
         ("of", |meaning| &meaning.population),
@@ -310,7 +310,7 @@ fn meanings(sheets: &[Sheet]) -> Vec<(String, Vec<Line>)> {
     ];
     let mut told = Vec::new();
     for measure in sheets.first().map(|sheet| &sheet.measures).into_iter().flatten() {
-        let all: Vec<Option<&Meaning>> = sheets
+        let all: Vec<Option<&MetricMeaning>> = sheets
             .iter()
             .map(|sheet| sheet.measures.iter().find(|other| other.key == measure.key).map(|other| &other.meaning))
             .collect();

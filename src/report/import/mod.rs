@@ -11,18 +11,18 @@ mod trtllm;
 
 use serde_json::{Map, Value, json};
 
-use super::compat::{Concept, Meaning, Seen, Spread, Stat, Told, Tool};
+use super::compat::{MetricConcept, MetricMeaning, RequestTrace, SortedValues, CompatStats, MeasuredRun, Tool};
 
 /// One imported run.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub tool: Tool,
-    pub told: Told,
+    pub told: MeasuredRun,
 }
 
 /// A file as it was read.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ImportSource {
     pub name: String,
     pub text: String,
 }
@@ -56,7 +56,7 @@ struct Numbers {
     /// Further rates, per second, by the name that they get.
     more: Vec<(&'static str, Option<f64>)>,
     /// Of ms.
-    stats: Vec<(Concept, Partly)>,
+    stats: Vec<(MetricConcept, Partly)>,
 }
 
 /// What a file gives of one metric.
@@ -79,7 +79,7 @@ struct Requests {
     asked: Map<String, Value>,
     /// Who counted output tokens, where it is not who this tool lets count.
     counted: Option<&'static str>,
-    seen: Vec<Seen>,
+    seen: Vec<RequestTrace>,
 }
 
 /// The formats that are known, for help and errors.
@@ -97,7 +97,7 @@ pub const FORMATS: [&str; 10] = [
 ];
 
 /// Reads a tool's files: its numbers, its raw records, or both.
-pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
+pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, String> {
     let mut numbers: Option<(String, Numbers)> = None;
     let mut requests: Option<(String, Requests)> = None;
     for source in sources {
@@ -150,10 +150,10 @@ pub fn import(name: &str, sources: &[Source]) -> Result<Imported, String> {
     if let Some(counted) = recounted {
         result["imported"]["requests_counted"] = json!(counted);
     }
-    Ok(Imported { tool, told: Told { name: name.to_owned(), result, seen } })
+    Ok(Imported { tool, told: MeasuredRun { name: name.to_owned(), result, seen } })
 }
 
-fn read(source: &Source) -> Result<Vec<Known>, String> {
+fn read(source: &ImportSource) -> Result<Vec<Known>, String> {
     let text = source.text.trim_start_matches('\u{feff}').trim();
     if text.contains(trtllm::OVERVIEW)
         && let Some(numbers) = trtllm::overview(text)
@@ -216,12 +216,12 @@ fn known(value: &Value) -> Vec<Known> {
 /// A tool's numbers from its raw records, with its own definitions.
 fn computed(requests: Requests) -> Numbers {
     let Requests { tool, format, version, asked, counted, seen } = requests;
-    let stats = Concept::ALL
+    let stats = MetricConcept::ALL
         .into_iter()
         .filter_map(|concept| Some((concept, Partly::from(&tool.spread(concept, &seen).ok()?))))
         .collect();
     let ok = || seen.iter().filter(|one| one.ok);
-    let sum = |of: fn(&Seen) -> Option<u32>| {
+    let sum = |of: fn(&RequestTrace) -> Option<u32>| {
         let all: Option<Vec<u32>> = ok().map(of).collect();
         all.map(|all| all.into_iter().map(f64::from).sum())
     };
@@ -247,9 +247,9 @@ fn computed(requests: Requests) -> Numbers {
     }
 }
 
-impl From<&Spread> for Partly {
-    fn from(spread: &Spread) -> Self {
-        let Stat { n, mean, p50, p90, p95, p99, min, max } = Stat::from(spread);
+impl From<&SortedValues> for Partly {
+    fn from(spread: &SortedValues) -> Self {
+        let CompatStats { n, mean, p50, p90, p95, p99, min, max } = CompatStats::from(spread);
         Self { n: Some(n as f64), mean, p50, p90, p95, p99, min, max }
     }
 }
@@ -258,7 +258,7 @@ fn result(tool: Tool, numbers: &Numbers, from: &[String]) -> Value {
     let counted = numbers.counted.unwrap_or(tool.counted());
     let mut latency = Map::new();
     for (concept, stat) in &numbers.stats {
-        let Some(meaning) = Meaning::of(tool, *concept) else { continue };
+        let Some(meaning) = MetricMeaning::of(tool, *concept) else { continue };
         if stat.mean.is_none() && stat.p50.is_none() {
             continue;
         }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Requests, Tool, text_at};
-use crate::report::compat::{Chunk, Chunks, Kind, Seen};
+use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
 
 /// A response is a chunk; stamps become ms from the first request.
 pub(super) fn perf_analyzer(value: &Value) -> Requests {
@@ -18,15 +18,15 @@ pub(super) fn perf_analyzer(value: &Value) -> Requests {
             let stamps: Vec<f64> =
                 one.get("response_timestamps")?.as_array()?.iter().filter_map(|at| Some(ms(at.as_u64()?))).collect();
             let carried = carried(one.get("response_outputs").and_then(Value::as_array).map_or(&[], Vec::as_slice));
-            let chunks: Vec<Chunk> = stamps
+            let chunks: Vec<TracedChunk> = stamps
                 .iter()
                 .enumerate()
                 // Without contents a response is taken as one token.
-                .map(|(n, at)| (*at, carried.get(n).copied().unwrap_or((Kind::Token, 1))))
-                .map(|(at, (kind, tokens))| Chunk { at, tokens, kind })
+                .map(|(n, at)| (*at, carried.get(n).copied().unwrap_or((ChunkKind::Token, 1))))
+                .map(|(at, (kind, tokens))| TracedChunk { at, tokens, kind })
                 .collect();
-            let ok = chunks.iter().any(|chunk| chunk.kind == Kind::Token);
-            Some(Seen {
+            let ok = chunks.iter().any(|chunk| chunk.kind == ChunkKind::Token);
+            Some(RequestTrace {
                 index: index as u64,
                 ok,
                 sched: None,
@@ -36,7 +36,7 @@ pub(super) fn perf_analyzer(value: &Value) -> Requests {
                 // The file has no counts.
                 tokens: Some(chunks.iter().map(|chunk| chunk.tokens).sum()),
                 retokenised: None,
-                chunks: Chunks::Every(chunks),
+                chunks: TracedChunks::Every(chunks),
                 error: (!ok).then(|| "no response that counts".to_owned()),
             })
         })
@@ -58,7 +58,7 @@ pub(super) fn perf_analyzer(value: &Value) -> Requests {
 }
 
 /// What each response of a request carries, and how many tokens.
-fn carried(outputs: &[Value]) -> Vec<(Kind, u32)> {
+fn carried(outputs: &[Value]) -> Vec<(ChunkKind, u32)> {
     let texts: Option<Vec<&str>> = outputs.iter().map(|output| output.get("response")?.as_str()).collect();
     match texts {
         Some(texts) => whole_events(texts).iter().map(|text| events(text)).collect(),
@@ -67,13 +67,13 @@ fn carried(outputs: &[Value]) -> Vec<(Kind, u32)> {
 }
 
 /// Over gRPC a response counts for GenAI-Perf even if its text is empty; its text has no tokens then.
-fn tensors(output: &Value) -> (Kind, u32) {
+fn tensors(output: &Value) -> (ChunkKind, u32) {
     let tokens = match (output.get("text_output").and_then(Value::as_str), output.get("output_ids")) {
         (Some(text), _) => u32::from(!text.is_empty()),
         (None, Some(Value::Array(ids))) => ids.len() as u32,
         (None, _) => 1,
     };
-    (Kind::Token, tokens)
+    (ChunkKind::Token, tokens)
 }
 
 /// Where an event was read in two pieces, perf_analyzer has two responses of it: the first gets the whole, and its stamp.
@@ -92,7 +92,7 @@ fn whole_events(texts: Vec<&str>) -> Vec<String> {
 }
 
 /// Server-sent events over HTTP, of OpenAI's interfaces or of `generate_stream`: only text counts.
-fn events(text: &str) -> (Kind, u32) {
+fn events(text: &str) -> (ChunkKind, u32) {
     const TEXT: [&str; 4] =
         ["/choices/0/delta/content", "/choices/0/text", "/choices/0/message/content", "/text_output"];
     let (mut with_text, mut with_role) = (0, false);
@@ -105,8 +105,8 @@ fn events(text: &str) -> (Kind, u32) {
         with_role |= event.pointer("/choices/0/delta/role").is_some();
     }
     match (with_text, with_role) {
-        (0, true) => (Kind::Role, 0),
-        (0, false) => (Kind::Usage, 0),
-        (tokens, _) => (Kind::Token, tokens),
+        (0, true) => (ChunkKind::Role, 0),
+        (0, false) => (ChunkKind::Usage, 0),
+        (tokens, _) => (ChunkKind::Token, tokens),
     }
 }

@@ -3,21 +3,21 @@
 use serde_json::{Map, Value, json};
 
 use super::{Requests, SERVER, Tool, at, text_at};
-use crate::report::compat::{Chunk, Chunks, Kind, Seen};
+use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
 
 /// Chunks from a first one and the gaps after it. Which chunk has how many tokens is known only if each has one.
-fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> Chunks {
-    let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
+fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> TracedChunks {
+    let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
     if tokens == Some(gaps.len() as u32 + 1) {
         let mut at = first;
         let later = gaps.iter().map(|gap| {
             at += gap;
             chunk(at)
         });
-        return Chunks::Every(std::iter::once(chunk(first)).chain(later).collect());
+        return TracedChunks::Every(std::iter::once(chunk(first)).chain(later).collect());
     }
     let last = last.unwrap_or_else(|| first + gaps.iter().sum::<f64>());
-    Chunks::Ends {
+    TracedChunks::Ends {
         first: chunk(first),
         last: chunk(last),
         count: (gaps.len() as u32 + 1).max(tokens.unwrap_or(1).min(3)),
@@ -64,9 +64,9 @@ pub(super) fn aiperf(lines: &[Value]) -> Requests {
             let error = line.get("error").filter(|error| !error.is_null());
             let chunks = match metric("time_to_first_token") {
                 Some(first) => from_gaps(issue + first, &gaps, retokenised, last),
-                None => Chunks::Every(Vec::new()),
+                None => TracedChunks::Every(Vec::new()),
             };
-            Some(Seen {
+            Some(RequestTrace {
                 index: index as u64,
                 ok: error.is_none(),
                 sched: None,
@@ -111,7 +111,7 @@ pub(super) fn vllm(value: &Value) -> Option<Requests> {
                 .and_then(|all| all.get(n)?.as_array())
                 .map(|all| all.iter().filter_map(|gap| Some(gap.as_f64()? * 1e3)).collect())
                 .unwrap_or_default();
-            Some(Seen {
+            Some(RequestTrace {
                 index: n as u64,
                 ok,
                 sched: None,
@@ -123,7 +123,7 @@ pub(super) fn vllm(value: &Value) -> Option<Requests> {
                 chunks: if ok {
                     from_gaps(issue + number(Some(first), n)? * 1e3, &gaps, tokens, Some(end))
                 } else {
-                    Chunks::Every(Vec::new())
+                    TracedChunks::Every(Vec::new())
                 },
                 error: error.map(str::to_owned),
             })
@@ -149,7 +149,7 @@ pub(super) fn guidellm(value: &Value) -> Option<Requests> {
     let time = |one: &Value, name: &str| at(one, &format!("/info/timings/{name}"));
     let all = || good.iter().map(|one| (one, true)).chain(bad.iter().map(|one| (one, false)));
     let origin = all().filter_map(|(one, _)| time(one, "request_start")).fold(f64::INFINITY, f64::min);
-    let seen: Vec<Seen> = all()
+    let seen: Vec<RequestTrace> = all()
         .enumerate()
         .filter_map(|(index, (one, ok))| {
             let ms = |name: &str| time(one, name).map(|at| (at - origin) * 1e3);
@@ -157,13 +157,13 @@ pub(super) fn guidellm(value: &Value) -> Option<Requests> {
             let tokens = at(one, "/output_metrics/total_tokens")
                 .or_else(|| at(one, "/output_metrics/text_tokens"))
                 .map(|tokens| tokens as u32);
-            let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
+            let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
             let count = time(one, "token_iterations").unwrap_or(0.0) as u32;
             let chunks = match (ms("first_token_iteration"), ms("last_token_iteration")) {
-                (Some(first), Some(last)) => Chunks::Ends { first: chunk(first), last: chunk(last), count },
-                _ => Chunks::Every(Vec::new()),
+                (Some(first), Some(last)) => TracedChunks::Ends { first: chunk(first), last: chunk(last), count },
+                _ => TracedChunks::Every(Vec::new()),
             };
-            Some(Seen {
+            Some(RequestTrace {
                 index: index as u64,
                 ok,
                 sched: ms("targeted_start"),

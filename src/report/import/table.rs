@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Numbers, Partly, SERVER, Tool, at, text_at};
+use super::{MetricConcept, Numbers, Partly, SERVER, Tool, at, text_at};
 
 /// Where a file keeps the numbers of a metric: places under it, and what makes ms of them.
 struct Layout<'a> {
@@ -72,9 +72,9 @@ pub(super) fn genai_perf(value: &Value) -> Numbers {
         counted: (is_aiperf && has_server_counts(value)).then_some(SERVER),
         more: Vec::new(),
         stats: vec![
-            (Concept::Ttft, layout.read("/time_to_first_token")),
-            (Concept::Itl, layout.read("/inter_token_latency")),
-            (Concept::E2e, layout.read("/request_latency")),
+            (MetricConcept::Ttft, layout.read("/time_to_first_token")),
+            (MetricConcept::Itl, layout.read("/inter_token_latency")),
+            (MetricConcept::E2e, layout.read("/request_latency")),
         ],
     }
 }
@@ -130,10 +130,10 @@ pub(super) fn vllm(value: &Value) -> Numbers {
         counted: None,
         more: Vec::new(),
         stats: vec![
-            (Concept::Ttft, Partly { n: completed, ..stat("ttft") }),
-            (Concept::Tpot, stat("tpot")),
-            (Concept::Itl, stat("itl")),
-            (Concept::E2e, Partly { n: completed, ..stat(e2e) }),
+            (MetricConcept::Ttft, Partly { n: completed, ..stat("ttft") }),
+            (MetricConcept::Tpot, stat("tpot")),
+            (MetricConcept::Itl, stat("itl")),
+            (MetricConcept::E2e, Partly { n: completed, ..stat(e2e) }),
         ],
     }
 }
@@ -175,10 +175,10 @@ pub(super) fn guidellm(value: &Value) -> Numbers {
         counted: None,
         more: Vec::new(),
         stats: vec![
-            (Concept::Ttft, read("/time_to_first_token_ms", 1.0)),
-            (Concept::Tpot, read("/time_per_output_token_ms", 1.0)),
-            (Concept::Itl, read("/inter_token_latency_ms", 1.0)),
-            (Concept::E2e, read("/request_latency", 1e3)),
+            (MetricConcept::Ttft, read("/time_to_first_token_ms", 1.0)),
+            (MetricConcept::Tpot, read("/time_per_output_token_ms", 1.0)),
+            (MetricConcept::Itl, read("/inter_token_latency_ms", 1.0)),
+            (MetricConcept::E2e, read("/request_latency", 1e3)),
         ],
     }
 }
@@ -224,10 +224,10 @@ pub(super) fn benchmark_report(value: &Value) -> Numbers {
         counted: None,
         more: Vec::new(),
         stats: vec![
-            (Concept::Ttft, read("time_to_first_token")),
-            (Concept::Tpot, read("time_per_output_token")),
-            (Concept::Itl, read("inter_token_latency")),
-            (Concept::E2e, read("request_latency")),
+            (MetricConcept::Ttft, read("time_to_first_token")),
+            (MetricConcept::Tpot, read("time_per_output_token")),
+            (MetricConcept::Itl, read("inter_token_latency")),
+            (MetricConcept::E2e, read("request_latency")),
         ],
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Concept, Numbers, Partly, Tool, at, text_at};
+use super::{MetricConcept, Numbers, Partly, Tool, at, text_at};
 
 /// Where what it prints begins to be its result.
 pub(super) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
@@ -62,9 +62,9 @@ pub(super) fn report(value: &Value) -> Numbers {
             ("output_speed_per_user", at(value, "/streaming_metrics/token_output_speed_tok_s")),
         ],
         stats: vec![
-            (Concept::Ttft, spread("/streaming_metrics/ttft_percentiles")),
-            (Concept::Tpot, spread("/streaming_metrics/tpot_percentiles")),
-            (Concept::E2e, spread("/performance/request_latency_percentiles_ms")),
+            (MetricConcept::Ttft, spread("/streaming_metrics/ttft_percentiles")),
+            (MetricConcept::Tpot, spread("/streaming_metrics/tpot_percentiles")),
+            (MetricConcept::E2e, spread("/performance/request_latency_percentiles_ms")),
         ],
     }
 }
@@ -153,9 +153,9 @@ pub(super) fn overview(text: &str) -> Option<Numbers> {
             ),
         ],
         stats: vec![
-            (Concept::Ttft, spread("TTFT", value("Average time-to-first-token [TTFT] (ms):"))),
-            (Concept::Tpot, spread("TPOT", value("Average time-per-output-token [TPOT] (ms):"))),
-            (Concept::E2e, spread("Latency", value("Average request latency (ms):"))),
+            (MetricConcept::Ttft, spread("TTFT", value("Average time-to-first-token [TTFT] (ms):"))),
+            (MetricConcept::Tpot, spread("TPOT", value("Average time-per-output-token [TPOT] (ms):"))),
+            (MetricConcept::E2e, spread("Latency", value("Average request latency (ms):"))),
         ],
     })
 }

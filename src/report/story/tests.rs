@@ -52,8 +52,8 @@ fn an_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn told(events: &[Event]) -> Story {
-    let mut story = Story::new();
+fn told(events: &[Event]) -> RunState {
+    let mut story = RunState::new();
     for event in events {
         story.fold(event);
     }
@@ -87,12 +87,12 @@ proptest! {
     fn the_tally_is_the_count_of_the_chapters(events in prop::collection::vec(an_event(), 0..60)) {
         let story = told(&events);
         let count = |state| story.of(state).count();
-        let expected = Tally {
-            ran: count(State::Ran),
-            cached: count(State::Cached) + story.cached_at_once,
-            skipped: count(State::Skipped),
-            failed: count(State::Failed),
-            cancelled: count(State::Cancelled),
+        let expected = TaskTally {
+            ran: count(TaskPhase::Ran),
+            cached: count(TaskPhase::Cached) + story.cached_at_once,
+            skipped: count(TaskPhase::Skipped),
+            failed: count(TaskPhase::Failed),
+            cancelled: count(TaskPhase::Cancelled),
         };
         prop_assert_eq!(story.tally, expected);
     }
@@ -123,8 +123,8 @@ fn a_retry_that_succeeds_is_no_failure_but_is_remembered() {
         },
     ]);
     let chapter = &story.tasks[&task];
-    assert_eq!((chapter.state, chapter.attempts), (State::Ran, 2));
+    assert_eq!((chapter.state, chapter.attempts), (TaskPhase::Ran, 2));
     assert_eq!(chapter.retried, ["ran past 10s"]);
     assert!(chapter.failure.is_none());
-    assert_eq!(story.tally, Tally { ran: 1, ..Tally::default() });
+    assert_eq!(story.tally, TaskTally { ran: 1, ..TaskTally::default() });
 }

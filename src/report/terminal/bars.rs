@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event::TaskId;
-use crate::report::paint::{Paint, clean, duration};
-use crate::report::story::{Chapter, State, Story};
+use crate::report::paint::{Styler, clean, duration};
+use crate::report::story::{TaskState, TaskPhase, RunState};
 
 /// Redraws per second, at most.
 const HERTZ: u8 = 10;
@@ -20,7 +20,7 @@ pub(super) struct Bars {
     multi: MultiProgress,
     run: ProgressBar,
     tasks: IndexMap<TaskId, Bar>,
-    paint: Paint,
+    paint: Styler,
 }
 
 struct Bar {
@@ -30,11 +30,11 @@ struct Bar {
 }
 
 impl Bars {
-    pub fn on_stdout(paint: Paint) -> Self {
+    pub fn on_stdout(paint: Styler) -> Self {
         Self::on(ProgressDrawTarget::stdout_with_hz(HERTZ), paint)
     }
 
-    fn on(target: ProgressDrawTarget, paint: Paint) -> Self {
+    fn on(target: ProgressDrawTarget, paint: Styler) -> Self {
         let multi = MultiProgress::with_draw_target(target);
         let run = multi.add(ProgressBar::new(0));
         run.set_style(style(paint, "{bar:24.green/dim} {pos}/{len} {elapsed:.dim} {wide_msg}"));
@@ -42,7 +42,7 @@ impl Bars {
     }
 
     /// Remembers since when each running task runs. Cheap: nothing is drawn.
-    pub fn note(&mut self, task: &TaskId, story: &Story) {
+    pub fn note(&mut self, task: &TaskId, story: &RunState) {
         let runs = story.tasks.get(task).is_some_and(|chapter| !chapter.state.is_over());
         if runs && !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), Bar { since: Instant::now(), shown: None });
@@ -61,7 +61,7 @@ impl Bars {
     }
 
     /// Brings all bars up to date.
-    pub fn draw(&mut self, story: &Story) {
+    pub fn draw(&mut self, story: &RunState) {
         let mut shown = 0;
         for (task, bar) in &mut self.tasks {
             if shown == SHOWN {
@@ -93,8 +93,8 @@ impl Bars {
     }
 }
 
-fn style(paint: Paint, template: &str) -> ProgressStyle {
-    let template = if paint == Paint::ON {
+fn style(paint: Styler, template: &str) -> ProgressStyle {
+    let template = if paint == Styler::ON {
         template.to_owned()
     } else {
         template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}")
@@ -105,7 +105,7 @@ fn style(paint: Paint, template: &str) -> ProgressStyle {
         .tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
-fn show(bar: &ProgressBar, task: &TaskId, chapter: &Chapter, since: Instant, paint: Paint) {
+fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, paint: Styler) {
     let for_long = duration(since.elapsed().as_secs_f64());
     let total = chapter.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
     let text = chapter.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
@@ -118,8 +118,8 @@ fn show(bar: &ProgressBar, task: &TaskId, chapter: &Chapter, since: Instant, pai
     } else {
         bar.set_style(style(paint, "  {spinner} {prefix:.cyan}  {wide_msg}"));
         let state = match chapter.state {
-            State::Up => format!("up {for_long}"),
-            State::Retrying => format!("{for_long}, waiting to try again"),
+            TaskPhase::Up => format!("up {for_long}"),
+            TaskPhase::Retrying => format!("{for_long}, waiting to try again"),
             _ if chapter.service => format!("{for_long}, starting"),
             _ => for_long,
         };
@@ -128,7 +128,7 @@ fn show(bar: &ProgressBar, task: &TaskId, chapter: &Chapter, since: Instant, pai
     bar.tick();
 }
 
-fn story_line(story: &Story, unseen: usize) -> String {
+fn story_line(story: &RunState, unseen: usize) -> String {
     let mut parts = Vec::new();
     if story.tally.cached > 0 {
         parts.push(format!("{} cached", story.tally.cached));
@@ -152,9 +152,9 @@ mod tests {
     /// A typing mistake in a template would otherwise show only on a person's terminal.
     #[test]
     fn every_template_is_one() {
-        for paint in [Paint::ON, Paint::OFF] {
+        for paint in [Styler::ON, Styler::OFF] {
             let mut bars = Bars::on(ProgressDrawTarget::hidden(), paint);
-            bars.draw(&Story::new());
+            bars.draw(&RunState::new());
             bars.clear();
         }
         for template in [

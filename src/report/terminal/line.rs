@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId, size};
-use crate::report::paint::{Paint, Tone, as_typed, clean, counted, duration};
-use crate::report::story::Story;
+use crate::report::paint::{Styler, Style, as_typed, clean, counted, duration};
+use crate::report::story::RunState;
 
 /// The runner's reason for a task that it knows nothing of.
 const FIRST_TIME: &str = "never finished here";
 
 /// How much a person wants to hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ear {
+pub(super) struct Verbosity {
     /// Only what failed, and notices.
     pub quiet: bool,
     /// Cached tasks one by one, too.
@@ -21,23 +21,23 @@ pub(super) struct Ear {
 }
 
 /// The text for an event that `story` has already taken in; empty when there is nothing to say.
-pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &mut String) {
+pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Styler, out: &mut String) {
     match event {
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
-            let (sign, tone) = if *will_retry { ("↻", Tone::Odd) } else { ("✗", Tone::Bad) };
+            let (sign, tone) = if *will_retry { ("↻", Style::Odd) } else { ("✗", Style::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
             let what = clean(&failure.what);
             put(out, paint, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
         }
         Event::Notice { task, text } => {
             let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-            let _ = writeln!(out, "{} {about}{}", paint.tone(Tone::Odd, "!"), clean(text));
+            let _ = writeln!(out, "{} {about}{}", paint.tone(Style::Odd, "!"), clean(text));
         }
         Event::Stopping { why } => {
-            let _ = writeln!(out, "{} stopping: {}", paint.tone(Tone::Odd, "!"), clean(why));
+            let _ = writeln!(out, "{} stopping: {}", paint.tone(Style::Odd, "!"), clean(why));
         }
         Event::Waiting { run, pid } => {
-            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(Tone::Odd, "!"));
+            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(Style::Odd, "!"));
         }
         Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if ear.quiet => {
             warnings(task, &done.warnings, paint, out);
@@ -50,34 +50,34 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
                     let _ = write!(set, " {key}={}", clean(&value));
                 }
             }
-            let name = paint.tone(Tone::Strong, clean(manifest));
+            let name = paint.tone(Style::Strong, clean(manifest));
             let _ = writeln!(
                 out,
                 "{name}{set}  {}",
-                paint.tone(Tone::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
+                paint.tone(Style::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
             );
         }
         Event::TaskStarted { task, attempt, reasons, .. } if !ear.bars => {
             let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
-            put(out, paint, (Tone::Quiet, "→"), task, &again, &why(reasons));
+            put(out, paint, (Style::Quiet, "→"), task, &again, &why(reasons));
         }
         Event::TaskFetching { task, from, bytes } if !ear.bars => {
-            put(out, paint, (Tone::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
+            put(out, paint, (Style::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
         }
         Event::TaskCached { task, from: Some(from), .. } => {
-            put(out, paint, (Tone::Good, "↓"), task, "from another machine", &clean(from));
+            put(out, paint, (Style::Good, "↓"), task, "from another machine", &clean(from));
         }
-        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Tone::Quiet, "="), task, "cached", ""),
+        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Style::Quiet, "="), task, "cached", ""),
         Event::TaskSkipped { task, why } if ear.verbose => {
-            put(out, paint, (Tone::Quiet, "-"), task, "skipped", &clean(why));
+            put(out, paint, (Style::Quiet, "-"), task, "skipped", &clean(why));
         }
-        Event::TaskCancelled { task, why } => put(out, paint, (Tone::Quiet, "-"), task, "not started", &clean(why)),
+        Event::TaskCancelled { task, why } => put(out, paint, (Style::Quiet, "-"), task, "not started", &clean(why)),
         Event::ServiceReady { task, endpoints, seconds } => {
             let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            put(out, paint, (Tone::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
+            put(out, paint, (Style::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
         }
         Event::ServiceStopped { task, seconds } => {
-            put(out, paint, (Tone::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
+            put(out, paint, (Style::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
             let chapter = story.tasks.get(task);
@@ -97,26 +97,26 @@ pub(super) fn line(event: &Event, story: &Story, ear: Ear, paint: Paint, out: &m
             let reasons = chapter.filter(|_| ear.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
-            put(out, paint, (Tone::Good, "✓"), task, &told, &reasons);
+            put(out, paint, (Style::Good, "✓"), task, &told, &reasons);
             warnings(task, &done.warnings, paint, out);
         }
         _ => {}
     }
 }
 
-fn warnings(task: &TaskId, warnings: &[String], paint: Paint, out: &mut String) {
+fn warnings(task: &TaskId, warnings: &[String], paint: Styler, out: &mut String) {
     for warning in warnings {
-        put(out, paint, (Tone::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
+        put(out, paint, (Style::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
     }
 }
 
-fn put(out: &mut String, paint: Paint, sign: (Tone, &str), task: &TaskId, told: &str, aside: &str) {
-    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(Tone::Name, task.as_str()));
+fn put(out: &mut String, paint: Styler, sign: (Style, &str), task: &TaskId, told: &str, aside: &str) {
+    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(Style::Name, task.as_str()));
     if !told.is_empty() {
         let _ = write!(out, "  {told}");
     }
     if !aside.is_empty() {
-        let _ = write!(out, "  {}", paint.tone(Tone::Quiet, aside));
+        let _ = write!(out, "  {}", paint.tone(Style::Quiet, aside));
     }
     out.push('\n');
 }

@@ -4,15 +4,15 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use super::bars::Bars;
-use super::line::{Ear, line};
+use super::line::{Verbosity, line};
 use crate::event::Event;
-use crate::report::paint::Paint;
-use crate::report::story::Story;
-use crate::report::summary::{Places, summary};
+use crate::report::paint::Styler;
+use crate::report::story::RunState;
+use crate::report::summary::{RunPaths, summary};
 
 /// How to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct LiveOptions {
     /// One JSON object per event on stdout, and nothing else.
     pub json_lines: bool,
     pub quiet: bool,
@@ -22,7 +22,7 @@ pub struct Look {
     pub aside: bool,
 }
 
-impl Default for Look {
+impl Default for LiveOptions {
     fn default() -> Self {
         Self { json_lines: false, quiet: false, verbose: false, color: anstream::ColorChoice::Auto, aside: false }
     }
@@ -35,11 +35,11 @@ enum Way {
 }
 
 /// Tells a run while it happens.
-pub struct Live {
-    story: Story,
+pub struct LiveDisplay {
+    story: RunState,
     way: Way,
-    ear: Ear,
-    paint: Paint,
+    ear: Verbosity,
+    paint: Styler,
     /// Lines that are not out yet. One event, one write; with bars, one redraw.
     pending: String,
     to: Box<dyn Write + Send>,
@@ -52,13 +52,13 @@ pub struct Live {
 /// With bars, lines wait at most so long for [`Live::tick`].
 const A_FRAME: Duration = Duration::from_millis(100);
 
-impl Live {
+impl LiveDisplay {
     /// `to` writes to stdout, or to stderr if the look is `aside`. Bars if stdout is a terminal that can draw them.
-    pub fn new(look: Look, to: Box<dyn Write + Send>) -> Self {
+    pub fn new(look: LiveOptions, to: Box<dyn Write + Send>) -> Self {
         if look.aside {
             return Self::to(look, to);
         }
-        let paint = Paint::chosen(look.color);
+        let paint = Styler::chosen(look.color);
         let terminal = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let way = match (look.json_lines, terminal && !look.quiet) {
             (true, _) => Way::Json,
@@ -69,15 +69,15 @@ impl Live {
     }
 
     /// To any writer, without bars and, unless colour is `Always`, without control codes.
-    pub fn to(look: Look, to: Box<dyn Write + Send>) -> Self {
-        let paint = if look.color == anstream::ColorChoice::Always { Paint::ON } else { Paint::OFF };
+    pub fn to(look: LiveOptions, to: Box<dyn Write + Send>) -> Self {
+        let paint = if look.color == anstream::ColorChoice::Always { Styler::ON } else { Styler::OFF };
         Self::with(look, if look.json_lines { Way::Json } else { Way::Plain }, paint, to)
     }
 
-    fn with(look: Look, way: Way, paint: Paint, to: Box<dyn Write + Send>) -> Self {
-        let ear = Ear { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, Way::Bars(_)) };
+    fn with(look: LiveOptions, way: Way, paint: Styler, to: Box<dyn Write + Send>) -> Self {
+        let ear = Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, Way::Bars(_)) };
         let now = Instant::now();
-        let (story, pending) = (Story::new(), String::new());
+        let (story, pending) = (RunState::new(), String::new());
         Self { story, way, ear, paint, pending, to, began: now, drawn: now, deaf: false }
     }
 
@@ -121,12 +121,12 @@ impl Live {
         }
     }
 
-    pub const fn story(&self) -> &Story {
+    pub const fn story(&self) -> &RunState {
         &self.story
     }
 
     /// The ending, and the story that was told. With `--events jsonl` there is no ending: `run_finished` is the last line.
-    pub fn finish(mut self, places: &Places) -> Story {
+    pub fn finish(mut self, places: &RunPaths) -> RunState {
         match std::mem::replace(&mut self.way, Way::Plain) {
             Way::Json => return self.story,
             Way::Plain => {}
@@ -173,13 +173,13 @@ mod tests {
         }
     }
 
-    fn told(look: Look, events: &[Event]) -> String {
+    fn told(look: LiveOptions, events: &[Event]) -> String {
         let paper = Paper::default();
-        let mut live = Live::to(look, Box::new(paper.clone()));
+        let mut live = LiveDisplay::to(look, Box::new(paper.clone()));
         for event in events {
             live.event(event);
         }
-        let places = Places { report: Some("report.html".into()), latest: Some("latest".into()), logs: None };
+        let places = RunPaths { report: Some("report.html".into()), latest: Some("latest".into()), logs: None };
         live.finish(&places);
         let bytes = paper.0.lock().expect("not poisoned").clone();
         String::from_utf8(bytes).expect("text")
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_good_run_reads_well() {
-        insta::assert_snapshot!(told(Look::default(), &sample::valid()), @r"
+        insta::assert_snapshot!(told(LiveOptions::default(), &sample::valid()), @r"
         quickstart system=sim  6 tasks, run 20261120-224301-4711
         → repository/server  action.servers: 1 → 2
         ✓ repository/server  12 ms
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_failed_run_says_what_to_do() {
-        insta::assert_snapshot!(told(Look::default(), &sample::failing()), @r"
+        insta::assert_snapshot!(told(LiveOptions::default(), &sample::failing()), @r"
         quickstart system=sim  6 tasks, run 20261120-224301-4711
         → repository/server  action.servers: 1 → 2
         ✓ repository/server  12 ms
@@ -260,14 +260,14 @@ mod tests {
 
     #[test]
     fn a_quiet_run_that_goes_well_says_nothing() {
-        let quiet = Look { quiet: true, ..Look::default() };
+        let quiet = LiveOptions { quiet: true, ..LiveOptions::default() };
         assert_eq!(told(quiet, &sample::valid()), "");
         assert!(told(quiet, &sample::failing()).contains("out of GPU memory"));
     }
 
     #[test]
     fn plain_lines_have_no_control_codes() {
-        for look in [Look::default(), Look { verbose: true, ..Look::default() }] {
+        for look in [LiveOptions::default(), LiveOptions { verbose: true, ..LiveOptions::default() }] {
             let text = told(look, &sample::failing());
             assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn json_lines_are_the_events_and_nothing_else() {
-        let text = told(Look { json_lines: true, ..Look::default() }, &sample::failing());
+        let text = told(LiveOptions { json_lines: true, ..LiveOptions::default() }, &sample::failing());
         let read: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
         assert_eq!(read, sample::failing());
     }
@@ -286,9 +286,9 @@ mod tests {
         let cached =
             |n| Event::TaskCached { task: task(n), done: crate::event::Done::default(), out: None, from: None };
         let mut events: Vec<Event> = (0..10_000).map(cached).collect();
-        let tally = crate::event::Tally { cached: 10_000, ..Default::default() };
+        let tally = crate::event::TaskTally { cached: 10_000, ..Default::default() };
         events.push(Event::RunFinished { tally, exit: 0, seconds: 0.2 });
-        assert_eq!(told(Look::default(), &events).lines().next(), Some("done: 10000 cached in 200 ms"));
+        assert_eq!(told(LiveOptions::default(), &events).lines().next(), Some("done: 10000 cached in 200 ms"));
     }
 
     /// `regatta run … | head -1` must not stop a benchmark.
@@ -303,10 +303,10 @@ mod tests {
                 Ok(())
             }
         }
-        let mut live = Live::to(Look::default(), Box::new(Gone));
+        let mut live = LiveDisplay::to(LiveOptions::default(), Box::new(Gone));
         for event in &sample::valid() {
             live.event(event);
         }
-        assert_eq!(live.finish(&Places::default()).tally.ran, 4);
+        assert_eq!(live.finish(&RunPaths::default()).tally.ran, 4);
     }
 }

@@ -8,4 +8,4 @@ mod bars;
 mod line;
 mod live;
 
-pub use live::{Live, Look};
+pub use live::{LiveDisplay, LiveOptions};

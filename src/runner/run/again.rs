@@ -7,20 +7,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keyed, Msg, Runner, Running, State, key_of};
-use crate::event::{Event, Failure, FailureKind, Lowered, Memory};
+use super::{Keyed, Msg, Runner, Running, ScheduleState, key_of};
+use crate::event::{Event, Failure, FailureKind, Lowered, MemoryKind};
 use crate::plan::Lifetime;
 use crate::runner::schedule::Ix;
-use crate::runner::work::Work;
+use crate::runner::work::TaskExecutor;
 
 /// A person who keeps saving a file should not keep a stage running for ever.
 const STALE_TRIES: u32 = 3;
 
-impl<W: Work> Runner<W> {
+impl<W: TaskExecutor> Runner<W> {
     /// Whether a server that did not come up is started again as it is.
     pub(super) fn restarts(&self, ix: Ix, attempt: u32, failure: &Failure) -> bool {
         let Some(rule) = self.task(ix).retry.as_ref().filter(|rule| rule.lower.is_none()) else { return false };
-        self.schedule.state(ix) == State::Starting
+        self.schedule.state(ix) == ScheduleState::Starting
             && attempt <= rule.times
             && (!rule.on_oom || failure.out_of_memory.is_some())
             && failure.kind != FailureKind::Refused
@@ -64,7 +64,7 @@ impl<W: Work> Runner<W> {
         let next = memory.value.and_then(|now| lowering.next(first.unwrap_or(now), now));
         let why = match (memory.value, next) {
             (None, _) => format!("this stage has no number `{knob}`"),
-            _ if memory.of == Memory::Host && lowering.is_of_gpu() => {
+            _ if memory.of == MemoryKind::Host && lowering.is_of_gpu() => {
                 format!("`{knob}` is a share of the GPU's memory, and it was the host's that ran out")
             }
             _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),
@@ -105,7 +105,7 @@ impl<W: Work> Runner<W> {
     pub(super) fn anew(&mut self, ix: Ix) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);
-        if matches!(self.schedule.state(ix), State::Over(_)) {
+        if matches!(self.schedule.state(ix), ScheduleState::Over(_)) {
             return;
         }
         if self.stop.is_asked() {

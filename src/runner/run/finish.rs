@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, Made, Part, Runner, Summary};
+use super::{Keyed, TaskOutput, TaskRole, Runner, RunSummary};
 use crate::event::{Event, Failure};
 use crate::plan::ActionKind;
-use crate::runner::options::Settled;
+use crate::runner::options::SettledTask;
 use crate::runner::schedule::Ix;
-use crate::runner::work::Work;
-use crate::store::{Record, Stamp};
+use crate::runner::work::TaskExecutor;
+use crate::store::{TaskRecord, FileStamp};
 
-impl<W: Work> Runner<W> {
-    pub(super) fn finish(mut self) -> Summary {
+impl<W: TaskExecutor> Runner<W> {
+    pub(super) fn finish(mut self) -> RunSummary {
         if self.summary.failures.is_empty() && !self.summary.interrupted {
             self.summary.rest = self.look_at();
         }
@@ -21,7 +21,7 @@ impl<W: Work> Runner<W> {
     }
 
     /// Whether the run may go on with an output; what is to be known of it is told.
-    pub(super) fn passes(&self, ix: Ix, record: &Record) -> Result<(), Failure> {
+    pub(super) fn passes(&self, ix: Ix, record: &TaskRecord) -> Result<(), Failure> {
         let task = self.task(ix);
         for text in self.options.gate.ask(task, &self.shelf.folder(record), &record.digest)? {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
@@ -29,24 +29,24 @@ impl<W: Work> Runner<W> {
         Ok(())
     }
 
-    fn settled(&self) -> Vec<Settled> {
+    fn settled(&self) -> Vec<SettledTask> {
         let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
             let key = keyed.as_ref()?.key.clone();
             let output = match &self.made[ix] {
-                Some(Made::Output(record)) => Some((record.digest, self.shelf.folder(record))),
+                Some(TaskOutput::Output(record)) => Some((record.digest, self.shelf.folder(record))),
                 _ => None,
             };
-            Some(Settled { task: ix, key, output })
+            Some(SettledTask { task: ix, key, output })
         };
         self.keyed.iter().enumerate().filter_map(one).collect()
     }
 
     /// Every file whose change would make the next run do something; `None` if that cannot be said by looking at files.
-    fn look_at(&self) -> Option<Vec<(PathBuf, Stamp)>> {
+    fn look_at(&self) -> Option<Vec<(PathBuf, FileStamp)>> {
         // Another manifest's run may show its own outputs in `latest`.
-        let mut look_at: Vec<(PathBuf, Stamp)> = self.latest.stamp().ok().into_iter().collect();
+        let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if self.options.parts[ix] == Part::Out || task.skipped.is_some() {
+            if self.options.parts[ix] == TaskRole::Out || task.skipped.is_some() {
                 continue;
             }
             // Whether an image is still there, or a server still the same, no file says.
@@ -61,7 +61,7 @@ impl<W: Work> Runner<W> {
                 }
                 look_at.extend(seen.cloned());
             }
-            if let Some(Made::Output(record)) = &self.made[ix] {
+            if let Some(TaskOutput::Output(record)) = &self.made[ix] {
                 look_at.extend(self.shelf.stamps(record).ok()?);
                 look_at.push(self.latest.stamp_of(&task.id).ok()?);
             }

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Keyed, Made, Msg, Over, Part, Runner, State, accept, system};
+use super::{Keyed, TaskOutput, Msg, TaskEnd, TaskRole, Runner, ScheduleState, accept, system};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::age;
 use crate::runner::schedule::Ix;
-use crate::runner::shared::{Fetched, Wanted};
-use crate::runner::work::Work;
-use crate::store::Record;
+use crate::runner::shared::{FetchedOutput, OutputRequest};
+use crate::runner::work::TaskExecutor;
+use crate::store::TaskRecord;
 
-impl<W: Work> Runner<W> {
+impl<W: TaskExecutor> Runner<W> {
     /// Asks for an output, if there is anybody to ask; the answer comes as a message.
     pub(super) fn ask(&self, ix: Ix, keyed: &Keyed) -> bool {
         let Some(shared) = self.options.shared.clone() else { return false };
-        let wanted = Wanted { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
+        let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
         let (send, stop) = (self.send.clone(), self.stop.clone());
         tokio::spawn(async move {
             // What has come so far stays, and the next run goes on with it.
@@ -27,15 +27,15 @@ impl<W: Work> Runner<W> {
         true
     }
 
-    pub(super) fn take_fetched(&mut self, ix: Ix, fetched: Option<Fetched>) {
-        if self.schedule.state(ix) != State::Keying {
+    pub(super) fn take_fetched(&mut self, ix: Ix, fetched: Option<FetchedOutput>) {
+        if self.schedule.state(ix) != ScheduleState::Keying {
             return;
         }
         let (Some(fetched), Some(keyed)) = (fetched, self.keyed[ix as usize].clone()) else {
             return self.missed(ix);
         };
         let task = Arc::clone(self.task(ix));
-        let Fetched { folder, sealed, done, seconds, from } = fetched;
+        let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
         let from = Some(from);
         match accept(
             &self.shelf,
@@ -59,7 +59,7 @@ impl<W: Work> Runner<W> {
     }
 
     /// Its output is there; `from` elsewhere, if it came just now.
-    pub(super) fn take_hit(&mut self, ix: Ix, record: &Arc<Record>, from: Option<String>) {
+    pub(super) fn take_hit(&mut self, ix: Ix, record: &Arc<TaskRecord>, from: Option<String>) {
         let task = Arc::clone(self.task(ix));
         // The next run explains itself by this one, whichever task or manifest made the output.
         let record = match self.shelf.adopt(&self.plan.name, &task.id, record) {
@@ -82,13 +82,13 @@ impl<W: Work> Runner<W> {
         (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
         self.summary.tally.cached += 1;
         self.summary.done.push((task.id.clone(), done, folder));
-        self.made[ix as usize] = Some(Made::Output(record));
-        self.schedule.over(ix, Over::Cached);
+        self.made[ix as usize] = Some(TaskOutput::Output(record));
+        self.schedule.over(ix, TaskEnd::Cached);
     }
 
     /// Nobody has its output.
     pub(super) fn missed(&mut self, ix: Ix) {
-        if self.options.parts[ix as usize] == Part::Restore {
+        if self.options.parts[ix as usize] == TaskRole::Restore {
             let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
                 .hint("run without --only, or with --until, to make it first");
             return self.fail(ix, 1, failure, 0.0);
@@ -97,7 +97,7 @@ impl<W: Work> Runner<W> {
     }
 
     /// Other machines may have it.
-    pub(super) fn offer(&self, record: &Arc<Record>) {
+    pub(super) fn offer(&self, record: &Arc<TaskRecord>) {
         if let Some(shared) = &self.options.shared {
             shared.offer(&record.task, Arc::clone(record));
         }

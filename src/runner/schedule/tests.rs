@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn step(needs: &[Ix]) -> Item {
-    Item {
+fn step(needs: &[Ix]) -> ScheduledTask {
+    ScheduledTask {
         needs: needs.to_vec(),
         service: false,
         cpus: Some(1),
@@ -16,52 +16,52 @@ fn step(needs: &[Ix]) -> Item {
     }
 }
 
-fn service(needs: &[Ix]) -> Item {
-    Item { service: true, cpus: None, ..step(needs) }
+fn service(needs: &[Ix]) -> ScheduledTask {
+    ScheduledTask { service: true, cpus: None, ..step(needs) }
 }
 
 #[test]
 fn a_service_whose_dependents_are_cached_is_never_started() {
-    let mut s = Schedule::new(vec![service(&[]), step(&[0])], 2, []);
+    let mut s = TaskSchedule::new(vec![service(&[]), step(&[0])], 2, []);
     assert_eq!(s.next_to_key(), Some(0));
     s.known(0);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, Over::Cached);
-    assert_eq!(s.state(0), State::Over(Over::NotNeeded));
+    s.over(1, TaskEnd::Cached);
+    assert_eq!(s.state(0), ScheduleState::Over(TaskEnd::NotNeeded));
     assert!(s.is_over());
 }
 
 #[test]
 fn who_waits_for_another_to_make_the_same_is_looked_up_again_afterwards() {
-    let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[1])], 2, []);
+    let mut s = TaskSchedule::new(vec![step(&[]), step(&[]), step(&[1])], 2, []);
     assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
     s.missed(0);
     s.waits_for(1, 0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
     assert_eq!((s.next_to_start(), s.next_to_key()), (None, None), "there is nothing to do meanwhile");
-    s.over(0, Over::Done);
+    s.over(0, TaskEnd::Done);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, Over::Cached);
+    s.over(1, TaskEnd::Cached);
     assert_eq!(s.next_to_key(), Some(2));
-    s.over(2, Over::Cached);
+    s.over(2, TaskEnd::Cached);
     assert!(s.is_over());
 }
 
 #[test]
 fn who_waits_for_another_fails_with_it() {
-    let mut s = Schedule::new(vec![step(&[]), step(&[])], 2, []);
+    let mut s = TaskSchedule::new(vec![step(&[]), step(&[])], 2, []);
     assert_eq!((s.next_to_key(), s.next_to_key()), (Some(0), Some(1)));
     s.missed(0);
     s.waits_for(1, 0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
-    s.over(0, Over::Failed);
+    s.over(0, TaskEnd::Failed);
     assert_eq!(s.take_cancelled(), [(1, 0)]);
     assert!(s.is_over());
 }
 
 #[test]
 fn a_server_stays_up_until_its_last_dependent_ends() {
-    let mut s = Schedule::new(vec![service(&[]), step(&[0]), step(&[0])], 2, []);
+    let mut s = TaskSchedule::new(vec![service(&[]), step(&[0]), step(&[0])], 2, []);
     s.next_to_key();
     s.known(0);
     while let Some(ix) = s.next_to_key() {
@@ -72,19 +72,19 @@ fn a_server_stays_up_until_its_last_dependent_ends() {
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
-    s.over(1, Over::Done);
+    s.over(1, TaskEnd::Done);
     assert!(s.take_to_stop().is_empty());
-    s.over(2, Over::Failed);
+    s.over(2, TaskEnd::Failed);
     assert_eq!(s.take_to_stop(), [0]);
-    s.over(0, Over::Done);
+    s.over(0, TaskEnd::Done);
     assert!(s.is_over());
 }
 
 #[test]
 fn two_servers_that_need_all_gpus_take_turns() {
-    let gpu = |i: Item| Item { gpus: 8, ..i };
+    let gpu = |i: ScheduledTask| ScheduledTask { gpus: 8, ..i };
     let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];
-    let mut s = Schedule::new(items, 4, 0..8);
+    let mut s = TaskSchedule::new(items, 4, 0..8);
     while let Some(ix) = s.next_to_key() {
         if ix < 2 { s.known(ix) } else { s.missed(ix) }
     }
@@ -92,25 +92,25 @@ fn two_servers_that_need_all_gpus_take_turns() {
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(2));
     assert_eq!(s.next_to_start(), None);
-    s.over(2, Over::Done);
+    s.over(2, TaskEnd::Done);
     assert_eq!(s.take_to_stop(), [0]);
     assert_eq!(s.next_to_start(), None, "its GPUs are free only when it has ended");
-    s.over(0, Over::Done);
+    s.over(0, TaskEnd::Done);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
 /// The runs of two variants, each on a server of its own with one GPU, planned in turn: the order in which they are made.
 fn turns(gpus: u32) -> Vec<Ix> {
-    let server = || Item { gpus: 1, ..service(&[]) };
-    let run = |server| Item { cpus: None, ..step(&[server]) };
-    let mut s = Schedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, 0..gpus);
+    let server = || ScheduledTask { gpus: 1, ..service(&[]) };
+    let run = |server| ScheduledTask { cpus: None, ..step(&[server]) };
+    let mut s = TaskSchedule::new(vec![server(), server(), run(0), run(1), run(0), run(1)], 2, 0..gpus);
     let mut made = Vec::new();
     for _ in 0..100 {
         while let Some(ix) = s.next_to_key() {
             if ix < 2 { s.known(ix) } else { s.missed(ix) }
         }
         for ix in s.take_to_stop() {
-            s.over(ix, Over::Done);
+            s.over(ix, TaskEnd::Done);
         }
         let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
         for ix in started {
@@ -118,7 +118,7 @@ fn turns(gpus: u32) -> Vec<Ix> {
                 s.up(ix);
             } else {
                 made.push(ix);
-                s.over(ix, Over::Done);
+                s.over(ix, TaskEnd::Done);
             }
         }
     }
@@ -134,9 +134,9 @@ fn variants_take_turns_where_both_servers_can_be_up() {
 
 #[test]
 fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
-    let elsewhere = |i: Item| Item { elsewhere: true, ..i };
-    let alone = Item { cpus: None, ..step(&[]) };
-    let mut s = Schedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
+    let elsewhere = |i: ScheduledTask| ScheduledTask { elsewhere: true, ..i };
+    let alone = ScheduledTask { cpus: None, ..step(&[]) };
+    let mut s = TaskSchedule::new(vec![alone, step(&[]), elsewhere(step(&[])), elsewhere(step(&[]))], 1, []);
     while let Some(ix) = s.next_to_key() {
         s.missed(ix);
     }
@@ -145,19 +145,19 @@ fn what_runs_elsewhere_waits_for_no_slot_and_takes_none() {
         started.push(start.task);
     }
     assert_eq!(started, [0, 2, 3], "all but the one that needs the slot");
-    s.over(2, Over::Done);
+    s.over(2, TaskEnd::Done);
     assert_eq!(s.next_to_start(), None, "its end gives no slot back that it never had");
-    s.over(0, Over::Done);
+    s.over(0, TaskEnd::Done);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
 }
 
 #[test]
 fn a_group_is_started_in_one_moment() {
-    let many = Item { elsewhere: true, group: Some(7), ..step(&[]) };
-    let mut s = Schedule::new(vec![many.clone(), many.clone(), many], 1, []);
+    let many = ScheduledTask { elsewhere: true, group: Some(7), ..step(&[]) };
+    let mut s = TaskSchedule::new(vec![many.clone(), many.clone(), many], 1, []);
     assert_eq!((s.next_to_key(), s.next_to_key(), s.next_to_key()), (Some(0), Some(1), Some(2)));
     s.missed(1);
-    s.over(0, Over::Cached);
+    s.over(0, TaskEnd::Cached);
     assert_eq!(s.next_to_start(), None, "the last one is still looked up");
     s.missed(2);
     let started: Vec<Ix> = std::iter::from_fn(|| s.next_to_start()).map(|start| start.task).collect();
@@ -166,44 +166,44 @@ fn a_group_is_started_in_one_moment() {
 
 #[test]
 fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
-    let mut s = Schedule::new(vec![Item { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
+    let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 1, ..service(&[]) }, step(&[0]), step(&[0])], 1, [0]);
     while let Some(ix) = s.next_to_key() {
         if ix == 0 { s.known(ix) } else { s.missed(ix) }
     }
-    assert_eq!(s.next_to_start(), Some(Start { task: 0, gpus: vec![0] }));
+    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }));
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     s.relaunch(0);
-    assert_eq!((s.state(0), s.state(1), s.state(2)), (State::Known, State::Running, State::Keying));
+    assert_eq!((s.state(0), s.state(1), s.state(2)), (ScheduleState::Known, ScheduleState::Running, ScheduleState::Keying));
     // One that ran is looked up again by the loop, when its try has ended.
     s.rekey(1);
     assert_eq!(s.next_to_key(), Some(1));
     s.missed(1);
     assert_eq!(s.next_to_key(), Some(2));
-    s.over(2, Over::Cached);
-    assert_eq!(s.next_to_start(), Some(Start { task: 0, gpus: vec![0] }), "its GPU was given back");
+    s.over(2, TaskEnd::Cached);
+    assert_eq!(s.next_to_start(), Some(StartItem { task: 0, gpus: vec![0] }), "its GPU was given back");
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
-    s.over(1, Over::Done);
+    s.over(1, TaskEnd::Done);
     assert_eq!(s.take_to_stop(), [0]);
 }
 
 #[test]
 fn a_server_whose_dependents_turn_out_to_be_cached_is_not_started_again() {
-    let mut s = Schedule::new(vec![service(&[]), step(&[0])], 1, []);
+    let mut s = TaskSchedule::new(vec![service(&[]), step(&[0])], 1, []);
     while let Some(ix) = s.next_to_key() {
         if ix == 0 { s.known(ix) } else { s.missed(ix) }
     }
     s.next_to_start();
     s.relaunch(0);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, Over::Cached);
-    assert_eq!((s.state(0), s.is_over()), (State::Over(Over::NotNeeded), true));
+    s.over(1, TaskEnd::Cached);
+    assert_eq!((s.state(0), s.is_over()), (ScheduleState::Over(TaskEnd::NotNeeded), true));
 }
 
 #[test]
 fn what_can_never_have_its_gpus_is_found() {
-    let mut s = Schedule::new(vec![Item { gpus: 2, ..step(&[]) }], 1, [0]);
+    let mut s = TaskSchedule::new(vec![ScheduledTask { gpus: 2, ..step(&[]) }], 1, [0]);
     let ix = s.next_to_key().unwrap();
     s.missed(ix);
     assert_eq!(s.next_to_start(), None);
@@ -212,21 +212,21 @@ fn what_can_never_have_its_gpus_is_found() {
 
 #[test]
 fn a_failure_cancels_all_that_stand_on_it_and_nothing_else() {
-    let mut s = Schedule::new(vec![step(&[]), step(&[]), step(&[0]), step(&[2]), step(&[1])], 1, []);
+    let mut s = TaskSchedule::new(vec![step(&[]), step(&[]), step(&[0]), step(&[2]), step(&[1])], 1, []);
     s.next_to_key();
-    s.over(0, Over::Failed);
+    s.over(0, TaskEnd::Failed);
     assert_eq!(s.take_cancelled(), [(2, 0), (3, 2)]);
     assert_eq!(s.next_to_key(), Some(1));
-    s.over(1, Over::Cached);
+    s.over(1, TaskEnd::Cached);
     assert_eq!(s.next_to_key(), Some(4));
 }
 
 #[test]
 fn ten_thousand_deep_fails_without_deep_recursion() {
     let items = (0..10_000u32).map(|i| step(&i.checked_sub(1).map_or(vec![], |n| vec![n]))).collect();
-    let mut s = Schedule::new(items, 1, []);
+    let mut s = TaskSchedule::new(items, 1, []);
     s.next_to_key();
-    s.over(0, Over::Failed);
+    s.over(0, TaskEnd::Failed);
     assert!(s.is_over());
 }
 
@@ -238,14 +238,14 @@ proptest! {
         shape in prop::collection::vec((prop::collection::vec(0u32..100, 0..4), any::<bool>(), 0u32..3, 0u32..3), 1..40),
         choices in prop::collection::vec(0u8..10, 400),
     ) {
-        let items: Vec<Item> = shape.iter().enumerate().map(|(i, (needs, service, cpus, gpus))| {
+        let items: Vec<ScheduledTask> = shape.iter().enumerate().map(|(i, (needs, service, cpus, gpus))| {
             let mut needs: Vec<Ix> = if i == 0 { vec![] } else { needs.iter().map(|n| n % i as u32).collect() };
             needs.sort_unstable();
             needs.dedup();
             let elsewhere = *cpus == 2 && *gpus == 0;
-            Item { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false }
+            ScheduledTask { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false }
         }).collect();
-        let mut s = Schedule::new(items.clone(), 2, 0..4);
+        let mut s = TaskSchedule::new(items.clone(), 2, 0..4);
         let mut busy: Vec<Ix> = Vec::new();
         let mut stopping: Vec<Ix> = Vec::new();
         let mut choice = choices.into_iter().cycle();
@@ -254,7 +254,7 @@ proptest! {
             if s.is_over() { break }
             while let Some(ix) = s.next_to_key() {
                 if items[ix as usize].service { s.known(ix) }
-                else if choice.next().unwrap() < 3 { s.over(ix, Over::Cached) }
+                else if choice.next().unwrap() < 3 { s.over(ix, TaskEnd::Cached) }
                 else { s.missed(ix) }
             }
             while let Some(start) = s.next_to_start() {
@@ -262,33 +262,33 @@ proptest! {
                 prop_assert_eq!(start.gpus.len(), item.gpus as usize);
                 for need in &item.needs {
                     let state = s.state(*need);
-                    let fine = if items[*need as usize].service && !item.service { matches!(state, State::Up) }
-                        else { matches!(state, State::Over(_) | State::Known | State::Starting | State::Up | State::Stopping) };
+                    let fine = if items[*need as usize].service && !item.service { matches!(state, ScheduleState::Up) }
+                        else { matches!(state, ScheduleState::Over(_) | ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping) };
                     prop_assert!(fine, "{:?}", state);
                 }
                 busy.push(start.task);
             }
-            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == State::Running)
+            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == ScheduleState::Running)
                 .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
             prop_assert!(used <= 2);
             stopping.extend(s.take_to_stop());
             s.take_cancelled();
             if let Some(ix) = stopping.pop() {
-                s.over(ix, Over::Done);
+                s.over(ix, TaskEnd::Done);
             } else if !busy.is_empty() {
                 let at = choice.next().unwrap() as usize % busy.len();
                 let ix = busy.swap_remove(at);
                 match s.state(ix) {
-                    State::Starting if relaunches < 5 && !s.carries_a_service(ix) && choice.next().unwrap() < 3 => {
+                    ScheduleState::Starting if relaunches < 5 && !s.carries_a_service(ix) && choice.next().unwrap() < 3 => {
                         relaunches += 1;
                         s.relaunch(ix);
                     }
-                    State::Starting => { s.up(ix); }
-                    State::Running => s.over(ix, if choice.next().unwrap() == 0 { Over::Failed } else { Over::Done }),
+                    ScheduleState::Starting => { s.up(ix); }
+                    ScheduleState::Running => s.over(ix, if choice.next().unwrap() == 0 { TaskEnd::Failed } else { TaskEnd::Done }),
                     _ => {}
                 }
             } else if let Some(ix) = s.stuck() {
-                s.over(ix, Over::Failed);
+                s.over(ix, TaskEnd::Failed);
             }
         }
         prop_assert!(s.is_over());

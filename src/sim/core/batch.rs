@@ -1,9 +1,9 @@
 //! The micro-batch scheduler: what the step computes, under the budgets of requests and tokens.
 
-use super::{Active, Chunking, InFlight, Limits};
+use super::{Active, Chunking, InFlight, EngineLimits};
 
 /// Walks the scheduled requests in order.
-pub(super) fn compose(limits: &Limits, active: &[Active], scheduled: &[usize]) -> InFlight {
+pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usize]) -> InFlight {
     let mut flight = InFlight::default();
     let mut waiting = Vec::new();
     let mut tokens = 0;
@@ -37,7 +37,7 @@ pub(super) fn compose(limits: &Limits, active: &[Active], scheduled: &[usize]) -
 }
 
 /// Whole blocks, unless it is the last piece.
-fn first_come(limits: &Limits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
+fn first_come(limits: &EngineLimits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
     let mut pieces = Vec::with_capacity(waiting.len());
     for &(at, context) in waiting {
         let mut piece = context.min(left);
@@ -53,7 +53,7 @@ fn first_come(limits: &Limits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(
 }
 
 /// One block each per round, until the tokens or the contexts are used up.
-fn equal_progress(limits: &Limits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
+fn equal_progress(limits: &EngineLimits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
     let mut pieces: Vec<(usize, u64)> = waiting.iter().map(|&(at, _)| (at, 0)).collect();
     loop {
         let mut dealt = false;

@@ -1,9 +1,9 @@
 //! The capacity scheduler: who may hold KV blocks during the next step.
 
-use super::{Active, Limits, Policy};
+use super::{Active, EngineLimits, Policy};
 
 /// Indices of the requests that may run, in the order of the micro-batch scheduler, and how many were paused.
-pub(super) fn schedule(limits: &Limits, active: &mut [Active]) -> (Vec<usize>, usize) {
+pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>, usize) {
     match limits.policy {
         Policy::GuaranteedNoEvict => (no_evict(limits, active, true), 0),
         Policy::StaticBatch => {
@@ -15,7 +15,7 @@ pub(super) fn schedule(limits: &Limits, active: &mut [Active]) -> (Vec<usize>, u
 }
 
 /// Running requests first, each with its blocks to completion; then waiting ones in order, until one does not fit.
-fn no_evict(limits: &Limits, active: &[Active], admits: bool) -> Vec<usize> {
+fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize> {
     let to_completion = |request: &Active| (request.isl + request.osl).div_ceil(limits.tokens_per_block);
     let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
     let mut free = limits.blocks;
@@ -41,7 +41,7 @@ fn no_evict(limits: &Limits, active: &[Active], admits: bool) -> Vec<usize> {
 
 /// In order, blocks for one more step each. When one does not fit, the youngest started request behind it gives its
 /// blocks back, until it fits or nobody is left to ask.
-fn max_utilization(limits: &Limits, active: &mut [Active]) -> (Vec<usize>, usize) {
+fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>, usize) {
     let next_step = |request: &Active| {
         let tokens = if request.is_generating() { request.isl + request.made } else { request.ctx };
         (tokens + 1).div_ceil(limits.tokens_per_block)

@@ -9,7 +9,7 @@ mod batch;
 mod capacity;
 mod virtual_time;
 
-pub use virtual_time::{Arrival, Ran, Served, simulate};
+pub use virtual_time::{SimulatedRequest, VirtualRun, Served, simulate};
 
 use super::timing::Coefficients;
 
@@ -37,7 +37,7 @@ pub enum Chunking {
 
 /// The limits of one engine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
+pub struct EngineLimits {
     pub policy: Policy,
     pub chunking: Chunking,
     /// Requests in one step.
@@ -85,7 +85,7 @@ impl Active {
 
 /// One token of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct CoreToken {
     pub id: u64,
     /// From 0.
     pub index: u64,
@@ -98,7 +98,7 @@ pub struct Token {
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct CoreStep {
     /// When it ends; its tokens appear then.
     pub end: u64,
     pub context_tokens: u64,
@@ -109,7 +109,7 @@ pub struct Step {
 
 /// What the core holds, for whoever watches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct CoreLoad {
     /// Requests inside.
     pub active: usize,
     /// Those that have no KV blocks.
@@ -136,7 +136,7 @@ struct InFlight {
 /// The state between two steps.
 #[derive(Clone, Debug)]
 pub struct Core {
-    limits: Limits,
+    limits: EngineLimits,
     active: Vec<Active>,
     in_flight: Option<InFlight>,
     steps: u64,
@@ -145,7 +145,7 @@ pub struct Core {
 }
 
 impl Core {
-    pub const fn new(limits: Limits) -> Self {
+    pub const fn new(limits: EngineLimits) -> Self {
         Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0, pauses: 0 }
     }
 
@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Plans the step that starts now. `None` when nobody is inside.
-    pub fn begin(&mut self, now: u64) -> Option<Step> {
+    pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
         if self.active.is_empty() {
             return None;
@@ -223,11 +223,11 @@ impl Core {
         let generating = flight.generating.len();
         let took = self.limits.timing.step_ns(context_tokens, pairs, generating as u64, kv);
         self.in_flight = Some(flight);
-        Some(Step { end: now + took, context_tokens, generating, paused })
+        Some(CoreStep { end: now + took, context_tokens, generating, paused })
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.
-    pub fn finish(&mut self, mut emit: impl FnMut(Token)) {
+    pub fn finish(&mut self, mut emit: impl FnMut(CoreToken)) {
         let Some(flight) = self.in_flight.take() else { return };
         self.steps += 1;
         for (at, tokens) in flight.contexts {
@@ -249,12 +249,12 @@ impl Core {
     }
 
     /// The state now.
-    pub fn holding(&self) -> Holding {
+    pub fn holding(&self) -> CoreLoad {
         let (contexts, context_tokens, generating) = self.in_flight.as_ref().map_or((0, 0, 0), |flight| {
             let tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
             (flight.contexts.len(), tokens, flight.generating.len())
         });
-        Holding {
+        CoreLoad {
             active: self.active.len(),
             waiting: self.waiting(),
             contexts,
@@ -283,12 +283,12 @@ impl Core {
     }
 }
 
-fn make(request: &mut Active, emit: &mut impl FnMut(Token)) {
+fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
     debug_assert!(request.made < request.osl, "more tokens made than asked for");
     let index = request.made;
     request.made += 1;
     if !request.cancelled {
-        emit(Token {
+        emit(CoreToken {
             id: request.id,
             index,
             is_last: request.made == request.osl,

@@ -19,8 +19,8 @@ const GOLDEN: Coefficients = Coefficients {
     all_reduce: 0.0,
 };
 
-fn golden() -> Limits {
-    Limits {
+fn golden() -> EngineLimits {
+    EngineLimits {
         policy: Policy::GuaranteedNoEvict,
         chunking: Chunking::FirstComeFirstServed,
         max_batch_size: 256,
@@ -48,13 +48,13 @@ impl Stream {
 }
 
 /// Poisson arrivals at 12/s, 1,000 requests, ISL 1000 ± 50 %, OSL 500 ± 50 %.
-fn load() -> Vec<Arrival> {
+fn load() -> Vec<SimulatedRequest> {
     let (mut arrival, mut isl, mut osl) = (Stream::of("arrival"), Stream::of("isl"), Stream::of("osl"));
     let mut time = 0.0;
     (0..1000)
         .map(|_| {
             time += -arrival.unit().ln() / 12.0;
-            Arrival {
+            SimulatedRequest {
                 at: (time * 1e9) as u64,
                 isl: ((1000.0 * (0.5 + isl.unit())) as u64).max(1),
                 osl: ((500.0 * (0.5 + osl.unit())) as u64).max(2),
@@ -68,7 +68,7 @@ fn percentile(mut values: Vec<f64>, p: f64) -> f64 {
     values[((values.len() as f64 * p) as usize).min(values.len() - 1)]
 }
 
-fn row(limits: &Limits) -> String {
+fn row(limits: &EngineLimits) -> String {
     let load = load();
     let ran = simulate(limits, &load).unwrap();
     let ttft: Vec<f64> = ran.requests.iter().zip(&load).map(|(r, a)| (r.first - a.at) as f64 / 1e6).collect();
@@ -100,11 +100,11 @@ fn row(limits: &Limits) -> String {
 fn the_golden_rows_come_out_to_the_last_bit() {
     let rows = [
         ("GNE, chunked", golden()),
-        ("GNE, not chunked", Limits { chunking: Chunking::Off, ..golden() }),
-        ("GNE, max_num_tokens 2,048", Limits { max_num_tokens: 2048, ..golden() }),
-        ("GNE, KV 3,000 blocks", Limits { blocks: 3000, ..golden() }),
-        ("MU, KV 3,000 blocks", Limits { policy: Policy::MaxUtilization, blocks: 3000, ..golden() }),
-        ("GNE, max_batch_size 32", Limits { max_batch_size: 32, ..golden() }),
+        ("GNE, not chunked", EngineLimits { chunking: Chunking::Off, ..golden() }),
+        ("GNE, max_num_tokens 2,048", EngineLimits { max_num_tokens: 2048, ..golden() }),
+        ("GNE, KV 3,000 blocks", EngineLimits { blocks: 3000, ..golden() }),
+        ("MU, KV 3,000 blocks", EngineLimits { policy: Policy::MaxUtilization, blocks: 3000, ..golden() }),
+        ("GNE, max_batch_size 32", EngineLimits { max_batch_size: 32, ..golden() }),
     ];
     let rows: Vec<String> = rows.iter().map(|(name, limits)| format!("{name} | {}", row(limits))).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
@@ -119,8 +119,8 @@ fn the_golden_rows_come_out_to_the_last_bit() {
 
 #[test]
 fn a_static_batch_admits_nobody_until_it_is_empty() {
-    let limits = Limits { policy: Policy::StaticBatch, ..golden() };
-    let load = [Arrival { at: 0, isl: 10, osl: 5 }, Arrival { at: 1, isl: 10, osl: 5 }];
+    let limits = EngineLimits { policy: Policy::StaticBatch, ..golden() };
+    let load = [SimulatedRequest { at: 0, isl: 10, osl: 5 }, SimulatedRequest { at: 1, isl: 10, osl: 5 }];
     let ran = simulate(&limits, &load).unwrap();
     assert!(ran.requests[1].first > ran.requests[0].last);
     let ran = simulate(&golden(), &load).unwrap();
@@ -129,7 +129,7 @@ fn a_static_batch_admits_nobody_until_it_is_empty() {
 
 #[test]
 fn equal_progress_deals_a_block_each() {
-    let limits = Limits { chunking: Chunking::EqualProgress, max_num_tokens: 96, ..golden() };
+    let limits = EngineLimits { chunking: Chunking::EqualProgress, max_num_tokens: 96, ..golden() };
     let mut core = Core::new(limits);
     core.arrive(0, 200, 1).unwrap();
     core.arrive(1, 200, 1).unwrap();
@@ -151,18 +151,18 @@ fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
 
 #[test]
 fn what_can_never_run_is_refused_at_the_door() {
-    let mut core = Core::new(Limits { blocks: 10, ..golden() });
+    let mut core = Core::new(EngineLimits { blocks: 10, ..golden() });
     assert_eq!(core.arrive(0, 300, 21), Err(Unfit::Blocks { needed: 11, pool: 10 }));
-    let mut core = Core::new(Limits { chunking: Chunking::Off, max_num_tokens: 64, ..golden() });
+    let mut core = Core::new(EngineLimits { chunking: Chunking::Off, max_num_tokens: 64, ..golden() });
     assert_eq!(core.arrive(0, 65, 1), Err(Unfit::Context { context: 65, limit: 64 }));
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = EngineLimits> {
     let policy = prop_oneof![Just(Policy::GuaranteedNoEvict), Just(Policy::MaxUtilization), Just(Policy::StaticBatch)];
     let chunking =
         prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
     (policy, chunking, 1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]).prop_map(
-        |(policy, chunking, max_batch_size, max_num_tokens, blocks, tokens_per_block)| Limits {
+        |(policy, chunking, max_batch_size, max_num_tokens, blocks, tokens_per_block)| EngineLimits {
             policy,
             chunking,
             max_batch_size,
@@ -174,8 +174,8 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-fn loads() -> impl Strategy<Value = Vec<Arrival>> {
-    let one = (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| Arrival { at, isl, osl });
+fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
+    let one = (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| SimulatedRequest { at, isl, osl });
     prop::collection::vec(one, 1..40)
 }
 
@@ -204,7 +204,7 @@ proptest! {
     /// Nobody waits while there is room, unless behind somebody who does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
-        let limits = Limits { policy: Policy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
+        let limits = EngineLimits { policy: Policy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
         let mut core = Core::new(limits.clone());
         for (id, arrival) in load.iter().enumerate() {
             core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();

@@ -1,10 +1,10 @@
 //! The core on a virtual clock: a whole load in milliseconds of real time.
 
-use super::{Core, Limits, Unfit};
+use super::{Core, EngineLimits, Unfit};
 
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct SimulatedRequest {
     /// Nanoseconds.
     pub at: u64,
     pub isl: u64,
@@ -22,7 +22,7 @@ pub struct Served {
 
 /// What became of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct VirtualRun {
     /// In the order of the load.
     pub requests: Vec<Served>,
     pub end: u64,
@@ -31,7 +31,7 @@ pub struct Ran {
 }
 
 /// Runs a load to its end. Requests enter in the order of time, then of their place in the load.
-pub fn simulate(limits: &Limits, load: &[Arrival]) -> Result<Ran, Unfit> {
+pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<VirtualRun, Unfit> {
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&at| (load[at].at, at));
     let mut core = Core::new(limits.clone());
@@ -59,5 +59,5 @@ pub fn simulate(limits: &Limits, load: &[Arrival]) -> Result<Ran, Unfit> {
             served.pauses = token.pauses;
         });
     }
-    Ok(Ran { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
+    Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
 }

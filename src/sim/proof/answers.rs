@@ -15,7 +15,7 @@ use crate::triton::proto::inference::{
 /// Five bytes stand before every message: not compressed, and its length.
 const PREFIX: usize = 5;
 
-pub(super) struct Answers {
+pub(super) struct TruthAnswers {
     pub token: Bytes,
     pub last_token: Bytes,
     ready: Bytes,
@@ -25,7 +25,7 @@ pub(super) struct Answers {
     untold: Bytes,
 }
 
-impl Answers {
+impl TruthAnswers {
     pub fn new() -> Self {
         let config = ModelConfig {
             name: "tensorrt_llm".to_owned(),

@@ -22,21 +22,21 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
-use answers::Answers;
-pub use script::Script;
+use answers::TruthAnswers;
+pub use script::ResponseScript;
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
-pub enum Manner {
+pub enum ResponsePattern {
     /// All tokens at once, so many, one to a message.
     AtOnce { tokens: u32 },
     /// As the script says.
-    Scripted(Script),
+    Scripted(ResponseScript),
 }
 
 /// What happened to one request, as the server saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Truth {
+pub struct GroundTruth {
     /// The id that the client gave.
     pub id: u64,
     /// When the request was there.
@@ -46,26 +46,26 @@ pub struct Truth {
 }
 
 /// A running server, on threads of its own. Dropping it closes every socket.
-pub struct Proof {
+pub struct GroundTruthServer {
     pub address: SocketAddr,
-    truths: Arc<Mutex<Vec<Truth>>>,
+    truths: Arc<Mutex<Vec<GroundTruth>>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// The limit on concurrent streams that it tells: that of servers built on tonic.
 const STREAMS: u32 = 200;
 
-impl Proof {
-    pub fn start(manner: Manner) -> std::io::Result<Self> {
+impl GroundTruthServer {
+    pub fn start(manner: ResponsePattern) -> std::io::Result<Self> {
         Self::with_streams(manner, STREAMS)
     }
 
     /// A connection may carry as many requests at once as a client likes.
-    pub fn without_limit(manner: Manner) -> std::io::Result<Self> {
+    pub fn without_limit(manner: ResponsePattern) -> std::io::Result<Self> {
         Self::with_streams(manner, u32::MAX)
     }
 
-    fn with_streams(manner: Manner, streams: u32) -> std::io::Result<Self> {
+    fn with_streams(manner: ResponsePattern, streams: u32) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -74,8 +74,8 @@ impl Proof {
             let _inside = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let truths: Arc<Mutex<Vec<Truth>>> = Arc::default();
-        let service = Arc::new(Service { manner, answers: Answers::new(), truths: Arc::clone(&truths) });
+        let truths: Arc<Mutex<Vec<GroundTruth>>> = Arc::default();
+        let service = Arc::new(Service { manner, answers: TruthAnswers::new(), truths: Arc::clone(&truths) });
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let _ = socket.set_nodelay(true);
@@ -91,7 +91,7 @@ impl Proof {
     }
 
     /// What it did so far, by id. Scripted requests only.
-    pub fn truths(&self) -> Vec<Truth> {
+    pub fn truths(&self) -> Vec<GroundTruth> {
         let mut truths = self.truths.lock().unwrap_or_else(PoisonError::into_inner).clone();
         truths.sort_by_key(|truth| truth.id);
         truths
@@ -103,7 +103,7 @@ impl Proof {
     }
 }
 
-impl Drop for Proof {
+impl Drop for GroundTruthServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -114,9 +114,9 @@ impl Drop for Proof {
 type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
 
 struct Service {
-    manner: Manner,
-    answers: Answers,
-    truths: Arc<Mutex<Vec<Truth>>>,
+    manner: ResponsePattern,
+    answers: TruthAnswers,
+    truths: Arc<Mutex<Vec<GroundTruth>>>,
 }
 
 impl Service {
@@ -124,13 +124,13 @@ impl Service {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let body = if method == "ModelStreamInfer" {
             match self.manner.clone() {
-                Manner::AtOnce { tokens } => {
+                ResponsePattern::AtOnce { tokens } => {
                     // An answer before the end of the request would make the rest of it an offence that h2 counts.
                     let mut asked = request.into_body();
                     while let Some(Ok(_)) = asked.frame().await {}
                     self.at_once(tokens)
                 }
-                Manner::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
+                ResponsePattern::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
             }
         } else {
             whole([self.answers.to(&method)].into_iter())
@@ -145,13 +145,13 @@ impl Service {
         whole((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
     }
 
-    async fn scripted(self: Arc<Self>, script: Script, request: Request<Incoming>) -> Body {
-        let asked = Answers::asked(request.into_body()).await;
+    async fn scripted(self: Arc<Self>, script: ResponseScript, request: Request<Incoming>) -> Body {
+        let asked = TruthAnswers::asked(request.into_body()).await;
         let came = Instant::now();
         let Some((id, tokens)) = asked else { return whole(std::iter::empty()) };
         let (send, frames) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
-            let mut truth = Truth { id, came, wrote: Vec::with_capacity(tokens as usize) };
+            let mut truth = GroundTruth { id, came, wrote: Vec::with_capacity(tokens as usize) };
             let mut due = came;
             for at in 0..tokens {
                 due += if at == 0 { script.first(id) } else { script.gap(id, at) };
@@ -186,7 +186,7 @@ fn ok() -> HeaderMap {
     trailers
 }
 
-impl Script {
+impl ResponseScript {
     /// From the arrival of the request to its first token.
     fn first(&self, id: u64) -> Duration {
         self.drawn(id, 0, self.first_ms)

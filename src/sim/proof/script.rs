@@ -6,7 +6,7 @@ use crate::sim::random::mix;
 
 /// Times are drawn evenly between the two ends, in ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Script {
+pub struct ResponseScript {
     pub seed: u64,
     /// From a request's arrival to its first token.
     pub first_ms: (f64, f64),
@@ -14,7 +14,7 @@ pub struct Script {
     pub gap_ms: (f64, f64),
 }
 
-impl Script {
+impl ResponseScript {
     pub(super) fn drawn(&self, id: u64, token: u32, (low, high): (f64, f64)) -> Duration {
         let bits = mix(self.seed ^ mix(id ^ mix(u64::from(token))));
         // 53 bits are what a float between 0 and 1 can hold.
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_script_is_a_pure_function_within_its_bounds() {
-        let script = Script { seed: 7, first_ms: (20.0, 60.0), gap_ms: (2.0, 10.0) };
+        let script = ResponseScript { seed: 7, first_ms: (20.0, 60.0), gap_ms: (2.0, 10.0) };
         let drawn: Vec<Duration> = (0..1000).map(|id| script.drawn(id, 0, script.first_ms)).collect();
         assert!(drawn.iter().all(|time| (20.0..60.0).contains(&(time.as_secs_f64() * 1e3))));
         assert_eq!(drawn[3], script.drawn(3, 0, script.first_ms));

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::decode::Voice;
-use super::more::{Returns, Times};
+use super::decode::TokenSpeaker;
+use super::more::{Returns, RequestTimes};
 use crate::sim::random::mix;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
@@ -33,7 +33,7 @@ pub(super) fn word(token: i32) -> [u8; 4] {
 
 /// How a request is answered.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct ServedAnswer {
     pub model_name: String,
     pub model_version: String,
     pub id: String,
@@ -42,11 +42,11 @@ pub(super) struct Answer {
     /// Which sequence of the request.
     pub sequence: i32,
     /// One voice for each beam; there is at least one.
-    pub beams: Vec<Voice>,
+    pub beams: Vec<TokenSpeaker>,
     /// The tokens of each beam, where they depend on each other.
     pub decoded: Option<Vec<Vec<i32>>>,
     /// Prompt to put before an answer that does not stream.
-    pub prompt: Prompt,
+    pub prompt: ServedPrompt,
     /// One response for each token.
     pub is_streaming: bool,
     /// The last token's response does not say that it is the last; an empty one may follow.
@@ -61,26 +61,26 @@ pub(super) struct Answer {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Prompt {
+pub(super) enum ServedPrompt {
     Tokens(Vec<i32>),
     Text(Vec<u8>),
 }
 
-impl Answer {
+impl ServedAnswer {
     /// This part has ended. True for the last of its message.
     pub(super) fn ends(&self) -> bool {
         self.left.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// The response for tokens `from..to`. `whole` answers begin with the prompt.
-    pub(super) fn response(&self, from: u64, to: u64, whole: bool, times: Option<Times>) -> ModelInferResponse {
+    pub(super) fn response(&self, from: u64, to: u64, whole: bool, times: Option<RequestTimes>) -> ModelInferResponse {
         // Beams change what they said before, so every response of them has it all.
         let from = if self.beams.len() > 1 { 0 } else { from };
         let beams: Vec<Vec<i32>> = (0..self.beams.len()).map(|beam| self.tokens(beam, from, to)).collect();
         let mut response = bare(&self.model_name, &self.model_version, &self.id);
         let width = beams.len() as i64;
         match &self.prompt {
-            Prompt::Tokens(prompt) => {
+            ServedPrompt::Tokens(prompt) => {
                 let prompt = if whole { prompt.as_slice() } else { &[] };
                 let longest = prompt.len() + beams.iter().map(Vec::len).max().unwrap_or(0);
                 let mut ids = BytesMut::with_capacity(4 * longest * beams.len());
@@ -94,7 +94,7 @@ impl Answer {
                 self.put(&mut response, "output_ids", "INT32", vec![1, width, longest as i64], ids.freeze());
                 self.put(&mut response, "sequence_length", "INT32", vec![1, width], lengths.freeze());
             }
-            Prompt::Text(prompt) => {
+            ServedPrompt::Text(prompt) => {
                 let mut raw = BytesMut::new();
                 for tokens in &beams {
                     let mut text = if whole { prompt.clone() } else { Vec::new() };

@@ -8,13 +8,13 @@ use super::answer::{token, word};
 
 /// Whose tokens they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Voice {
+pub(super) struct TokenSpeaker {
     name: String,
     vocab_size: u32,
     end_id: Option<i32>,
 }
 
-impl Voice {
+impl TokenSpeaker {
     /// The first request of a message, and its first sequence, speak by the id alone. A seed takes the id's place.
     pub(super) fn new(
         id: &str,
@@ -53,12 +53,12 @@ impl Voice {
 
 /// Stop words or bad words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct StopWords {
     pub ids: Vec<Vec<i32>>,
     pub texts: Vec<Vec<u8>>,
 }
 
-impl Words {
+impl StopWords {
     pub(super) const fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.texts.is_empty()
     }
@@ -82,7 +82,7 @@ impl Words {
 }
 
 /// The answer's tokens, at most `most`. None: nothing depends on what was said, so the voice is enough.
-pub(super) fn decode(voice: &Voice, most: u64, stop: &Words, bad: &Words) -> Option<Vec<i32>> {
+pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &StopWords) -> Option<Vec<i32>> {
     if stop.is_empty() && bad.is_empty() {
         return None;
     }
@@ -141,28 +141,28 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
 
-    fn ids(words: &[&[i32]]) -> Words {
-        Words { ids: words.iter().map(|word| word.to_vec()).collect(), texts: Vec::new() }
+    fn ids(words: &[&[i32]]) -> StopWords {
+        StopWords { ids: words.iter().map(|word| word.to_vec()).collect(), texts: Vec::new() }
     }
 
     #[test]
     fn an_answer_ends_with_its_first_stop_word() {
-        let voice = Voice::new("7", None, 0, 0, 1000, Some(2));
+        let voice = TokenSpeaker::new("7", None, 0, 0, 1000, Some(2));
         let free: Vec<i32> = (0..20).map(|index| voice.token(index)).collect();
-        let decoded = |stop: &Words, bad: &Words| decode(&voice, 20, stop, bad).unwrap();
-        assert_eq!(decoded(&ids(&[&free[4..6]]), &Words::default()), free[..6]);
-        let text = Words { ids: Vec::new(), texts: vec![word(free[8])[1..].to_vec()] };
-        assert_eq!(decoded(&text, &Words::default()), free[..9]);
-        let without = decoded(&Words::default(), &ids(&[&[free[3]], &free[9..11]]));
+        let decoded = |stop: &StopWords, bad: &StopWords| decode(&voice, 20, stop, bad).unwrap();
+        assert_eq!(decoded(&ids(&[&free[4..6]]), &StopWords::default()), free[..6]);
+        let text = StopWords { ids: Vec::new(), texts: vec![word(free[8])[1..].to_vec()] };
+        assert_eq!(decoded(&text, &StopWords::default()), free[..9]);
+        let without = decoded(&StopWords::default(), &ids(&[&[free[3]], &free[9..11]]));
         assert!(!without.contains(&free[3]) && without[..3] == free[..3] && without.len() == 20);
         assert!(without[9] == free[9] && without[10] != free[10]);
-        assert_eq!(decode(&voice, 20, &Words::default(), &Words::default()), None);
+        assert_eq!(decode(&voice, 20, &StopWords::default(), &StopWords::default()), None);
     }
 
     #[test]
     fn a_seed_decides_and_rows_differ() {
         let tokens = |id, seed, row| {
-            let voice = Voice::new(id, seed, row, 0, 1000, None);
+            let voice = TokenSpeaker::new(id, seed, row, 0, 1000, None);
             (0..20).map(|index| voice.token(index)).collect::<Vec<_>>()
         };
         assert_eq!(tokens("1", Some(5), 0), tokens("2", Some(5), 0));

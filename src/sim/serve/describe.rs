@@ -1,16 +1,16 @@
 //! What the server says of itself and of its models, for either protocol.
 
-use super::load::Model;
+use super::load::LoadedModel;
 use super::request::version;
-use super::service::Inner;
-use super::tensor::{Refusal, full_shape, wire_name};
+use super::service::ServiceInner;
+use super::tensor::{RequestRefusal, full_shape, wire_name};
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::repository_index_response::ModelIndex;
 use crate::triton::proto::inference::{
     ModelMetadataResponse, ModelStatisticsResponse, RepositoryIndexResponse, ServerMetadataResponse,
 };
 
-pub(super) fn server(inner: &Inner) -> ServerMetadataResponse {
+pub(super) fn server(inner: &ServiceInner) -> ServerMetadataResponse {
     let extensions =
         ["model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics", "generate"];
     ServerMetadataResponse {
@@ -20,7 +20,7 @@ pub(super) fn server(inner: &Inner) -> ServerMetadataResponse {
     }
 }
 
-pub(super) fn metadata(model: &Model) -> ModelMetadataResponse {
+pub(super) fn metadata(model: &LoadedModel) -> ModelMetadataResponse {
     let config = &model.config;
     let tensor = |name: &str, data_type, dims: &[i64]| TensorMetadata {
         name: name.to_owned(),
@@ -38,7 +38,7 @@ pub(super) fn metadata(model: &Model) -> ModelMetadataResponse {
 }
 
 /// Of one model, or of all if `name` is empty.
-pub(super) fn statistics(inner: &Inner, name: &str, version: &str) -> Result<ModelStatisticsResponse, Refusal> {
+pub(super) fn statistics(inner: &ServiceInner, name: &str, version: &str) -> Result<ModelStatisticsResponse, RequestRefusal> {
     if !name.is_empty() {
         inner.find(name, version)?;
     }
@@ -47,7 +47,7 @@ pub(super) fn statistics(inner: &Inner, name: &str, version: &str) -> Result<Mod
     Ok(ModelStatisticsResponse { model_stats })
 }
 
-pub(super) fn index(inner: &Inner) -> RepositoryIndexResponse {
+pub(super) fn index(inner: &ServiceInner) -> RepositoryIndexResponse {
     let models = inner.models.values().map(|model| ModelIndex {
         name: model.name.clone(),
         version: version(model),

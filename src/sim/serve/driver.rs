@@ -14,21 +14,21 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::answer::Answer;
-use super::more::Times;
+use super::answer::ServedAnswer;
+use super::more::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, Holding, Limits, Token};
+use crate::sim::core::{Core, CoreLoad, EngineLimits, CoreToken};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct SimClock {
     begun: Instant,
     /// Simulated seconds per real second.
     speed: f64,
 }
 
-impl Clock {
+impl SimClock {
     pub(super) const fn speed(self) -> f64 {
         self.speed
     }
@@ -48,21 +48,21 @@ impl Clock {
 }
 
 /// Where a request's responses go.
-pub(super) enum Reply {
+pub(super) enum ResponseSink {
     Stream(UnboundedSender<Result<ModelStreamInferResponse, Status>>),
     Once(oneshot::Sender<Result<ModelInferResponse, String>>),
 }
 
 /// One request on its way into the core.
-pub(super) struct Job {
+pub(super) struct DriverJob {
     /// Simulated nanoseconds.
     pub arrived: u64,
     /// The call that it came by; when that goes away, so does the job.
     pub owner: u64,
     pub isl: u64,
     pub osl: u64,
-    pub answer: Answer,
-    pub reply: Reply,
+    pub answer: ServedAnswer,
+    pub reply: ResponseSink,
     /// The models that count it.
     pub route: Route,
     /// Tokens so far, and when the first came.
@@ -71,7 +71,7 @@ pub(super) struct Job {
 }
 
 enum Command {
-    Submit(Box<Job>),
+    Submit(Box<DriverJob>),
     Gone {
         owner: u64,
     },
@@ -83,7 +83,7 @@ enum Command {
 
 /// What all drivers of a server count together, and the faults that come from it.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct ServerCounters {
     pub served: AtomicU64,
     pub tokens: AtomicU64,
     /// Prompt tokens of requests that were let in.
@@ -98,14 +98,14 @@ pub(super) struct Shared {
 pub(super) struct Driver {
     commands: Sender<Command>,
     inside: Arc<AtomicUsize>,
-    holding: Arc<Mutex<Holding>>,
+    holding: Arc<Mutex<CoreLoad>>,
 }
 
 impl Driver {
-    pub(super) fn start(name: &str, limits: &Limits, clock: Clock, shared: Arc<Shared>) -> std::io::Result<Self> {
+    pub(super) fn start(name: &str, limits: &EngineLimits, clock: SimClock, shared: Arc<ServerCounters>) -> std::io::Result<Self> {
         let (commands, inbox) = channel();
         let inside = Arc::new(AtomicUsize::new(0));
-        let holding = Arc::new(Mutex::new(Holding::default()));
+        let holding = Arc::new(Mutex::new(CoreLoad::default()));
         let driver = Running {
             core: Core::new(limits.clone()),
             inbox,
@@ -127,11 +127,11 @@ impl Driver {
     }
 
     /// What its core holds: as of the step in flight.
-    pub(super) fn holding(&self) -> Holding {
+    pub(super) fn holding(&self) -> CoreLoad {
         *self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, job: Job) {
+    pub(super) fn submit(&self, job: DriverJob) {
         self.inside.fetch_add(1, Ordering::Relaxed);
         // A driver only ends when nobody can submit any more.
         let _ = self.commands.send(Command::Submit(Box::new(job)));
@@ -149,13 +149,13 @@ impl Driver {
 struct Running {
     core: Core,
     inbox: Receiver<Command>,
-    clock: Clock,
-    shared: Arc<Shared>,
+    clock: SimClock,
+    shared: Arc<ServerCounters>,
     inside: Arc<AtomicUsize>,
-    holding: Arc<Mutex<Holding>>,
+    holding: Arc<Mutex<CoreLoad>>,
     /// Not yet in the core: their time has not come.
-    waiting: VecDeque<Box<Job>>,
-    jobs: BTreeMap<u64, Box<Job>>,
+    waiting: VecDeque<Box<DriverJob>>,
+    jobs: BTreeMap<u64, Box<DriverJob>>,
     next_id: u64,
 }
 
@@ -224,7 +224,7 @@ impl Running {
 
     /// Ends the requests of this id with what they have; their blocks are free at the next step.
     fn stop(&mut self, id: &str) {
-        let mut stopped: Vec<Box<Job>> = Vec::new();
+        let mut stopped: Vec<Box<DriverJob>> = Vec::new();
         let (ended, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|job| job.answer.id == id);
         self.waiting = waiting;
         stopped.extend::<VecDeque<_>>(ended);
@@ -254,10 +254,10 @@ impl Running {
                 job.route.failed(0);
                 self.inside.fetch_sub(1, Ordering::Relaxed);
                 match job.reply {
-                    Reply::Stream(sender) => {
+                    ResponseSink::Stream(sender) => {
                         let _ = sender.send(Ok(job.answer.failed(message)));
                     }
-                    Reply::Once(sender) => {
+                    ResponseSink::Once(sender) => {
                         let _ = sender.send(Err(message));
                     }
                 }
@@ -276,7 +276,7 @@ impl Running {
             if token.index == 0 {
                 job.first_token = now;
             }
-            let times = token.is_last.then_some(Times {
+            let times = token.is_last.then_some(RequestTimes {
                 arrival: job.arrived,
                 scheduled: token.scheduled,
                 first_token: job.first_token,
@@ -311,29 +311,29 @@ impl Running {
 }
 
 /// Sends what a token makes visible. False when nobody listens any more.
-fn speak(job: &Job, token: Token, is_message_done: bool, times: Option<Times>) -> bool {
+fn speak(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &job.reply {
-        Reply::Once(sender) => !sender.is_closed(),
-        Reply::Stream(sender) if job.answer.is_streaming => {
+        ResponseSink::Once(sender) => !sender.is_closed(),
+        ResponseSink::Stream(sender) if job.answer.is_streaming => {
             let response = job.answer.response(token.index, token.index + 1, false, times);
             let is_final = is_message_done && !job.answer.is_final_apart;
-            sender.send(Ok(Answer::streamed(response, is_final))).is_ok()
+            sender.send(Ok(ServedAnswer::streamed(response, is_final))).is_ok()
         }
-        Reply::Stream(sender) => !sender.is_closed(),
+        ResponseSink::Stream(sender) => !sender.is_closed(),
     }
 }
 
 /// Sends what is left when the last token was made.
-fn close(job: Job, is_message_done: bool, times: Option<Times>) {
-    let Job { answer, osl, reply, .. } = job;
+fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
+    let DriverJob { answer, osl, reply, .. } = job;
     match reply {
-        Reply::Once(sender) => {
+        ResponseSink::Once(sender) => {
             let _ = sender.send(Ok(answer.response(0, osl, true, times)));
         }
-        Reply::Stream(sender) => {
+        ResponseSink::Stream(sender) => {
             if !answer.is_streaming {
                 let response = answer.response(0, osl, true, times);
-                let _ = sender.send(Ok(Answer::streamed(response, is_message_done && !answer.is_final_apart)));
+                let _ = sender.send(Ok(ServedAnswer::streamed(response, is_message_done && !answer.is_final_apart)));
             }
             if is_message_done && answer.is_final_apart && answer.wants_empty_final {
                 let _ = sender.send(Ok(answer.empty_final()));
@@ -343,20 +343,20 @@ fn close(job: Job, is_message_done: bool, times: Option<Times>) {
 }
 
 /// Ends a request that was stopped: one that streams says no more, the others say what they have.
-fn cut_short(job: Job) {
-    let Job { answer, made, reply, .. } = job;
+fn cut_short(job: DriverJob) {
+    let DriverJob { answer, made, reply, .. } = job;
     let is_message_done = answer.ends();
     match reply {
-        Reply::Once(sender) => {
+        ResponseSink::Once(sender) => {
             let _ = sender.send(Ok(answer.response(0, made, true, None)));
         }
-        Reply::Stream(sender) if answer.is_streaming => {
+        ResponseSink::Stream(sender) if answer.is_streaming => {
             if is_message_done && answer.wants_empty_final {
                 let _ = sender.send(Ok(answer.empty_final()));
             }
         }
-        Reply::Stream(sender) => {
-            let _ = sender.send(Ok(Answer::streamed(answer.response(0, made, true, None), is_message_done)));
+        ResponseSink::Stream(sender) => {
+            let _ = sender.send(Ok(ServedAnswer::streamed(answer.response(0, made, true, None), is_message_done)));
         }
     }
 }

@@ -8,9 +8,9 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::vllm;
-use crate::sim::core::{Chunking, Limits, Policy};
+use crate::sim::core::{Chunking, EngineLimits, Policy};
 use crate::sim::engine;
-use crate::sim::timing::Memory;
+use crate::sim::timing::GpuMemory;
 use crate::triton::EngineConfig;
 use crate::triton::memory::Fit;
 use crate::triton::pbtxt;
@@ -18,22 +18,22 @@ use crate::triton::proto::inference::{DataType, ModelConfig, ModelOutput, model_
 
 /// One model of the repository.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct LoadedModel {
     pub name: String,
     pub config: ModelConfig,
     /// The newest first.
     pub versions: Vec<u64>,
     /// Any number of answers, over the stream only.
     pub is_decoupled: bool,
-    pub kind: Kind,
+    pub kind: ModelKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ModelKind {
     /// Token ids in and out.
-    Engine(Box<Engine>),
+    Engine(Box<LoadedEngine>),
     /// Triton's vLLM backend: text in and out, over an engine of its own.
-    Vllm(Box<Engine>),
+    Vllm(Box<LoadedEngine>),
     /// Text in and out, over the engine model of this name.
     Text {
         engine: String,
@@ -45,20 +45,20 @@ pub(super) enum Kind {
     Python,
 }
 
-impl Model {
+impl LoadedModel {
     /// Its own engine.
-    pub fn engine(&self) -> Option<&Engine> {
+    pub fn engine(&self) -> Option<&LoadedEngine> {
         match &self.kind {
-            Kind::Engine(engine) | Kind::Vllm(engine) => Some(engine),
-            Kind::Text { .. } | Kind::Python => None,
+            ModelKind::Engine(engine) | ModelKind::Vllm(engine) => Some(engine),
+            ModelKind::Text { .. } | ModelKind::Python => None,
         }
     }
 }
 
 /// An engine model's limits.
 #[derive(Clone, Debug)]
-pub(super) struct Engine {
-    pub limits: Limits,
+pub(super) struct LoadedEngine {
+    pub limits: EngineLimits,
     /// Copies of the engine, each with its own scheduler.
     pub instances: usize,
     pub max_input_len: u64,
@@ -76,10 +76,10 @@ pub(super) struct Engine {
 }
 
 /// A model that did not load: its name and why, in the server's words.
-pub(super) type Failed = (String, String);
+pub(super) type LoadFailure = (String, String);
 
 /// Loads every model of a repository, or says why each failed one did.
-pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, Model>, Vec<Failed>> {
+pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {
     let folders = folders(repository).map_err(|error| vec![(repository.display().to_string(), error)])?;
     let mut models = BTreeMap::new();
     let mut failed = Vec::new();
@@ -111,7 +111,7 @@ fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, String> {
     Ok(folders)
 }
 
-fn model(name: &str, folder: &Path) -> Result<Model, String> {
+fn model(name: &str, folder: &Path) -> Result<LoadedModel, String> {
     let path = folder.join("config.pbtxt");
     let text = fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))?;
     let config = pbtxt::read_as_server(&text).map_err(|error| {
@@ -137,25 +137,25 @@ fn model(name: &str, folder: &Path) -> Result<Model, String> {
     }
     let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     let kind = match (config.backend.as_str(), config.platform.as_str()) {
-        ("tensorrtllm", _) => Kind::Engine(Box::new(engine_of(&config)?)),
-        ("vllm", _) => Kind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
+        ("tensorrtllm", _) => ModelKind::Engine(Box::new(engine_of(&config)?)),
+        ("vllm", _) => ModelKind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
             // As in the backend's `lib/triton_decoder.py`.
-            Kind::Text {
+            ModelKind::Text {
                 engine: config.parameters["tensorrt_llm_model_name"].string_value.clone(),
                 before: vec!["preprocessing".to_owned()],
                 after: vec!["postprocessing".to_owned()],
             }
         }
-        ("python", _) => Kind::Python,
-        (_, "ensemble") => Kind::Text { engine: String::new(), before: Vec::new(), after: Vec::new() },
+        ("python", _) => ModelKind::Python,
+        (_, "ensemble") => ModelKind::Text { engine: String::new(), before: Vec::new(), after: Vec::new() },
         ("", "") => return Err(format!("must specify 'platform' or 'backend' for model {name}")),
         (other, _) => return Err(format!("unable to find backend library for backend '{other}'")),
     };
-    if matches!(kind, Kind::Python) {
+    if matches!(kind, ModelKind::Python) {
         is_decoupled = false;
     }
-    Ok(Model { name: name.to_owned(), config, versions, is_decoupled, kind })
+    Ok(LoadedModel { name: name.to_owned(), config, versions, is_decoupled, kind })
 }
 
 /// Folders named by a whole number from 1 without leading zeros.
@@ -172,16 +172,16 @@ fn versions(folder: &Path) -> Vec<u64> {
 }
 
 /// Finds the engine under each text model; an ensemble streams when its engine is decoupled.
-fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
+fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFailure>) {
     let engines: BTreeMap<String, bool> = models
         .values()
-        .filter(|model| matches!(model.kind, Kind::Engine(_)))
+        .filter(|model| matches!(model.kind, ModelKind::Engine(_)))
         .map(|model| (model.name.clone(), model.is_decoupled))
         .collect();
     let loaded: Vec<String> = models.keys().cloned().collect();
     let broken: Vec<String> = failed.iter().map(|(name, _)| name.clone()).collect();
     for model in models.values_mut() {
-        let Kind::Text { engine, before, after } = &mut model.kind else { continue };
+        let ModelKind::Text { engine, before, after } = &mut model.kind else { continue };
         let name = &model.name;
         let mut why = None;
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
@@ -209,7 +209,7 @@ fn connect(models: &mut BTreeMap<String, Model>, failed: &mut Vec<Failed>) {
 
 /// What the TensorRT-LLM backend makes of its parameters: an unreadable number or switch is a default, an unreadable
 /// model type or path is a failure.
-fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
+fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, String> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
@@ -258,7 +258,7 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
         (true, Some("equal_progress")) => Chunking::EqualProgress,
         (true, _) => Chunking::FirstComeFirstServed,
     };
-    let limits = Limits {
+    let limits = EngineLimits {
         policy,
         chunking,
         max_batch_size: max_batch_size.max(1) as usize,
@@ -267,7 +267,7 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
     };
-    Ok(Engine {
+    Ok(LoadedEngine {
         limits,
         instances: config.instance_group.iter().map(|group| group.count.max(1) as usize).sum::<usize>().max(1),
         max_input_len: u64::from(build.max_input_len),
@@ -290,7 +290,7 @@ fn engine_of(config: &ModelConfig) -> Result<Engine, String> {
 /// the cache, and ends here with CUDA's words.
 fn room(
     engine: &EngineConfig,
-    memory: &Memory,
+    memory: &GpuMemory,
     blocks: u64,
     max_batch_size: u32,
     max_num_tokens: u32,

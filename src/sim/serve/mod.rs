@@ -31,11 +31,11 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use self::driver::{Clock, Driver, Shared};
-use self::http::{Face, Open};
-use self::load::Model;
+use self::driver::{SimClock, Driver, ServerCounters};
+use self::http::{PortFace, Open};
+use self::load::LoadedModel;
 use self::prompt::PromptTokens;
-use self::service::{Inner, Service};
+use self::service::{ServiceInner, InferenceService};
 use self::statistics::Statistics;
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -154,7 +154,7 @@ pub async fn serve(
     let mut faces = Vec::new();
     let mut addresses = Addresses { grpc, http: None, metrics: None };
     for (wanted, face, found) in
-        [(options.http, Face::Service, &mut addresses.http), (options.metrics, Face::Metrics, &mut addresses.metrics)]
+        [(options.http, PortFace::Service, &mut addresses.http), (options.metrics, PortFace::Metrics, &mut addresses.metrics)]
     {
         let Some(wanted) = wanted else { continue };
         let told = |error: std::io::Error| unavailable(wanted, error.to_string());
@@ -172,7 +172,7 @@ pub async fn serve(
     let inner = Arc::new(inner);
     let faces: Vec<_> =
         faces.into_iter().map(|open| tokio::spawn(open.serve(Arc::clone(&inner), stopped.clone()))).collect();
-    let service = Service(inner);
+    let service = InferenceService(inner);
     let message_limit = i32::MAX as usize;
     let server = Server::builder()
         .max_concurrent_streams(options.max_concurrent_streams)
@@ -206,20 +206,20 @@ pub async fn serve(
 
 /// One thread for each copy of each engine.
 fn start(
-    models: BTreeMap<String, Model>,
+    models: BTreeMap<String, LoadedModel>,
     prompts: PromptTokens,
     options: &SimOptions,
     dead: &CancellationToken,
-) -> Result<Inner, ServeError> {
-    let clock = Clock::new(options.speed);
+) -> Result<ServiceInner, ServeError> {
+    let clock = SimClock::new(options.speed);
     let mut drivers = BTreeMap::new();
     for model in models.values() {
         let Some(engine) = model.engine() else { continue };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerCounters {
             stall_after_tokens: options.faults.stall_after_tokens,
             die_after_requests: options.faults.die_after_requests,
             dead: dead.clone(),
-            ..Shared::default()
+            ..ServerCounters::default()
         });
         let mut copies = Vec::new();
         for _ in 0..engine.instances {
@@ -228,7 +228,7 @@ fn start(
         }
         drivers.insert(model.name.clone(), (copies, shared));
     }
-    Ok(Inner {
+    Ok(ServiceInner {
         statistics: Statistics::new(models.keys()),
         models,
         prompts,

@@ -5,9 +5,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::decode::Voice;
+use super::decode::TokenSpeaker;
 use super::inputs::Inputs;
-use super::load::Engine;
+use super::load::LoadedEngine;
 use crate::sim::random::mix;
 use crate::triton::proto::inference::DataType;
 
@@ -41,7 +41,7 @@ impl Default for Returns {
 
 /// When things happened to a request, simulated ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct RequestTimes {
     pub arrival: u64,
     pub scheduled: u64,
     pub first_token: u64,
@@ -49,10 +49,10 @@ pub(super) struct Times {
 }
 
 /// Name, type, shape, raw bytes.
-pub(super) type Tensor = (&'static str, &'static str, Vec<i64>, Bytes);
+pub(super) type RawTensor = (&'static str, &'static str, Vec<i64>, Bytes);
 
 impl Returns {
-    pub(super) fn read(inputs: &Inputs<'_>, row: usize, engine: &Engine, isl: u64) -> Self {
+    pub(super) fn read(inputs: &Inputs<'_>, row: usize, engine: &LoadedEngine, isl: u64) -> Self {
         let wants = |name: &str| inputs.switch(name, row).unwrap_or(false);
         Self {
             log_probs: wants("return_log_probs"),
@@ -67,11 +67,11 @@ impl Returns {
     }
 
     /// For the tokens `from..to` of every beam. Stamps come with the last.
-    pub(super) fn tensors(&self, beams: &[Voice], from: u64, to: u64, times: Option<Times>) -> Vec<Tensor> {
+    pub(super) fn tensors(&self, beams: &[TokenSpeaker], from: u64, to: u64, times: Option<RequestTimes>) -> Vec<RawTensor> {
         let mut tensors = Vec::new();
         let (width, count) = (beams.len() as i64, (to - from) as i64);
         if self.log_probs {
-            let sum = |voice: &Voice| (0..to).map(|index| log_prob(voice, index)).sum::<f32>();
+            let sum = |voice: &TokenSpeaker| (0..to).map(|index| log_prob(voice, index)).sum::<f32>();
             tensors.push(("cum_log_probs", "FP32", vec![1, width], floats(beams.iter().map(sum))));
             let each = beams.iter().flat_map(|voice| (from..to).map(|index| log_prob(voice, index)));
             tensors.push(("output_log_probs", "FP32", vec![1, width, count], floats(each)));
@@ -137,11 +137,11 @@ impl Returns {
 }
 
 /// From −8 to 0.
-fn log_prob(voice: &Voice, index: u64) -> f32 {
+fn log_prob(voice: &TokenSpeaker, index: u64) -> f32 {
     -((mix(hash(voice) ^ index) % 8000) as f32 / 1000.0)
 }
 
-fn hash(voice: &Voice) -> u64 {
+fn hash(voice: &TokenSpeaker) -> u64 {
     voice.name().bytes().fold(0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 

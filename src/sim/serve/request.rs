@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicUsize;
 
 use tonic::Code;
 
-use super::answer::{Answer, Prompt};
-use super::decode::{Voice, Words, decode, word_list};
+use super::answer::{ServedAnswer, ServedPrompt};
+use super::decode::{TokenSpeaker, StopWords, decode, word_list};
 use super::inputs::Inputs;
-use super::load::{Engine, Kind, Model};
+use super::load::{LoadedEngine, ModelKind, LoadedModel};
 use super::more::Returns;
 use super::prompt::PromptTokens;
-use super::tensor::{Refusal, check};
+use super::tensor::{RequestRefusal, check};
 use super::vllm;
 use crate::triton::proto::inference::ModelInferRequest;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
@@ -20,45 +20,45 @@ use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 #[derive(Debug)]
 pub(super) enum Accepted {
     /// One part for each row, and for each sequence of a row.
-    Serve { engine: String, parts: Vec<Part> },
+    Serve { engine: String, parts: Vec<RequestPart> },
     /// `stop`: end the requests of this id.
-    Stop { engine: String, answer: Box<Answer> },
+    Stop { engine: String, answer: Box<ServedAnswer> },
 }
 
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RequestPart {
     pub isl: u64,
     pub osl: u64,
-    pub answer: Answer,
+    pub answer: ServedAnswer,
 }
 
 /// Checks a request against its model and the model's engine.
 pub(super) fn accept(
-    model: &Model,
-    engine: Option<(&str, &Engine)>,
+    model: &LoadedModel,
+    engine: Option<(&str, &LoadedEngine)>,
     request: &ModelInferRequest,
     prompts: &PromptTokens,
     is_final_apart: bool,
-) -> Result<Accepted, Refusal> {
+) -> Result<Accepted, RequestRefusal> {
     let inputs = check(model, request)?;
     let Some((engine_name, engine)) = engine else {
         let message =
             format!("model '{}' is a part of the text path that the simulator does not serve on its own", model.name);
-        return Err(Refusal { code: Code::Unavailable, message, by_backend: false });
+        return Err(RequestRefusal { code: Code::Unavailable, message, by_backend: false });
     };
     let wants_empty_final = matches!(
         request.parameters.get("triton_enable_empty_final_response").and_then(|p| p.parameter_choice.as_ref()),
         Some(ParameterChoice::BoolParam(true))
     );
-    let plain = Answer {
+    let plain = ServedAnswer {
         model_name: model.name.clone(),
         model_version: version(model),
         id: request.id.clone(),
         row: 0,
         sequence: 0,
-        beams: vec![Voice::new(&request.id, None, 0, 0, engine.vocab_size, None)],
+        beams: vec![TokenSpeaker::new(&request.id, None, 0, 0, engine.vocab_size, None)],
         decoded: None,
-        prompt: Prompt::Tokens(Vec::new()),
+        prompt: ServedPrompt::Tokens(Vec::new()),
         is_streaming: false,
         is_final_apart,
         wants_empty_final,
@@ -71,20 +71,20 @@ pub(super) fn accept(
     }
     if !model.is_decoupled && inputs.rows > 1 {
         let message = "Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-        return Err(Refusal::backend(message.to_owned()));
+        return Err(RequestRefusal::backend(message.to_owned()));
     }
     let mut parts = Vec::new();
     for row in 0..inputs.rows {
         let asked = Asked::read(model, engine, &inputs, prompts, row)?;
         if asked.is_streaming && !model.is_decoupled {
-            return Err(Refusal::backend(
+            return Err(RequestRefusal::backend(
                 "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
             ));
         }
         if !model.is_decoupled && asked.sequences > 1 {
             let message =
                 "num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-            return Err(Refusal::backend(message.to_owned()));
+            return Err(RequestRefusal::backend(message.to_owned()));
         }
         parts.extend((0..asked.sequences).map(|sequence| asked.part(&plain, engine, row, sequence)));
     }
@@ -95,7 +95,7 @@ pub(super) fn accept(
     Ok(Accepted::Serve { engine: engine_name.to_owned(), parts })
 }
 
-pub(super) fn version(model: &Model) -> String {
+pub(super) fn version(model: &LoadedModel) -> String {
     model.versions.first().map(u64::to_string).unwrap_or_default()
 }
 
@@ -104,57 +104,57 @@ struct Asked {
     isl: u64,
     osl: u64,
     is_streaming: bool,
-    prompt: Prompt,
+    prompt: ServedPrompt,
     beams: u32,
     sequences: u32,
     end_id: Option<i32>,
     seed: Option<u64>,
-    stop: Words,
-    bad: Words,
+    stop: StopWords,
+    bad: StopWords,
     returns: Returns,
 }
 
 impl Asked {
     fn read(
-        model: &Model,
-        engine: &Engine,
+        model: &LoadedModel,
+        engine: &LoadedEngine,
         inputs: &Inputs<'_>,
         prompts: &PromptTokens,
         row: usize,
-    ) -> Result<Self, Refusal> {
-        let is_text = !matches!(model.kind, Kind::Engine(_));
+    ) -> Result<Self, RequestRefusal> {
+        let is_text = !matches!(model.kind, ModelKind::Engine(_));
         let (isl, osl, is_streaming, prompt) = match model.kind {
-            Kind::Engine(_) => tokens(inputs, engine, row)?,
-            Kind::Vllm(_) => vllm::text(inputs, prompts, row)?,
-            Kind::Text { .. } | Kind::Python => text(inputs, prompts, row)?,
+            ModelKind::Engine(_) => tokens(inputs, engine, row)?,
+            ModelKind::Vllm(_) => vllm::text(inputs, prompts, row)?,
+            ModelKind::Text { .. } | ModelKind::Python => text(inputs, prompts, row)?,
         };
         check_lengths(isl, osl, engine)?;
         let beams = inputs.int("beam_width", row).unwrap_or(1);
         if i64::from(beams) > engine.max_beam_width {
             let limit = engine.max_beam_width;
-            return Err(Refusal::backend(format!(
+            return Err(RequestRefusal::backend(format!(
                 "Requested beam width {beams} exceeds the engine's max_beam_width {limit}"
             )));
         }
         let sequences = inputs.int("num_return_sequences", row).unwrap_or(1);
         sampling(inputs, row, is_text, beams, sequences)?;
         if let Some(task) = inputs.long("lora_task_id", row).filter(|_| !engine.has_lora) {
-            return Err(Refusal::backend(format!(
+            return Err(RequestRefusal::backend(format!(
                 "LoRA task {task} not found in cache. Please send LoRA weights with request"
             )));
         }
         let returns = Returns::read(inputs, row, engine, isl);
         if returns.context_logits && !engine.has_context_logits {
-            return Err(Refusal::backend(
+            return Err(RequestRefusal::backend(
                 "Return context logit need to build engine with gather_context_logits".to_owned(),
             ));
         }
         let words = |ids: &str, texts: &str| {
             let ids =
-                inputs.ints(ids, row).map_or(Ok(Vec::new()), |list| word_list(&list)).map_err(Refusal::backend)?;
+                inputs.ints(ids, row).map_or(Ok(Vec::new()), |list| word_list(&list)).map_err(RequestRefusal::backend)?;
             let mut texts = inputs.texts(texts, row).unwrap_or_default();
             texts.retain(|text| !text.is_empty());
-            Ok(Words { ids, texts })
+            Ok(StopWords { ids, texts })
         };
         Ok(Self {
             isl,
@@ -172,14 +172,14 @@ impl Asked {
         })
     }
 
-    fn part(&self, plain: &Answer, engine: &Engine, row: usize, sequence: u32) -> Part {
-        let voice = |beam| Voice::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
-        let beams: Vec<Voice> = (0..self.beams).map(voice).collect();
+    fn part(&self, plain: &ServedAnswer, engine: &LoadedEngine, row: usize, sequence: u32) -> RequestPart {
+        let voice = |beam| TokenSpeaker::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
+        let beams: Vec<TokenSpeaker> = (0..self.beams).map(voice).collect();
         let decoded: Option<Vec<Vec<i32>>> =
             beams.iter().map(|voice| decode(voice, self.osl, &self.stop, &self.bad)).collect();
         // All beams run until the longest is done.
         let osl = decoded.iter().flatten().map(|tokens| tokens.len() as u64).max().unwrap_or(self.osl).max(1);
-        let answer = Answer {
+        let answer = ServedAnswer {
             row: row as i32,
             sequence: sequence as i32,
             beams,
@@ -189,7 +189,7 @@ impl Asked {
             returns: self.returns.clone(),
             ..plain.clone()
         };
-        Part { isl: self.isl, osl, answer }
+        RequestPart { isl: self.isl, osl, answer }
     }
 }
 
@@ -200,7 +200,7 @@ fn samples(inputs: &Inputs<'_>, row: usize, is_text: bool) -> bool {
 }
 
 /// The checks of TensorRT-LLM's sampling configuration.
-fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequences: i32) -> Result<(), Refusal> {
+fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequences: i32) -> Result<(), RequestRefusal> {
     let (top_k, top_p) = if is_text { ("top_k", "top_p") } else { ("runtime_top_k", "runtime_top_p") };
     let float = |name: &str, holds: fn(f32) -> bool| inputs.float(name, row).is_none_or(holds);
     let int = |name: &str, holds: fn(i32) -> bool| inputs.int(name, row).is_none_or(holds);
@@ -215,22 +215,22 @@ fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequence
         (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
     ];
     match checks.into_iter().find(|(holds, _)| !holds) {
-        Some((_, expression)) => Err(Refusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
+        Some((_, expression)) => Err(RequestRefusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
         None => Ok(()),
     }
 }
 
-fn tokens(inputs: &Inputs<'_>, engine: &Engine, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
     let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
-        return Err(Refusal::backend(
+        return Err(RequestRefusal::backend(
             "Input tokens are not provided: input 'input_ids' is missing or empty".to_owned(),
         ));
     }
     let isl = match inputs.int("input_lengths", row) {
         Some(length) if length > 0 && length as usize <= ids.len() => length as usize,
         Some(length) => {
-            return Err(Refusal::backend(format!(
+            return Err(RequestRefusal::backend(format!(
                 "input_lengths {length} does not fit input_ids of {} tokens",
                 ids.len()
             )));
@@ -240,44 +240,44 @@ fn tokens(inputs: &Inputs<'_>, engine: &Engine, row: usize) -> Result<(u64, u64,
     // What lies behind the length is padding.
     let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
-        return Err(Refusal::backend(format!(
+        return Err(RequestRefusal::backend(format!(
             "Token ID {bad} in input_ids is out of range [0, {})",
             engine.vocab_size
         )));
     }
     let osl = output_length(inputs.int("request_output_len", row))?;
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(engine.exclude_input);
-    let prompt = Prompt::Tokens(if excludes { Vec::new() } else { ids.to_vec() });
+    let prompt = ServedPrompt::Tokens(if excludes { Vec::new() } else { ids.to_vec() });
     Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
-fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<(u64, u64, bool, Prompt), Refusal> {
+fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
     let text = inputs.texts("text_input", row).and_then(|texts| texts.into_iter().next()).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = prompts.count(&text);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(false);
-    let prompt = Prompt::Text(if excludes { Vec::new() } else { text });
+    let prompt = ServedPrompt::Text(if excludes { Vec::new() } else { text });
     Ok((isl, osl, inputs.switch("stream", row).unwrap_or(false), prompt))
 }
 
-fn output_length(length: Option<i32>) -> Result<u64, Refusal> {
+fn output_length(length: Option<i32>) -> Result<u64, RequestRefusal> {
     match length {
         Some(length) if length > 0 => Ok(length as u64),
-        other => Err(Refusal::backend(format!(
+        other => Err(RequestRefusal::backend(format!(
             "the maximum number of new tokens must be greater than 0, got {}",
             other.unwrap_or(0)
         ))),
     }
 }
 
-pub(super) fn check_lengths(isl: u64, osl: u64, engine: &Engine) -> Result<(), Refusal> {
+pub(super) fn check_lengths(isl: u64, osl: u64, engine: &LoadedEngine) -> Result<(), RequestRefusal> {
     if isl > engine.max_input_len {
         let limit = engine.max_input_len;
-        return Err(Refusal::backend(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));
+        return Err(RequestRefusal::backend(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));
     }
     if isl + osl > engine.max_seq_len {
         let limit = engine.max_seq_len;
-        return Err(Refusal::backend(format!(
+        return Err(RequestRefusal::backend(format!(
             "Prompt length ({isl}) and maximum new tokens ({osl}) exceed the maximum sequence length ({limit})."
         )));
     }

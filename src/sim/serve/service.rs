@@ -11,14 +11,14 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::answer::{Answer, bare};
+use super::answer::{ServedAnswer, bare};
 use super::describe::{index, metadata, server, statistics};
-use super::driver::{Clock, Driver, Job, Reply, Shared};
-use super::load::{Engine, Kind, Model};
+use super::driver::{SimClock, Driver, DriverJob, ResponseSink, ServerCounters};
+use super::load::{LoadedEngine, ModelKind, LoadedModel};
 use super::prompt::PromptTokens;
-use super::request::{Accepted, Part, accept, version};
+use super::request::{Accepted, RequestPart, accept, version};
 use super::statistics::{Route, Statistics};
-use super::tensor::Refusal;
+use super::tensor::RequestRefusal;
 use crate::triton::proto::health::health_check_response::ServingStatus;
 use crate::triton::proto::health::health_server::Health;
 use crate::triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
@@ -32,13 +32,13 @@ use crate::triton::proto::inference::{
 
 /// What every call shares.
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub models: BTreeMap<String, Model>,
+pub(super) struct ServiceInner {
+    pub models: BTreeMap<String, LoadedModel>,
     pub prompts: PromptTokens,
     /// For each engine model, one driver for each copy of the engine, and what they count.
-    pub drivers: BTreeMap<String, (Vec<Driver>, Arc<Shared>)>,
+    pub drivers: BTreeMap<String, (Vec<Driver>, Arc<ServerCounters>)>,
     pub statistics: Statistics,
-    pub clock: Clock,
+    pub clock: SimClock,
     pub is_ready: bool,
     pub is_final_apart: bool,
     pub error_on_request: Option<u64>,
@@ -50,16 +50,16 @@ pub(super) struct Inner {
 
 /// The service; cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Service(pub Arc<Inner>);
+pub(super) struct InferenceService(pub Arc<ServiceInner>);
 
 /// Tells the drivers when a call goes away before its answers are through.
-pub(super) struct Call {
-    inner: Arc<Inner>,
+pub(super) struct CallGuard {
+    inner: Arc<ServiceInner>,
     pub owner: u64,
     _open: TaskTrackerToken,
 }
 
-impl Drop for Call {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         for (drivers, _) in self.inner.drivers.values() {
             for driver in drivers {
@@ -69,19 +69,19 @@ impl Drop for Call {
     }
 }
 
-impl Inner {
+impl ServiceInner {
     /// How fast simulated time runs, as an extension of ServerMetadata: `simulated_time(speed=10)`.
     pub fn speed_extension(&self) -> String {
         format!("simulated_time(speed={})", self.clock.speed())
     }
 
-    pub fn call(self: &Arc<Self>) -> Call {
+    pub fn call(self: &Arc<Self>) -> CallGuard {
         let owner = self.calls.fetch_add(1, Ordering::Relaxed);
-        Call { inner: Arc::clone(self), owner, _open: self.open.token() }
+        CallGuard { inner: Arc::clone(self), owner, _open: self.open.token() }
     }
 
-    pub fn find(&self, name: &str, version: &str) -> Result<&Model, Refusal> {
-        let not_found = |message: String| Refusal { code: Code::NotFound, message, by_backend: false };
+    pub fn find(&self, name: &str, version: &str) -> Result<&LoadedModel, RequestRefusal> {
+        let not_found = |message: String| RequestRefusal { code: Code::NotFound, message, by_backend: false };
         let model = self
             .models
             .get(name)
@@ -90,7 +90,7 @@ impl Inner {
             return Ok(model);
         }
         let number: i64 = version.parse().map_err(|_| {
-            Refusal::invalid(format!("failed to get model version from specified version string '{version}' (an integral value > 0 is expected)"))
+            RequestRefusal::invalid(format!("failed to get model version from specified version string '{version}' (an integral value > 0 is expected)"))
         })?;
         if model.versions.iter().any(|known| *known as i64 == number) {
             Ok(model)
@@ -99,28 +99,28 @@ impl Inner {
         }
     }
 
-    pub fn engine_under<'a>(&'a self, model: &'a Model) -> Option<(&'a str, &'a Engine)> {
+    pub fn engine_under<'a>(&'a self, model: &'a LoadedModel) -> Option<(&'a str, &'a LoadedEngine)> {
         match &model.kind {
-            Kind::Engine(engine) | Kind::Vllm(engine) => Some((&model.name, engine)),
-            Kind::Text { engine: name, .. } => match &self.models.get(name)?.kind {
-                Kind::Engine(engine) => Some((name, engine)),
+            ModelKind::Engine(engine) | ModelKind::Vllm(engine) => Some((&model.name, engine)),
+            ModelKind::Text { engine: name, .. } => match &self.models.get(name)?.kind {
+                ModelKind::Engine(engine) => Some((name, engine)),
                 _ => None,
             },
-            Kind::Python => None,
+            ModelKind::Python => None,
         }
     }
 
-    pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, Refusal> {
+    pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, RequestRefusal> {
         let model = self.find(&request.model_name, &request.model_version)?;
         if once && model.is_decoupled {
             let message = "ModelInfer RPC doesn't support models with decoupled transaction policy".to_owned();
-            return Err(Refusal { code: Code::Unimplemented, message, by_backend: false });
+            return Err(RequestRefusal { code: Code::Unimplemented, message, by_backend: false });
         }
         let accepted =
             accept(model, self.engine_under(model), request, &self.prompts, self.is_final_apart).and_then(|accepted| {
                 let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
                 if self.error_on_request == Some(number) {
-                    return Err(Refusal::backend(format!("simulated failure of request number {number}")));
+                    return Err(RequestRefusal::backend(format!("simulated failure of request number {number}")));
                 }
                 Ok(accepted)
             });
@@ -139,7 +139,7 @@ impl Inner {
         let (sender, receiver) = oneshot::channel();
         // Only a decoupled model has several parts.
         let mut sender = Some(sender);
-        if let Some(answer) = self.submit(accepted, call.owner, || sender.take().map(Reply::Once)) {
+        if let Some(answer) = self.submit(accepted, call.owner, || sender.take().map(ResponseSink::Once)) {
             return Ok(bare(&answer.model_name, &answer.model_version, &answer.id));
         }
         match receiver.await {
@@ -154,8 +154,8 @@ impl Inner {
         &self,
         accepted: Accepted,
         owner: u64,
-        mut reply: impl FnMut() -> Option<Reply>,
-    ) -> Option<Box<Answer>> {
+        mut reply: impl FnMut() -> Option<ResponseSink>,
+    ) -> Option<Box<ServedAnswer>> {
         match accepted {
             Accepted::Stop { engine, answer } => {
                 for driver in self.drivers.get(&engine).iter().flat_map(|(drivers, _)| drivers) {
@@ -168,11 +168,11 @@ impl Inner {
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
                 let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
                 let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
-                for Part { isl, osl, answer } in parts {
+                for RequestPart { isl, osl, answer } in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
-                        driver.submit(Job { arrived, owner, isl, osl, answer, reply, route, made: 0, first_token: 0 });
+                        driver.submit(DriverJob { arrived, owner, isl, osl, answer, reply, route, made: 0, first_token: 0 });
                     }
                 }
                 None
@@ -181,8 +181,8 @@ impl Inner {
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for Status {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::new(refusal.code, refusal.message)
     }
 }
@@ -192,11 +192,11 @@ type Answers = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status
 /// Responses of one call; keeps the call alive until the stream is dropped.
 pub(super) struct Speaking {
     answers: Answers,
-    _call: Call,
+    _call: CallGuard,
 }
 
 impl Speaking {
-    pub fn new(answers: Answers, call: Call) -> Self {
+    pub fn new(answers: Answers, call: CallGuard) -> Self {
         Self { answers, _call: call }
     }
 }
@@ -210,7 +210,7 @@ impl Stream for Speaking {
 }
 
 #[tonic::async_trait]
-impl GrpcInferenceService for Service {
+impl GrpcInferenceService for InferenceService {
     async fn server_live(&self, _: Request<ServerLiveRequest>) -> Result<Response<ServerLiveResponse>, Status> {
         Ok(Response::new(ServerLiveResponse { live: true }))
     }
@@ -269,7 +269,7 @@ impl GrpcInferenceService for Service {
             while let Ok(Some(request)) = requests.message().await {
                 match inner.accept(&request, false) {
                     Ok(accepted) => {
-                        let stopped = inner.submit(accepted, owner, || Some(Reply::Stream(sender.clone())));
+                        let stopped = inner.submit(accepted, owner, || Some(ResponseSink::Stream(sender.clone())));
                         if let Some(answer) = stopped.filter(|answer| answer.wants_empty_final) {
                             let _ = sender.send(Ok(answer.empty_final()));
                         }
@@ -309,7 +309,7 @@ impl GrpcInferenceService for Service {
 }
 
 #[tonic::async_trait]
-impl Health for Service {
+impl Health for InferenceService {
     async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         let status = if self.0.is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
@@ -317,11 +317,11 @@ impl Health for Service {
 }
 
 /// An error inside the stream: says whose it is; only the backend's errors are marked as the request's last response.
-fn refused(request: &ModelInferRequest, inner: &Inner, refusal: Refusal) -> ModelStreamInferResponse {
+fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = bare(&request.model_name, &version, &request.id);
     if refusal.by_backend {
-        let marked = Answer::streamed(response, true);
+        let marked = ServedAnswer::streamed(response, true);
         return ModelStreamInferResponse { error_message: refusal.message, ..marked };
     }
     ModelStreamInferResponse { error_message: refusal.message, infer_response: Some(response) }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::load::{Kind, Model};
-use super::more::Times;
+use super::load::{ModelKind, LoadedModel};
+use super::more::RequestTimes;
 use super::request::version;
 use crate::triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration,
@@ -64,13 +64,13 @@ impl ModelStatistics {
         self.last_inference.store(milliseconds(), Ordering::Relaxed);
     }
 
-    fn answered(&self, times: &Times) {
+    fn answered(&self, times: &RequestTimes) {
         self.success.add(times.last_token.saturating_sub(times.arrival));
         self.queue.add(times.scheduled.saturating_sub(times.arrival));
         self.compute_infer.add(times.last_token.saturating_sub(times.scheduled));
     }
 
-    pub fn message(&self, model: &Model) -> Message {
+    pub fn message(&self, model: &LoadedModel) -> Message {
         // Inputs and outputs take no simulated time.
         let at_once = StatisticDuration { count: self.queue.count(), ns: 0 };
         let executions = self.executions.load(Ordering::Relaxed);
@@ -116,11 +116,11 @@ impl Statistics {
     }
 
     /// The models that a request to `model` passes through.
-    pub fn route(&self, model: &Model) -> Route {
+    pub fn route(&self, model: &LoadedModel) -> Route {
         let find = |names: &[String]| names.iter().filter_map(|name| self.0.get(name)).cloned().collect();
         let own = self.0.get(&model.name).cloned();
         match &model.kind {
-            Kind::Text { engine, before, after } => Route {
+            ModelKind::Text { engine, before, after } => Route {
                 whole: own.into_iter().chain(self.0.get(engine).cloned()).collect(),
                 before: find(before),
                 after: find(after),
@@ -144,14 +144,14 @@ pub(super) struct Route {
 impl Route {
     /// A part of the request has its last token. `responses` is how many the engine made of it, `is_last` whether it was the
     /// request's last part.
-    pub fn answered(&self, times: &Times, responses: u64, is_last: bool) {
+    pub fn answered(&self, times: &RequestTimes, responses: u64, is_last: bool) {
         for model in &self.whole {
             model.executed();
             if is_last {
                 model.answered(times);
             }
         }
-        let at_once = Times::default();
+        let at_once = RequestTimes::default();
         for (models, runs) in [(&self.before, 1), (&self.after, responses)] {
             for model in models {
                 for _ in 0..runs {

@@ -3,20 +3,20 @@
 use tonic::Code;
 
 use super::inputs::{Inputs, elements};
-use super::load::Model;
+use super::load::LoadedModel;
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
 use crate::triton::proto::inference::{DataType, InferTensorContents, ModelInferRequest, ModelInput};
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct RequestRefusal {
     pub code: Code,
     pub message: String,
     /// The backend said it: the answer is the request's last one and says so.
     pub by_backend: bool,
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(super) fn invalid(message: String) -> Self {
         Self { code: Code::InvalidArgument, message, by_backend: false }
     }
@@ -27,13 +27,13 @@ impl Refusal {
 }
 
 /// Checks every input and every requested output.
-pub(super) fn check<'a>(model: &Model, request: &'a ModelInferRequest) -> Result<Inputs<'a>, Refusal> {
+pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> Result<Inputs<'a>, RequestRefusal> {
     let has_raw = !request.raw_input_contents.is_empty();
     // The order of the checks is the real server's: data, count, then each input by itself.
     for (at, input) in request.inputs.iter().enumerate() {
         let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
         if !is_there && !input.shape.contains(&0) {
-            return Err(Refusal::invalid(format!(
+            return Err(RequestRefusal::invalid(format!(
                 "unable to find data for input tensor '{}' for model '{}' in request.",
                 input.name, model.name
             )));
@@ -43,7 +43,7 @@ pub(super) fn check<'a>(model: &Model, request: &'a ModelInferRequest) -> Result
     for (at, input) in request.inputs.iter().enumerate() {
         let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
             let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
-            return Err(Refusal::invalid(message));
+            return Err(RequestRefusal::invalid(message));
         };
         let raw = request.raw_input_contents.get(at).map(|raw| &raw[..]);
         check_one(model, known, request, input, raw).map_err(|message| named(request, &message))?;
@@ -52,20 +52,20 @@ pub(super) fn check<'a>(model: &Model, request: &'a ModelInferRequest) -> Result
     for output in &request.outputs {
         if !model.config.output.iter().any(|known| known.name == output.name) {
             let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
-            return Err(Refusal::invalid(message));
+            return Err(RequestRefusal::invalid(message));
         }
     }
     Ok(Inputs::new(request, rows))
 }
 
 /// The real server puts the request's id before what it says about its inputs.
-fn named(request: &ModelInferRequest, message: &str) -> Refusal {
+fn named(request: &ModelInferRequest, message: &str) -> RequestRefusal {
     let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-    Refusal::invalid(format!("[request id: {id}] {message}"))
+    RequestRefusal::invalid(format!("[request id: {id}] {message}"))
 }
 
 fn check_one(
-    model: &Model,
+    model: &LoadedModel,
     known: &ModelInput,
     request: &ModelInferRequest,
     input: &InferInputTensor,
@@ -120,7 +120,7 @@ fn check_one(
 }
 
 /// The wire shape is `[batch] + dims` when the model batches.
-fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> Result<(), String> {
+fn check_shape(model: &LoadedModel, known: &ModelInput, input: &InferInputTensor) -> Result<(), String> {
     let model_name = &model.name;
     let expected = full_shape(model.config.max_batch_size, &known.dims);
     let fits = input.shape.len() == expected.len()
@@ -146,7 +146,7 @@ fn check_shape(model: &Model, known: &ModelInput, input: &InferInputTensor) -> R
 }
 
 /// Requests in the message: the first dimension of every input, when the model batches.
-fn rows(model: &Model, request: &ModelInferRequest) -> Result<usize, String> {
+fn rows(model: &LoadedModel, request: &ModelInferRequest) -> Result<usize, String> {
     if model.config.max_batch_size == 0 {
         return Ok(1);
     }
@@ -160,7 +160,7 @@ fn rows(model: &Model, request: &ModelInferRequest) -> Result<usize, String> {
     }
 }
 
-fn check_missing(model: &Model, request: &ModelInferRequest) -> Result<(), String> {
+fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(), String> {
     let missing: Vec<String> = model
         .config
         .input

@@ -9,12 +9,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::answer::Prompt;
+use super::answer::ServedPrompt;
 use super::inputs::Inputs;
-use super::load::Engine;
+use super::load::LoadedEngine;
 use super::prompt::PromptTokens;
-use super::tensor::Refusal;
-use crate::sim::core::{Chunking, Limits, Policy};
+use super::tensor::RequestRefusal;
+use crate::sim::core::{Chunking, EngineLimits, Policy};
 use crate::sim::engine;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
@@ -49,7 +49,7 @@ pub(super) fn complete(config: &mut ModelConfig) {
 }
 
 /// The engine that `model.json` of a version folder names.
-pub(super) fn engine(version: &Path) -> Result<Engine, String> {
+pub(super) fn engine(version: &Path) -> Result<LoadedEngine, String> {
     let path = version.join("model.json");
     let wrong = |why: String| format!("{}: {why}", path.display());
     let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
@@ -67,7 +67,7 @@ pub(super) fn engine(version: &Path) -> Result<Engine, String> {
         ));
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
-    let limits = Limits {
+    let limits = EngineLimits {
         policy: Policy::MaxUtilization,
         chunking: Chunking::FirstComeFirstServed,
         max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
@@ -76,7 +76,7 @@ pub(super) fn engine(version: &Path) -> Result<Engine, String> {
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
     };
-    Ok(Engine {
+    Ok(LoadedEngine {
         limits,
         instances: 1,
         // No limit of its own: prompt and answer share one.
@@ -96,12 +96,12 @@ pub(super) fn text(
     inputs: &Inputs<'_>,
     prompts: &PromptTokens,
     row: usize,
-) -> Result<(u64, u64, bool, Prompt), Refusal> {
+) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
     let first = |name: &str| inputs.texts(name, row).and_then(|texts| texts.into_iter().next());
     let text = first("text_input").unwrap_or_default();
     let settings: Map<String, Value> = match first("sampling_parameters") {
         Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings)
-            .map_err(|error| Refusal::backend(format!("Error generating stream: sampling_parameters: {error}")))?,
+            .map_err(|error| RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}")))?,
         _ => Map::new(),
     };
     // Clients write numbers as texts, too.
@@ -109,16 +109,16 @@ pub(super) fn text(
     let osl = match settings.get("max_tokens") {
         None | Some(Value::Null) => 16,
         Some(value) => number(value).filter(|tokens| *tokens > 0).ok_or_else(|| {
-            Refusal::backend(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
+            RequestRefusal::backend(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
         })?,
     };
     let streams = inputs.switch("stream", row).unwrap_or(false);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(streams);
     if streams && !excludes {
-        return Err(Refusal::backend(
+        return Err(RequestRefusal::backend(
             "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.".to_owned(),
         ));
     }
     let isl = prompts.count(&text);
-    Ok((isl, osl, streams, Prompt::Text(if excludes { Vec::new() } else { text })))
+    Ok((isl, osl, streams, ServedPrompt::Text(if excludes { Vec::new() } else { text })))
 }

@@ -7,37 +7,37 @@ const SIGNALLED: i32 = 128;
 const LAST_SIGNAL: i32 = 31;
 
 /// What a person is told of the end, where it is not simply the end of the command.
-pub struct Meaning {
+pub struct ExitMeaning {
     pub what: &'static str,
     pub cause: Option<String>,
     pub hint: &'static str,
 }
 
 /// docker-run(1), podman-run(1): 125 is its own failure, 126 and 127 the program inside that cannot be started.
-pub fn meaning(how: How, tail: &[String]) -> Option<Meaning> {
+pub fn meaning(how: How, tail: &[String]) -> Option<ExitMeaning> {
     let cause = || tail.last().cloned();
     Some(match how {
-        How::Code(125) if tail.iter().any(|line| no_gpu_hook(line)) => Meaning {
+        How::Code(125) if tail.iter().any(|line| no_gpu_hook(line)) => ExitMeaning {
             what: "the container could not be given its GPUs",
             cause: Some("the container program has no hook for NVIDIA's GPUs".to_owned()),
             hint: "install nvidia-container-toolkit; then docker: `sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker`; podman: `sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`",
         },
-        How::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => Meaning {
+        How::Code(125 | 126) if tail.iter().any(|line| line.contains("rlimit")) => ExitMeaning {
             what: "the container could not be given its limits",
             cause: Some("this user may not raise its limits as far as `container.ulimits` says".to_owned()),
             hint: "`ulimits: {}` leaves them as they are, `ulimits: { memlock: 8388608 }` asks for less; or raise the limit in /etc/security/limits.conf",
         },
-        How::Code(125) => Meaning {
+        How::Code(125) => ExitMeaning {
             what: "the container could not be started",
             cause: cause(),
             hint: "`regatta doctor` looks at the container program; the command above can be tried by hand",
         },
-        How::Code(126) => Meaning {
+        How::Code(126) => ExitMeaning {
             what: "the program cannot be run in the container",
             cause: cause(),
             hint: "is it executable, and made for this processor?",
         },
-        How::Code(127) => Meaning {
+        How::Code(127) => ExitMeaning {
             what: "the program is not in the container",
             cause: cause(),
             hint: "is it in the image? A file of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",

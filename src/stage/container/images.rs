@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::event::{Failure, FailureKind};
 use crate::manifest::model;
-use crate::process::{Answer, Probed, probe};
+use crate::process::{ProbeOutput, ProbeResult, probe};
 
 /// How long docker or podman may take for one answer; a daemon that hangs does not answer at all.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ impl Images {
 
 /// An image that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FoundImage {
     /// `sha256:…` of its configuration, which names its layers: the same bytes have the same id everywhere.
     pub id: String,
     /// `repository@sha256:…` for each registry that it came from or went to.
@@ -55,29 +55,29 @@ pub struct Seen {
 ///
 /// # Errors
 /// The program, its daemon or the image is not there: which of them, and what to do about it.
-pub fn look(program: &str, image: &str) -> Result<Seen, Failure> {
+pub fn look(program: &str, image: &str) -> Result<FoundImage, Failure> {
     let argv = [program, "image", "inspect", "--format", "{{.Id}} {{json .RepoDigests}}", image];
     match probe(argv, LIMIT) {
-        Probed::Answered(Answer { code: 0, out, .. }) => read(&out).ok_or_else(|| {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => read(&out).ok_or_else(|| {
             Failure::new(FailureKind::System, format!("`{program} image inspect {image}` said nothing of use: {out}"))
         }),
-        Probed::Answered(Answer { err, .. }) => Err(absent(program, image, &err)),
-        Probed::Missing => Err(no_program(program)),
-        Probed::Late => {
+        ProbeResult::Answered(ProbeOutput { err, .. }) => Err(absent(program, image, &err)),
+        ProbeResult::Missing => Err(no_program(program)),
+        ProbeResult::Late => {
             let what = format!("{program} has not answered for {} s", LIMIT.as_secs());
             Err(Failure::new(FailureKind::System, what).hint(format!("does `{program} info` answer?")))
         }
-        Probed::Failed(why) => Err(Failure::new(FailureKind::Spawn, format!("{program} cannot be asked: {why}"))),
+        ProbeResult::Failed(why) => Err(Failure::new(FailureKind::Spawn, format!("{program} cannot be asked: {why}"))),
     }
 }
 
 /// docker says `sha256:…`, podman the same without its beginning.
-fn read(out: &str) -> Option<Seen> {
+fn read(out: &str) -> Option<FoundImage> {
     let (id, digests) = out.trim().split_once(' ')?;
     let id = id.strip_prefix("sha256:").unwrap_or(id);
     let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let digests: Option<Vec<String>> = serde_json::from_str(digests).ok()?;
-    is_id.then(|| Seen { id: format!("sha256:{id}"), digests: digests.unwrap_or_default() })
+    is_id.then(|| FoundImage { id: format!("sha256:{id}"), digests: digests.unwrap_or_default() })
 }
 
 /// The id of an image, if it is on this machine. Blocks.
@@ -125,7 +125,7 @@ pub fn no_program(program: &str) -> Failure {
 
 /// The engine of a container: as said, as its image's ending says, or what is here.
 pub fn engine(said: Option<model::ContainerEngine>, image: &str) -> model::ContainerEngine {
-    let is_here = |program: &str| crate::process::Command::new([program], "/", "/dev/null").is_found();
+    let is_here = |program: &str| crate::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
     said.or_else(|| model::ContainerEngine::of_file(image)).unwrap_or_else(|| {
         let only_podman = !is_here("docker") && is_here("podman");
         if only_podman { model::ContainerEngine::Podman } else { model::ContainerEngine::Docker }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn both_programs_say_the_same_id() {
-        let seen = Seen { id: format!("sha256:{ID}"), digests: vec!["r/i@sha256:1".to_owned()] };
+        let seen = FoundImage { id: format!("sha256:{ID}"), digests: vec!["r/i@sha256:1".to_owned()] };
         assert_eq!(read(&format!("sha256:{ID} [\"r/i@sha256:1\"]\n")), Some(seen.clone()));
         assert_eq!(read(&format!("{ID} [\"r/i@sha256:1\"]\n")), Some(seen));
         assert_eq!(read(&format!("{ID} null\n")).unwrap().digests, [""; 0]);

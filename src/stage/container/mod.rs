@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{getgid, getuid};
 
 use crate::container::{self, Container, ContainerEngine, ContainerGpus, Sees};
-use crate::event::{Failure, FailureKind, Outliving};
+use crate::event::{Failure, FailureKind, ExternalResource};
 use crate::manifest::model;
 use crate::plan::Task;
-use crate::process::Command;
+use crate::process::ProcessCommand;
 use crate::runner::Lease;
 pub use ended::{inside, meaning};
-pub use images::{Images, Seen, engine, engine_trouble, look, look_for_image, no_program};
+pub use images::{Images, FoundImage, engine, engine_trouble, look, look_for_image, no_program};
 pub use run::{NotRun, obey, run};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
@@ -47,7 +47,7 @@ const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The container of one task, its image found.
 #[derive(Debug)]
-pub struct Place {
+pub struct TaskContainer {
     container: Container,
     /// Whether somebody chose the container's name: then it may be taken.
     is_named: bool,
@@ -56,13 +56,13 @@ pub struct Place {
 }
 
 /// A command as a container program takes it.
-pub struct Wrapped {
-    pub command: Command,
+pub struct WrappedCommand {
+    pub command: ProcessCommand,
     /// Docker and podman: what must be removed by its name.
-    pub outliving: Option<Outliving>,
+    pub outliving: Option<ExternalResource>,
 }
 
-impl Place {
+impl TaskContainer {
     /// The place of a lease, if it has one. Asks for the image.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Place {
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap(&self, lease: &Lease, command: &Command) -> Result<Wrapped, Failure> {
+    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<WrappedCommand, Failure> {
         self.wrap_with(lease, command, &lease.gpus)
     }
 
@@ -103,7 +103,7 @@ impl Place {
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap_with(&self, lease: &Lease, command: &Command, gpus: &[u32]) -> Result<Wrapped, Failure> {
+    pub fn wrap_with(&self, lease: &Lease, command: &ProcessCommand, gpus: &[u32]) -> Result<WrappedCommand, Failure> {
         let wrong = container::contradictions(&self.container);
         if !wrong.is_empty() {
             let what = wrong.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join("; ");
@@ -153,9 +153,9 @@ impl Place {
         let outliving = container
             .engine
             .is_detached()
-            .then(|| Outliving::Container { program: container.program().to_owned(), name: container.safe_name() });
+            .then(|| ExternalResource::Container { program: container.program().to_owned(), name: container.safe_name() });
         let argv = words.argv.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
-        Ok(Wrapped { command: Command { argv, env: own, ..command.clone() }, outliving })
+        Ok(WrappedCommand { command: ProcessCommand { argv, env: own, ..command.clone() }, outliving })
     }
 }
 

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Place, STOP_AFTER, Wrapped};
-use crate::event::{Event, Failure, FailureKind, Outliving, Stop};
-use crate::process::{self, Command, Exit, How, Running, SpawnError};
+use super::{TaskContainer, STOP_AFTER, WrappedCommand};
+use crate::event::{Event, Failure, FailureKind, ExternalResource, Stop};
+use crate::process::{self, ProcessCommand, ProcessExit, How, Running, SpawnError};
 use crate::runner::Lease;
 
 /// How long a container program may take for one order beyond what it was told to wait.
@@ -22,14 +22,14 @@ pub enum NotRun {
 }
 
 /// Runs it. `Exit::how` is the end of the command inside, as the container program passes it on.
-pub async fn run(lease: &Lease, place: &Place, command: &Command, argv: &mut Vec<OsString>) -> Result<Exit, NotRun> {
-    let Wrapped { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
+pub async fn run(lease: &Lease, place: &TaskContainer, command: &ProcessCommand, argv: &mut Vec<OsString>) -> Result<ProcessExit, NotRun> {
+    let WrappedCommand { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
     argv.clone_from(&command.argv);
     let stop = &lease.stop;
     if stop.is_asked() {
-        return Ok(Exit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
+        return Ok(ProcessExit { how: How::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
-    if let (true, Some(Outliving::Container { program, name })) = (place.is_named(), &outliving) {
+    if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &outliving) {
         refuse_taken(program, name, &command).await.map_err(NotRun::Refused)?;
     }
     let task = &lease.task.id;
@@ -45,10 +45,10 @@ pub async fn run(lease: &Lease, place: &Place, command: &Command, argv: &mut Vec
 
 async fn to_its_end(
     lease: &Lease,
-    command: &Command,
-    outliving: Option<&Outliving>,
+    command: &ProcessCommand,
+    outliving: Option<&ExternalResource>,
     stop: &Stop,
-) -> Result<Exit, SpawnError> {
+) -> Result<ProcessExit, SpawnError> {
     let mut running = Running::start(command.clone())?;
     let pgid = running.pgid();
     (lease.emit)(Event::ProcessStarted { task: lease.task.id.clone(), pgid });
@@ -58,7 +58,7 @@ async fn to_its_end(
         () = stop.asked() => true,
     };
     let exit = if asked {
-        if let (Some(Outliving::Container { program, name }), false) = (outliving, stop.is_now()) {
+        if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_now()) {
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
@@ -68,7 +68,7 @@ async fn to_its_end(
         }
         remove(command, outliving).await;
         let grace = if outliving.is_some() { SHORT } else { command.grace };
-        Exit { how: How::Stopped, ..running.stop(grace, stop).await }
+        ProcessExit { how: How::Stopped, ..running.stop(grace, stop).await }
     } else {
         let exit = running.wait().await;
         // A program that ended well has seen its container go.
@@ -81,7 +81,7 @@ async fn to_its_end(
     Ok(exit)
 }
 
-async fn remove(order: &Command, outliving: Option<&Outliving>) {
+async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
     for words in outliving.into_iter().flat_map(process::orders) {
         obey(order, &words, PATIENCE).await;
     }
@@ -89,11 +89,11 @@ async fn remove(order: &Command, outliving: Option<&Outliving>) {
 
 /// Runs a container program with the surroundings of `order`. What it says is of no use: that there is nothing to stop is most
 /// often good news.
-pub async fn obey(order: &Command, words: &[String], limit: Duration) {
+pub async fn obey(order: &ProcessCommand, words: &[String], limit: Duration) {
     let _ = tokio::time::timeout(limit, said(order, words)).await;
 }
 
-async fn said(order: &Command, words: &[String]) -> Result<Exit, SpawnError> {
+async fn said(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, SpawnError> {
     let mut command = order.clone();
     command.argv = words.iter().map(OsString::from).collect();
     command.answer = None;
@@ -102,7 +102,7 @@ async fn said(order: &Command, words: &[String]) -> Result<Exit, SpawnError> {
 }
 
 /// A container whose name is taken would not start, and would be removed in its place.
-async fn refuse_taken(program: &str, name: &str, order: &Command) -> Result<(), Failure> {
+async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
     let words = [program, "container", "inspect", name].map(str::to_owned);
     match said(order, &words).await {
         Ok(exit) if exit.how.is_success() => {

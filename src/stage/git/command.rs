@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use crate::event::Failure;
-use crate::process::Command;
-use crate::stage::errand::Errand;
+use crate::process::ProcessCommand;
+use crate::stage::errand::TaskContext;
 
 /// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
 const SETTINGS: [&str; 9] = [
@@ -38,11 +38,11 @@ const ELSEWHERE: [&str; 7] = [
 ];
 
 /// Calls git in the output folder.
-pub struct Asker<'a> {
-    pub errand: &'a Errand,
+pub struct GitCommand<'a> {
+    pub errand: &'a TaskContext,
 }
 
-impl Asker<'_> {
+impl GitCommand<'_> {
     pub async fn run(&self, words: &[&str]) -> Result<(), Failure> {
         self.errand.run(self.command(words)).await.map(drop)
     }
@@ -52,7 +52,7 @@ impl Asker<'_> {
         self.errand.ask(self.command(words)).await
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    fn command(&self, words: &[&str]) -> ProcessCommand {
         let mut argv: Vec<OsString> = vec!["git".into()];
         argv.extend(SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]));
         argv.extend(words.iter().map(OsString::from));

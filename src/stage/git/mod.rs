@@ -9,15 +9,15 @@ mod command;
 
 use std::path::Path;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{CherryPick, Git};
-use command::{Asker, credentials, userinfo, without_credentials};
+use command::{GitCommand, credentials, userinfo, without_credentials};
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
 
-pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
+pub async fn perform(mut errand: TaskContext, git: &Git) -> Result<Done, Failure> {
     let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
         CherryPick::From { url, .. } => Some(url),
         CherryPick::Commit(_) => None,
@@ -25,7 +25,7 @@ pub async fn perform(mut errand: Errand, git: &Git) -> Result<Done, Failure> {
     let hidden: Vec<String> = urls.filter_map(|url| credentials(url)).collect();
     errand.hide(hidden);
     let errand = &errand;
-    let ask = Asker { errand };
+    let ask = GitCommand { errand };
     let url = local(errand, &git.url);
 
     // A lock that a killed git left behind would stop this one.
@@ -79,7 +79,7 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// A path in the project becomes absolute; everything else stays.
-fn local(errand: &Errand, url: &str) -> String {
+fn local(errand: &TaskContext, url: &str) -> String {
     let path = errand.path(url);
     if !url.contains("://") && path.exists() { path.display().to_string() } else { url.to_owned() }
 }
@@ -93,7 +93,7 @@ fn is_hex(rev: &str, least: usize) -> bool {
 }
 
 /// The commit that a revision means, fetched.
-async fn find(ask: &Asker<'_>, url: &str, rev: &str) -> Result<String, Failure> {
+async fn find(ask: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Failure> {
     if rev.starts_with('-') || rev.is_empty() {
         return Err(Failure::new(FailureKind::Refused, format!("`{rev}` is not a revision")));
     }
@@ -129,7 +129,7 @@ async fn find(ask: &Asker<'_>, url: &str, rev: &str) -> Result<String, Failure> 
 }
 
 /// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.
-async fn fetch_commit(ask: &Asker<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
+async fn fetch_commit(ask: &GitCommand<'_>, url: &str, commit: &str, depth: &str) -> Result<String, Failure> {
     let exact = format!("{commit}^{{commit}}");
     if depth == "1"
         && let Ok(found) = ask.ask(&["rev-parse", "--verify", "--quiet", &exact]).await
@@ -150,7 +150,7 @@ async fn fetch_commit(ask: &Asker<'_>, url: &str, commit: &str, depth: &str) -> 
     })
 }
 
-async fn fetch_all(ask: &Asker<'_>, url: &str) -> Result<(), Failure> {
+async fn fetch_all(ask: &GitCommand<'_>, url: &str) -> Result<(), Failure> {
     let shallow = ask.ask(&["rev-parse", "--is-shallow-repository"]).await? == "true";
     let mut words = vec!["fetch", "--quiet", "--tags", "--force"];
     if shallow {
@@ -160,7 +160,7 @@ async fn fetch_all(ask: &Asker<'_>, url: &str) -> Result<(), Failure> {
     ask.run(&words).await
 }
 
-async fn cherry_pick(ask: &Asker<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
+async fn cherry_pick(ask: &GitCommand<'_>, url: &str, pick: &CherryPick) -> Result<(), Failure> {
     let (from, commit) = match pick {
         CherryPick::Commit(commit) => (url.to_owned(), commit),
         CherryPick::From { url, commit } => (local(ask.errand, url), commit),
@@ -185,7 +185,7 @@ async fn cherry_pick(ask: &Asker<'_>, url: &str, pick: &CherryPick) -> Result<()
         .hint("choose a `rev` nearer to it, or the same change as it was made for this version"))
 }
 
-async fn fetch_lfs(ask: &Asker<'_>, git: &Git, url: &str) -> Result<(), Failure> {
+async fn fetch_lfs(ask: &GitCommand<'_>, git: &Git, url: &str) -> Result<(), Failure> {
     if git.lfs == Some(false) {
         return Ok(());
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::place::{Place, Way};
-use super::spec::Problem;
+use super::place::{HostPlace, HostTransport};
+use super::spec::HostProblem;
 use crate::event::Endpoint;
 use crate::process;
 use crate::process::slurm::environment;
@@ -17,15 +17,15 @@ use crate::stage::slurm::reachable;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The endpoints as they are from here, each tried once; or what is in the way of one.
-pub async fn from_here(place: &Place, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, Problem> {
+pub async fn from_here(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
     let at = match &place.way {
-        Way::Ssh { address: Some(address), .. } => address.clone(),
-        Way::Ssh { .. } => host_name(place).await,
-        Way::Node => place.name.clone(),
+        HostTransport::Ssh { address: Some(address), .. } => address.clone(),
+        HostTransport::Ssh { .. } => host_name(place).await,
+        HostTransport::Node => place.name.clone(),
     };
     let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..moved(one, &at) });
     let mut moved: Vec<Endpoint> = moved.collect();
-    if matches!(place.way, Way::Node) {
+    if matches!(place.way, HostTransport::Node) {
         // A cluster's nodes need not be in a name service.
         moved = reachable(moved, &environment(std::env::vars_os(), None)).await;
     }
@@ -43,22 +43,22 @@ fn moved(endpoint: Endpoint, at: &str) -> Endpoint {
 }
 
 /// What ssh connects to: its config may give a short name a longer one.
-async fn host_name(place: &Place) -> String {
+async fn host_name(place: &HostPlace) -> String {
     let Some(ssh) = place.ssh() else { return place.name.clone() };
     let words = ssh.configuration();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let told = asked.ok().and_then(process::Probed::good).and_then(|text| process::host_name(&text));
+    let told = asked.ok().and_then(process::ProbeResult::good).and_then(|text| process::host_name(&text));
     told.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<(), Problem> {
+async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
     let why = match timeout(PATIENCE, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
     };
-    Err(Problem::new(
+    Err(HostProblem::new(
         format!("its server is up, and cannot be reached from here at {endpoint}: {why}"),
         "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
     ))

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::link::Lost;
+use super::link::HostLost;
 use super::place;
-use super::spec::Problem;
+use super::spec::HostProblem;
 use super::tell;
 use crate::event::Failure;
 use crate::manifest::model::{SshHost, SshMachine};
-use crate::process::{Answer, How, Probed, probe};
+use crate::process::{ProbeOutput, How, ProbeResult, probe};
 
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);
@@ -21,7 +21,7 @@ pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String,
     let places = place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
     let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };
     let (how, words) = match probe(place.words(&["--version"]), LIMIT) {
-        Probed::Answered(Answer { code: 0, out, .. }) => {
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
             let version = out.lines().last().unwrap_or_default().trim().to_owned();
             let own = concat!("regatta ", env!("CARGO_PKG_VERSION"));
             if version == own {
@@ -31,14 +31,14 @@ pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String,
                 "the run and its hosts must have the same version: `program` of the host names another".to_owned();
             return Err((format!("it has {version}, and this is {own}"), Some(hint)));
         }
-        Probed::Answered(Answer { code, err, .. }) => (Some(How::Code(code)), err),
-        Probed::Missing => {
+        ProbeResult::Answered(ProbeOutput { code, err, .. }) => (Some(How::Code(code)), err),
+        ProbeResult::Missing => {
             return Err(("there is no `ssh` here".to_owned(), Some("install openssh-client".to_owned())));
         }
-        Probed::Late => (None, String::new()),
-        Probed::Failed(why) => (None, why),
+        ProbeResult::Late => (None, String::new()),
+        ProbeResult::Failed(why) => (None, why),
     };
-    let lost = Lost::new(how, words.lines().map(str::to_owned).collect());
-    let Problem { what, hint } = tell::not_greeted(place, &lost);
+    let lost = HostLost::new(how, words.lines().map(str::to_owned).collect());
+    let HostProblem { what, hint } = tell::not_greeted(place, &lost);
     Err((what, hint))
 }

@@ -9,14 +9,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::link::{Link, Lost, News, Order};
-use super::place::{Place, Way};
-use super::spec::{Orders, Problem};
+use super::link::{HostConnection, HostLost, HostEvent, HostCommand};
+use super::place::{HostPlace, HostTransport};
+use super::spec::{AgentOrders, HostProblem};
 use super::{DESERTED, address, greet, tell};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::process;
 use crate::runner::Lease;
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 
 /// For one more connection to a host that was lost.
 const ONE_MORE: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const HURRY: Duration = Duration::from_secs(2);
 /// How a host stands.
 #[derive(Debug, Default)]
 struct Host {
-    problems: Option<Vec<Problem>>,
+    problems: Option<Vec<HostProblem>>,
     ready: Option<Vec<Endpoint>>,
     over: Option<Over>,
 }
@@ -34,15 +34,15 @@ struct Host {
 #[derive(Debug)]
 enum Over {
     Ended(Box<Result<Done, Failure>>),
-    Lost(Box<Lost>),
+    Lost(Box<HostLost>),
 }
 
-struct Crew<'a> {
-    errand: &'a Errand,
-    places: &'a [Place],
+struct Coordinator<'a> {
+    errand: &'a TaskContext,
+    places: &'a [HostPlace],
     hosts: Vec<Host>,
-    orders: Vec<UnboundedSender<Order>>,
-    news: UnboundedReceiver<(usize, News)>,
+    orders: Vec<UnboundedSender<HostCommand>>,
+    news: UnboundedReceiver<(usize, HostEvent)>,
     links: JoinSet<()>,
     logs: Vec<PathBuf>,
     names: Vec<String>,
@@ -51,27 +51,27 @@ struct Crew<'a> {
 }
 
 /// Does a `serve` stage on all places.
-pub async fn perform(mut lease: Lease, places: Vec<Place>, home: &Path, run: &RunId) -> Result<Done, Failure> {
+pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run: &RunId) -> Result<Done, Failure> {
     let send_ready = lease.ready.take();
-    let errand = Errand::new(lease, home, run);
-    let mut crew = Crew::start(&errand, &places)?;
+    let errand = TaskContext::new(lease, home, run);
+    let mut crew = Coordinator::start(&errand, &places)?;
     let result = crew.work(send_ready).await;
     crew.end(result.is_err()).await;
     crew.make_sure().await;
     result
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Coordinator<'a> {
     /// Connects to all hosts. Nothing starts there yet.
-    fn start(errand: &'a Errand, places: &'a [Place]) -> Result<Self, Failure> {
+    fn start(errand: &'a TaskContext, places: &'a [HostPlace]) -> Result<Self, Failure> {
         let lease = &errand.lease;
         let (tell, news) = unbounded_channel();
         let env: BTreeMap<String, String> =
             lease.task.secrets.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
         let programs = greet::programs(lease);
         let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
-        let origins = if writes_origins { (lease.origins)() } else { crate::runner::Origins::default() };
-        let mut crew = Crew {
+        let origins = if writes_origins { (lease.origins)() } else { crate::runner::Upstream::default() };
+        let mut crew = Coordinator {
             errand,
             places,
             hosts: places.iter().map(|_| Host::default()).collect(),
@@ -89,9 +89,9 @@ impl<'a> Crew<'a> {
                 .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
             let name = format!("{}.{}", errand.mark, place.name);
             let (order, heeds) = unbounded_channel();
-            let link = Link {
+            let link = HostConnection {
                 index,
-                orders: Orders {
+                orders: AgentOrders {
                     origins: origins.clone(),
                     name: name.clone(),
                     task: (*lease.task).clone(),
@@ -122,7 +122,7 @@ impl<'a> Crew<'a> {
         self.say();
         self.until(|hosts| hosts.iter().all(|host| host.problems.is_some()), Heed::Later).await?;
         self.refuse()?;
-        self.order(Order::Go);
+        self.order(HostCommand::Go);
         self.until(|hosts| hosts.iter().all(|host| host.ready.is_some()), Heed::AtOnce("before it was ready")).await?;
         let endpoints = self.endpoints().await?;
         if let Some(sender) = send_ready {
@@ -153,17 +153,17 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    fn take(&mut self, host: usize, news: News) {
+    fn take(&mut self, host: usize, news: HostEvent) {
         let name = &self.places[host].name;
         let one = &mut self.hosts[host];
         match news {
-            News::Hello(problems) => one.problems = Some(problems),
-            News::Told(Event::Notice { text, .. }) => self.errand.lease.notice(format!("{name}: {text}")),
-            News::Told(Event::Progress { text, .. }) => self.stands = format!("{name}: {text}"),
-            News::Told(event) => (self.errand.lease.emit)(event),
-            News::Ready(endpoints) => one.ready = Some(endpoints),
-            News::Ended(how) => one.over = Some(Over::Ended(how)),
-            News::Lost(lost) => {
+            HostEvent::Hello(problems) => one.problems = Some(problems),
+            HostEvent::Told(Event::Notice { text, .. }) => self.errand.lease.notice(format!("{name}: {text}")),
+            HostEvent::Told(Event::Progress { text, .. }) => self.stands = format!("{name}: {text}"),
+            HostEvent::Told(event) => (self.errand.lease.emit)(event),
+            HostEvent::Ready(endpoints) => one.ready = Some(endpoints),
+            HostEvent::Ended(how) => one.over = Some(Over::Ended(how)),
+            HostEvent::Lost(lost) => {
                 // Whom nobody heard has a problem, and the others are waited for.
                 if !lost.was_greeted {
                     one.problems = Some(vec![tell::not_greeted(&self.places[host], &lost)]);
@@ -191,7 +191,7 @@ impl<'a> Crew<'a> {
 
     fn refuse(&self) -> Result<(), Failure> {
         let told = self.hosts.iter().enumerate();
-        let problems: Vec<(usize, Problem)> = told
+        let problems: Vec<(usize, HostProblem)> = told
             .flat_map(|(host, one)| one.problems.iter().flatten().map(move |problem| (host, problem.clone())))
             .collect();
         if problems.is_empty() { Ok(()) } else { Err(tell::unusable(self.places, &problems)) }
@@ -241,7 +241,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: HostCommand) {
         for link in &self.orders {
             // One that has ended needs none.
             let _ = link.send(order);
@@ -251,7 +251,7 @@ impl<'a> Crew<'a> {
     /// Stops every host that is still heard, and waits until nothing runs there or it is lost. What is in flight after a failure is of no
     /// use to anybody, and who needs the servers waits to hear of it.
     async fn end(&mut self, has_failed: bool) {
-        self.order(Order::Stop);
+        self.order(HostCommand::Stop);
         let stop = self.errand.lease.stop.clone();
         let enough = async {
             if has_failed && !stop.is_asked() {
@@ -267,7 +267,7 @@ impl<'a> Crew<'a> {
                 biased;
                 () = &mut enough, if !killed => {
                     killed = true;
-                    self.order(Order::Kill);
+                    self.order(HostCommand::Kill);
                 }
                 news = self.news.recv() => match news {
                     Some((host, news)) => self.take(host, news),
@@ -288,7 +288,7 @@ impl<'a> Crew<'a> {
                 let place = &self.places[host];
                 let of = format!("{}.again", place.name);
                 let command = command(self.errand, place, &["__warden", &self.names[host]], &of);
-                let may_answer = lost.how.is_some() && matches!(place.way, Way::Ssh { .. });
+                let may_answer = lost.how.is_some() && matches!(place.way, HostTransport::Ssh { .. });
                 asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
         }
@@ -321,7 +321,7 @@ fn alone() -> String {
 }
 
 /// A connection to a place. What it says beside the conversation goes into a log of its own, which is not the servers'.
-fn command(errand: &Errand, place: &Place, words: &[&str], of: &str) -> process::Command {
+fn command(errand: &TaskContext, place: &HostPlace, words: &[&str], of: &str) -> process::ProcessCommand {
     let mut command = errand.command(place.words(words));
     // What is meant for the servers is none of ssh's business.
     command.env.retain(|(name, _)| [process::HOME, process::RUN, process::TASK].contains(&name.as_str()));
@@ -329,7 +329,7 @@ fn command(errand: &Errand, place: &Place, words: &[&str], of: &str) -> process:
     command
 }
 
-async fn is_ended(command: process::Command) -> bool {
+async fn is_ended(command: process::ProcessCommand) -> bool {
     let asked = tokio::time::timeout(ONE_MORE, process::run(command, &Stop::new(), |_| {})).await;
     matches!(asked, Ok(Ok(exit)) if exit.how.is_success())
 }

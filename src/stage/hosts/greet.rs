@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::spec::{Orders, Problem};
+use super::spec::{AgentOrders, HostProblem};
 use crate::manifest::model::{Action, Serve};
-use crate::process::Command;
+use crate::process::ProcessCommand;
 use crate::runner::Lease;
 
 /// A folder that was made a moment ago may be hidden from here for so long, by what a network filesystem remembers.
@@ -27,11 +27,11 @@ pub fn programs(lease: &Lease) -> Vec<String> {
 }
 
 /// Everything that is wrong with this machine. May wait for a slow network filesystem.
-pub fn problems(orders: &Orders) -> Vec<Problem> {
+pub fn problems(orders: &AgentOrders) -> Vec<HostProblem> {
     let mut problems = Vec::new();
     if !appears(&orders.out) {
         let what = format!("{} is not the project folder of this run", orders.project.display());
-        return vec![Problem::new(
+        return vec![HostProblem::new(
             what,
             "the project folder must be the same there, on a filesystem that all hosts share",
         )];
@@ -39,10 +39,10 @@ pub fn problems(orders: &Orders) -> Vec<Problem> {
     let test = orders.out.join(".writable");
     if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {
         let what = format!("{} cannot be written: {error}", orders.out.display());
-        problems.push(Problem::new(what, "who logs in there must be allowed to write into the project folder"));
+        problems.push(HostProblem::new(what, "who logs in there must be allowed to write into the project folder"));
     }
     for program in &orders.programs {
-        let mut look = Command::new([program.clone()], &orders.out, &orders.log);
+        let mut look = ProcessCommand::new([program.clone()], &orders.out, &orders.log);
         if let Some(path) = orders.assignment.env.get("PATH") {
             look = look.set("PATH", path);
         }
@@ -50,7 +50,7 @@ pub fn problems(orders: &Orders) -> Vec<Problem> {
         if !look.is_found() || (is_path && !orders.out.join(program).exists()) {
             let within = if is_path { String::new() } else { " in its PATH".to_owned() };
             let hint = "install it there, or name it by its whole path; a shell that is not a login shell has a shorter PATH, and `env: { PATH: … }` of the stage sets it";
-            problems.push(Problem::new(format!("there is no `{program}`{within}"), hint));
+            problems.push(HostProblem::new(format!("there is no `{program}`{within}"), hint));
         }
     }
     problems

@@ -9,36 +9,36 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::super::Stages;
+use super::super::StageExecutor;
 use super::super::slurm::devices;
-use super::spec::{BEAT, GO, KILL, Orders, STOP, Said};
+use super::spec::{BEAT, GO, KILL, AgentOrders, STOP, AgentMessage};
 use super::{DESERTED, greet};
 use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
-use crate::process::Warden;
+use crate::process::Watchdog;
 use crate::runner::Lease;
 
 /// How long servers may drain when nobody is there any more for whom they would.
 const ORPHANED: Duration = Duration::from_secs(2);
 
 /// What a guard is given: what its run says, and how it answers.
-pub struct Guarded {
-    pub orders: Orders,
+pub struct AgentInput {
+    pub orders: AgentOrders,
     /// Ends when the connection does.
     pub heard: UnboundedReceiver<String>,
-    pub say: Arc<dyn Fn(&Said) + Send + Sync>,
+    pub say: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 }
 
 /// The whole of a guard. What became of the stage has been said when it returns.
-pub async fn guard(guarded: Guarded) {
-    let Guarded { orders, mut heard, say } = guarded;
+pub async fn guard(guarded: AgentInput) {
+    let AgentInput { orders, mut heard, say } = guarded;
     let looked = orders.clone();
     let looking = tokio::task::spawn_blocking(move || greet::problems(&looked));
     let Ok(problems) = looking.await else { return };
     let is_fine = problems.is_empty();
-    say(&Said::Hello(problems));
+    say(&AgentMessage::Hello(problems));
     let stop = Stop::new();
     if !is_fine || !wait_for_go(&mut heard, &say).await {
-        return say(&Said::Ended(Box::new(Ok(Done::default()))));
+        return say(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
     let warden = Arc::new(Mutex::new(warden(&orders)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
@@ -52,11 +52,11 @@ pub async fn guard(guarded: Guarded) {
     if let Some(warden) = warden.lock().unwrap_or_else(PoisonError::into_inner).take() {
         warden.finish();
     }
-    say(&Said::Ended(Box::new(how)));
+    say(&AgentMessage::Ended(Box::new(how)));
 }
 
 /// Until then others may still turn out to be unusable.
-async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&Said) + Send + Sync>) -> bool {
+async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
     let mut beat = interval(super::BEAT);
     let mut deserted = Instant::now() + DESERTED;
     loop {
@@ -66,21 +66,21 @@ async fn wait_for_go(heard: &mut UnboundedReceiver<String>, say: &Arc<dyn Fn(&Sa
                 Some(BEAT) => deserted = Instant::now() + DESERTED,
                 _ => return false,
             },
-            _ = beat.tick() => say(&Said::Beat),
+            _ = beat.tick() => say(&AgentMessage::Beat),
             () = sleep_until(deserted) => return false,
         }
     }
 }
 
 /// Ends everything that carries our name, should we be killed.
-fn warden(orders: &Orders) -> Option<Warden> {
+fn warden(orders: &AgentOrders) -> Option<Watchdog> {
     let program = std::env::current_exe().ok()?;
     let hold = File::options().write(true).open("/dev/null").ok()?;
-    Warden::start(&program, &RunId::new(orders.name.clone()), hold).ok()
+    Watchdog::start(&program, &RunId::new(orders.name.clone()), hold).ok()
 }
 
 /// Its processes are this machine's business; what the run should hear is passed on.
-fn take(event: Event, warden: &Mutex<Option<Warden>>, say: &Arc<dyn Fn(&Said) + Send + Sync>) {
+fn take(event: Event, warden: &Mutex<Option<Watchdog>>, say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
     if let Some(warden) = &*warden.lock().unwrap_or_else(PoisonError::into_inner) {
         match &event {
             Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
@@ -91,15 +91,15 @@ fn take(event: Event, warden: &Mutex<Option<Warden>>, say: &Arc<dyn Fn(&Said) + 
         }
     }
     if matches!(event, Event::Notice { .. } | Event::Progress { .. }) {
-        say(&Said::Told(event));
+        say(&AgentMessage::Told(event));
     }
 }
 
 async fn perform(
-    orders: &Orders,
+    orders: &AgentOrders,
     stop: &Stop,
     emit: Arc<dyn Fn(Event) + Send + Sync>,
-    say: &Arc<dyn Fn(&Said) + Send + Sync>,
+    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> Result<Done, Failure> {
     let (ready, hears) = oneshot::channel();
     let origins = orders.origins.clone();
@@ -121,11 +121,11 @@ async fn perform(
     let tell = Arc::clone(say);
     tokio::spawn(async move {
         if let Ok(endpoints) = hears.await {
-            tell(&Said::Ready(endpoints));
+            tell(&AgentMessage::Ready(endpoints));
         }
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
-    let stages = Stages::new(&orders.out, RunId::new(orders.name.clone()));
+    let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
     let doing = tokio::spawn(async move { Box::pin(stages.here(lease)).await });
     doing.await.unwrap_or_else(|panic| {
         Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
@@ -134,10 +134,10 @@ async fn perform(
 
 /// Everything that may end the servers from outside. Never resolves: it pulls `stop`.
 async fn watch(
-    orders: &Orders,
+    orders: &AgentOrders,
     heard: &mut UnboundedReceiver<String>,
     stop: &Stop,
-    say: &Arc<dyn Fn(&Said) + Send + Sync>,
+    say: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 ) -> std::convert::Infallible {
     let mut beat = interval(super::BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -151,7 +151,7 @@ async fn watch(
                 None => return alone(orders, stop, "its connection to the run has ended").await,
             },
             _ = beat.tick() => {
-                say(&Said::Beat);
+                say(&AgentMessage::Beat);
                 continue;
             }
             () = sleep_until(deserted) => {
@@ -164,7 +164,7 @@ async fn watch(
 }
 
 /// Nobody is there any more: the servers have a moment to end, and no longer.
-async fn alone(orders: &Orders, stop: &Stop, why: &str) -> std::convert::Infallible {
+async fn alone(orders: &AgentOrders, stop: &Stop, why: &str) -> std::convert::Infallible {
     if let Ok(mut log) = File::options().append(true).create(true).open(&orders.log) {
         // The log is all that a person will see of it.
         let _ = writeln!(log, "regatta: {why}, so its servers are ended");

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::spec::{Orders, Problem, Said};
+use super::spec::{AgentOrders, HostProblem, AgentMessage};
 use super::{BEAT, SILENT, spec};
 use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
-use crate::process::{Command, Exit, Hear, How, Running, Say, tail};
+use crate::process::{ProcessCommand, ProcessExit, LineReader, How, Running, LineWriter, tail};
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const GREETING: Duration = Duration::from_secs(40);
@@ -23,19 +23,19 @@ const KILLS: Duration = Duration::from_secs(15);
 const LAST_WORDS: usize = 20;
 
 /// What a host's link tells the crew.
-pub enum News {
-    Hello(Vec<Problem>),
+pub enum HostEvent {
+    Hello(Vec<HostProblem>),
     Told(Event),
     Ready(Vec<Endpoint>),
     /// The last: all is over there.
     Ended(Box<Result<Done, Failure>>),
     /// The last: nobody knows what is there.
-    Lost(Lost),
+    Lost(HostLost),
 }
 
 /// A host that is not heard any more.
 #[derive(Clone, Debug)]
-pub struct Lost {
+pub struct HostLost {
     pub heard: Timestamp,
     pub since: Instant,
     /// How the connection ended, if it did.
@@ -48,33 +48,33 @@ pub struct Lost {
 
 /// What the crew tells a link to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum HostCommand {
     Go,
     Stop,
     Kill,
 }
 
-pub struct Link {
+pub struct HostConnection {
     /// Which host.
     pub index: usize,
-    pub orders: Orders,
+    pub orders: AgentOrders,
     /// What the guard's environment has beyond that of a login there: secrets, too.
     pub env: BTreeMap<String, String>,
     /// Of the connection; its log holds its last words.
-    pub command: Command,
+    pub command: ProcessCommand,
     pub task: TaskId,
     pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
-    pub heeds: UnboundedReceiver<Order>,
-    pub news: UnboundedSender<(usize, News)>,
+    pub heeds: UnboundedReceiver<HostCommand>,
+    pub news: UnboundedSender<(usize, HostEvent)>,
 }
 
-impl Link {
+impl HostConnection {
     pub async fn live(mut self) {
         let words: PathBuf = self.command.log.clone();
         let mut running = match Running::start(self.command.clone()) {
             Ok(running) => running,
             Err(error) => {
-                return self.tell(News::Lost(Lost::new(None, vec![error.to_string()])));
+                return self.tell(HostEvent::Lost(HostLost::new(None, vec![error.to_string()])));
             }
         };
         let pgid = running.pgid();
@@ -84,16 +84,16 @@ impl Link {
         let exit = leave(running, &ending).await;
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
         let last = match ending {
-            Ending::Ended(how) => News::Ended(how),
+            Ending::Ended(how) => HostEvent::Ended(how),
             Ending::Lost { heard, since, was_greeted } => {
                 let how = exit.filter(|exit| exit.how != How::Stopped).map(|exit| exit.how);
-                News::Lost(Lost { heard, since, how, words: tail(&words, LAST_WORDS), was_greeted })
+                HostEvent::Lost(HostLost { heard, since, how, words: tail(&words, LAST_WORDS), was_greeted })
             }
         };
         self.tell(last);
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: HostEvent) {
         // A crew that is gone has no use for it.
         let _ = self.news.send((self.index, news));
     }
@@ -124,11 +124,11 @@ impl Link {
                     None => is_open = false,
                 },
                 order = self.heeds.recv(), if is_heeding => match order {
-                    Some(Order::Go) => drop(mouth.send(spec::GO.to_owned())),
+                    Some(HostCommand::Go) => drop(mouth.send(spec::GO.to_owned())),
                     // Nothing has started there, and nothing will without a word from us.
-                    Some(Order::Stop) if !ear.was_greeted => return ear.lost(),
-                    Some(Order::Stop) => drop(mouth.send(spec::STOP.to_owned())),
-                    killing @ (Some(Order::Kill) | None) => {
+                    Some(HostCommand::Stop) if !ear.was_greeted => return ear.lost(),
+                    Some(HostCommand::Stop) => drop(mouth.send(spec::STOP.to_owned())),
+                    killing @ (Some(HostCommand::Kill) | None) => {
                         is_heeding = killing.is_some();
                         killed.get_or_insert_with(Instant::now);
                         let _ = mouth.send(spec::KILL.to_owned());
@@ -150,7 +150,7 @@ impl Link {
         }
     }
 
-    fn listen(&self, hear: &mut Hear, ear: &mut Ear) {
+    fn listen(&self, hear: &mut LineReader, ear: &mut Ear) {
         for line in hear.rest() {
             self.hear(&line, ear);
         }
@@ -158,22 +158,22 @@ impl Link {
 
     fn hear(&self, line: &str, ear: &mut Ear) {
         // A shell's own greeting, say.
-        let Ok(said) = serde_json::from_str::<Said>(line) else { return };
+        let Ok(said) = serde_json::from_str::<AgentMessage>(line) else { return };
         (ear.heard, ear.since) = (Timestamp::now(), Instant::now());
         match said {
-            Said::Beat => {}
-            Said::Hello(problems) => {
+            AgentMessage::Beat => {}
+            AgentMessage::Hello(problems) => {
                 ear.was_greeted = true;
-                self.tell(News::Hello(problems));
+                self.tell(HostEvent::Hello(problems));
             }
-            Said::Told(event) => self.tell(News::Told(event)),
-            Said::Ready(endpoints) => self.tell(News::Ready(endpoints)),
-            Said::Ended(how) => ear.ended = Some(how),
+            AgentMessage::Told(event) => self.tell(HostEvent::Told(event)),
+            AgentMessage::Ready(endpoints) => self.tell(HostEvent::Ready(endpoints)),
+            AgentMessage::Ended(how) => ear.ended = Some(how),
         }
     }
 }
 
-impl Lost {
+impl HostLost {
     /// A host that was never heard.
     pub fn new(how: Option<How>, words: Vec<String>) -> Self {
         Self { heard: Timestamp::now(), since: Instant::now(), how, words, was_greeted: false }
@@ -207,7 +207,7 @@ enum Ending {
 }
 
 /// Says lines beside everything else: a connection that takes none must not keep us from listening. Ends with its sender.
-fn speak(mut say: Say) -> UnboundedSender<String> {
+fn speak(mut say: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
     tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
@@ -220,7 +220,7 @@ fn speak(mut say: Say) -> UnboundedSender<String> {
 }
 
 /// Lets the connection end by itself where it can. `None`: it had to be ended.
-async fn leave(mut running: Running, ending: &Ending) -> Option<Exit> {
+async fn leave(mut running: Running, ending: &Ending) -> Option<ProcessExit> {
     let patience = if matches!(ending, Ending::Ended(_)) { LEAVES } else { Duration::ZERO };
     if tokio::time::timeout(patience, running.ended()).await.is_ok() {
         return Some(running.wait().await);

@@ -34,9 +34,9 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
 use crate::runner::{Lease, within};
 pub use ask::ask_host;
-pub use guard::{Guarded, guard};
+pub use guard::{AgentInput, guard};
 pub use place::typed;
-pub use spec::{Orders, Said};
+pub use spec::{AgentOrders, AgentMessage};
 
 /// How often each side says that it is there.
 const BEAT: Duration = Duration::from_secs(1);

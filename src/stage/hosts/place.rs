@@ -13,17 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A machine.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct HostPlace {
     /// For people, logs and results.
     pub name: String,
-    pub way: Way,
+    pub way: HostTransport,
     /// This program on it.
     program: PathBuf,
     project: PathBuf,
 }
 
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum HostTransport {
     Ssh {
         ssh: Ssh,
         /// Where requests reach it, if that is not where ssh does.
@@ -33,12 +33,12 @@ pub enum Way {
     Node,
 }
 
-impl Place {
+impl HostPlace {
     /// What starts this program there with these words. Its standard input and output are ours.
     pub fn words(&self, words: &[&str]) -> Vec<OsString> {
         match &self.way {
-            Way::Ssh { ssh, .. } => ssh.words(&process::remote(&self.project, &self.program, words)),
-            Way::Node => {
+            HostTransport::Ssh { ssh, .. } => ssh.words(&process::remote(&self.project, &self.program, words)),
+            HostTransport::Node => {
                 let mut argv: Vec<OsString> = srun(&self.name).map(OsString::from).to_vec();
                 argv.push(self.program.clone().into());
                 argv.extend(words.iter().map(OsString::from));
@@ -49,8 +49,8 @@ impl Place {
 
     pub fn ssh(&self) -> Option<&Ssh> {
         match &self.way {
-            Way::Ssh { ssh, .. } => Some(ssh),
-            Way::Node => None,
+            HostTransport::Ssh { ssh, .. } => Some(ssh),
+            HostTransport::Node => None,
         }
     }
 }
@@ -61,15 +61,15 @@ fn srun(node: &str) -> [String; 6] {
 }
 
 /// The machines of `host.ssh`. A relative `program` is relative to the project.
-pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<Place>, Failure> {
+pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<HostPlace>, Failure> {
     let own = own_program()?;
     Ok(hosts
         .iter()
         .map(SshHost::machine)
-        .map(|machine| Place {
+        .map(|machine| HostPlace {
             program: machine.program.as_ref().map_or_else(|| own.clone(), |program| project.join(program)),
             project: project.to_owned(),
-            way: Way::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
+            way: HostTransport::Ssh { ssh: ssh(&machine), address: machine.address.clone() },
             name: machine.name,
         })
         .collect())
@@ -85,14 +85,14 @@ fn own_program() -> Result<PathBuf, Failure> {
 }
 
 /// The nodes of the allocation, as Slurm counts them.
-pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, Failure> {
+pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlace>, Failure> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
         return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is no allocation of Slurm's"));
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let asked = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
-    let Some(names) = asked.ok().and_then(process::Probed::good) else {
+    let Some(names) = asked.ok().and_then(process::ProbeResult::good) else {
         let what = format!("the nodes {} cannot be told from each other", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));
     };
@@ -108,9 +108,9 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<Place>, 
         Some(program) => project.join(program),
         None => own_program()?,
     };
-    let place = |name: &str| Place {
+    let place = |name: &str| HostPlace {
         name: name.to_owned(),
-        way: Way::Node,
+        way: HostTransport::Node,
         program: program.clone(),
         project: project.to_owned(),
     };

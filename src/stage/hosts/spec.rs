@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Done, Endpoint, Event, Failure, Lowered};
 use crate::plan::Task;
-use crate::runner::{Assignment, Origins};
+use crate::runner::{Assignment, Upstream};
 
 /// The second line that a guard hears: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Orders {
+pub struct AgentOrders {
     /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
     pub name: String,
     pub task: Task,
@@ -25,7 +25,7 @@ pub struct Orders {
     pub project: PathBuf,
     /// What the task was made from; of stages that write it down.
     #[serde(default)]
-    pub origins: Origins,
+    pub origins: Upstream,
     /// Programs that must be found there.
     pub programs: Vec<String>,
 }
@@ -33,9 +33,9 @@ pub struct Orders {
 /// A line of a guard's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum AgentMessage {
     /// It is there; what keeps it from starting anything.
-    Hello(Vec<Problem>),
+    Hello(Vec<HostProblem>),
     /// It is still there.
     Beat,
     Told(Event),
@@ -47,12 +47,12 @@ pub enum Said {
 
 /// Something wrong with a host, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct HostProblem {
     pub what: String,
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl HostProblem {
     pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { what: what.into(), hint: Some(hint.into()) }
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::link::Lost;
-use super::place::Place;
-use super::spec::Problem;
+use super::link::HostLost;
+use super::place::HostPlace;
+use super::spec::HostProblem;
 use crate::event::{Failure, FailureKind};
 use crate::process::{self, How, NO_FOLDER, NO_PROGRAM};
 
@@ -12,7 +12,7 @@ use crate::process::{self, How, NO_FOLDER, NO_PROGRAM};
 const TAIL: usize = 15;
 
 /// Everything that is wrong with any host, at once.
-pub fn unusable(places: &[Place], problems: &[(usize, Problem)]) -> Failure {
+pub fn unusable(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Failure {
     let mut hosts: Vec<usize> = problems.iter().map(|(host, _)| *host).collect();
     hosts.dedup();
     let what = match (hosts.as_slice(), places.len()) {
@@ -30,35 +30,35 @@ pub fn unusable(places: &[Place], problems: &[(usize, Problem)]) -> Failure {
 }
 
 /// Why a host never greeted us.
-pub fn not_greeted(place: &Place, lost: &Lost) -> Problem {
+pub fn not_greeted(place: &HostPlace, lost: &HostLost) -> HostProblem {
     let said = lost.words.join("\n");
     let last = lost.words.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
     // Its words come from our own line for its shell.
     if lost.how == Some(How::Code(NO_FOLDER)) && said.contains("there is no folder") {
         let what = last.unwrap_or_else(|| "there is no project folder".to_owned());
-        return Problem::new(
+        return HostProblem::new(
             what,
             "the project folder must be at the same place there, on a filesystem that all hosts share",
         );
     }
     if lost.how == Some(How::Code(NO_PROGRAM)) {
         let what = last.unwrap_or_else(|| "this program is not there".to_owned());
-        return Problem::new(what, "`program` of the host says where this program is there");
+        return HostProblem::new(what, "`program` of the host says where this program is there");
     }
     if let Some((what, hint)) = place.ssh().and_then(|ssh| process::complaint(ssh, &said)) {
         let last = last.map(|last| format!(": {last}")).unwrap_or_default();
-        return Problem::new(format!("{what}{last}"), hint);
+        return HostProblem::new(format!("{what}{last}"), hint);
     }
     let ended = match lost.how {
         None => "it did not answer in time".to_owned(),
         Some(How::Code(code)) => format!("the connection ended with exit code {code}"),
         Some(_) => "the connection was ended".to_owned(),
     };
-    Problem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
+    HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
 /// A host that was there and is not heard any more.
-pub fn lost(place: &Place, lost: &Lost, log: &Path, when: &str) -> Failure {
+pub fn lost(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
     let said = lost.words.join("\n");
     let known = place.ssh().and_then(|ssh| process::complaint(ssh, &said));
     let since = lost.heard.strftime("%H:%M:%S UTC");
@@ -82,7 +82,7 @@ pub fn lost(place: &Place, lost: &Lost, log: &Path, when: &str) -> Failure {
 }
 
 /// A host's servers failed, as the host itself tells it.
-pub fn failed(place: &Place, failure: Failure) -> Failure {
+pub fn failed(place: &HostPlace, failure: Failure) -> Failure {
     Failure { what: format!("host {}: {}", place.name, failure.what), ..failure }
 }
 

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::stage::beside::Beside;
-use crate::stage::errand::Errand;
+use crate::stage::beside::Sidecar;
+use crate::stage::errand::TaskContext;
 
 /// A repository on a slow network file system may take longer; then it is not known.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository, or
 /// Git is not there.
-pub async fn of(errand: &Errand) -> Option<(String, Option<bool>)> {
+pub async fn of(errand: &TaskContext) -> Option<(String, Option<bool>)> {
     // Asked only where there is one: else Git's complaint would be all that there is.
     if !errand.lease.project.ancestors().any(|folder| folder.join(".git").exists()) {
         return None;
@@ -26,7 +26,7 @@ pub async fn of(errand: &Errand) -> Option<(String, Option<bool>)> {
     Some((commit, changes.map(|changes| !changes.is_empty())))
 }
 
-async fn git(errand: &Errand, arguments: &[&str]) -> Option<String> {
+async fn git(errand: &TaskContext, arguments: &[&str]) -> Option<String> {
     let project = errand.lease.project.to_string_lossy().into_owned();
     let argv = ["git", "-C", &project].into_iter().chain(arguments.iter().copied()).map(str::to_owned).collect();
     if !errand.command(vec!["git".into()]).is_found() {
@@ -34,7 +34,7 @@ async fn git(errand: &Errand, arguments: &[&str]) -> Option<String> {
     }
     // Reading must not take the lock that another git command may need.
     let env = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
-    let mut running = Beside::start(errand, argv, &env, "commit").ok()?;
+    let mut running = Sidecar::start(errand, argv, &env, "commit").ok()?;
     let how = timeout(LIMIT, running.ended()).await.ok()?;
     how.is_success().then(|| running.written().trim().to_owned())
 }

@@ -1,9 +1,9 @@
 //! The GPUs of the servers, counted by model, from what telemetry found beside the measurement.
 
 use crate::harness::GpuIdentity;
-use crate::harness::gpu::Gpus;
+use crate::harness::gpu::GpusUsage;
 
-pub fn of(gpus: &Gpus) -> Vec<GpuIdentity> {
+pub fn of(gpus: &GpusUsage) -> Vec<GpuIdentity> {
     let mut all: Vec<GpuIdentity> = Vec::new();
     for device in &gpus.devices {
         let one = GpuIdentity {

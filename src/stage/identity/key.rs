@@ -9,7 +9,7 @@ use crate::event::Endpoint;
 use crate::harness::{self, Protocol, ServerIdentity};
 use crate::manifest::model::Action;
 use crate::manifest::targets;
-use crate::plan::{Reference, Task};
+use crate::plan::{PlanReference, Task};
 use crate::stage::bench;
 use crate::stage::telemetry::is_here;
 
@@ -36,8 +36,8 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 fn how(task: &Task, endpoints: &[Endpoint]) -> Option<(Protocol, String)> {
     let servers: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let servers = servers.join("|");
-    let action = Reference::replace_in(&task.action, |reference| match reference {
-        Reference::Service(_) => Some(servers.clone()),
+    let action = PlanReference::replace_in(&task.action, |reference| match reference {
+        PlanReference::Service(_) => Some(servers.clone()),
         other => Some(other.token()),
     })
     .ok()?;

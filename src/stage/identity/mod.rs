@@ -11,15 +11,15 @@ mod key;
 use std::collections::BTreeMap;
 use std::thread::available_parallelism;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use super::telemetry::is_here;
 use crate::event::Endpoint;
-use crate::harness::{self, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity, Spec};
+use crate::harness::{self, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity, BenchSpec};
 
 pub use key::facts;
 
 /// The servers as they describe themselves now.
-pub async fn of_servers(spec: &Spec) -> Vec<ServerIdentity> {
+pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {
     let mut servers = harness::ask_identities(&spec.endpoints, &spec.protocol, &spec.model).await;
     for (server, endpoint) in servers.iter_mut().zip(&spec.endpoints) {
         server.host = Some(host_name(endpoint).await);
@@ -40,7 +40,7 @@ fn this_host() -> String {
 
 /// Asks the servers again and writes all that is known of the measurement into its result. `before`: what they reported
 /// before the first request.
-pub async fn identify(errand: &Errand, spec: &Spec, before: &[ServerIdentity], measured: &mut Measured) {
+pub async fn identify(errand: &TaskContext, spec: &BenchSpec, before: &[ServerIdentity], measured: &mut Measured) {
     let mut servers = of_servers(spec).await;
     for (now, before) in servers.iter_mut().zip(before) {
         // One that was lost meanwhile is what it was.
@@ -70,7 +70,7 @@ pub async fn identify(errand: &Errand, spec: &Spec, before: &[ServerIdentity], m
     measured.identify(before, identity);
 }
 
-fn manifest(errand: &Errand, origins: &crate::runner::Origins) -> ManifestIdentity {
+fn manifest(errand: &TaskContext, origins: &crate::runner::Upstream) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), errand.redacted(value))).collect();
     ManifestIdentity {
@@ -83,7 +83,7 @@ fn manifest(errand: &Errand, origins: &crate::runner::Origins) -> ManifestIdenti
     }
 }
 
-async fn with_commit(errand: &Errand, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
+async fn with_commit(errand: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
     let mut manifest = manifest?;
     if let Some((commit, dirty)) = commit::of(errand).await {
         (manifest.commit, manifest.dirty) = (Some(commit), dirty);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::{Failure, FailureKind, Stop};
-use crate::loadgen::{Job, Line};
-use crate::stage::errand::Errand;
+use crate::loadgen::{ChildJob, ChildMessage};
+use crate::stage::errand::TaskContext;
 
 /// How often its lines are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -18,11 +18,11 @@ const TO_WRITE: Duration = Duration::from_mins(1);
 /// Runs the child to its end and hands on what it says. Asked to stop, it writes what it has seen so far. Dropping this ends
 /// the child at once.
 pub async fn run(
-    errand: &Errand,
+    errand: &TaskContext,
     program: Option<&Path>,
-    job: &Job,
+    job: &ChildJob,
     stop: &Stop,
-    mut heard: impl FnMut(Line),
+    mut heard: impl FnMut(ChildMessage),
 ) -> Result<(), Failure> {
     let system =
         |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
@@ -39,7 +39,7 @@ pub async fn run(
     let mut failed = None;
     let mut hand_on = |lines: &mut Lines| {
         for line in lines.come() {
-            if let Line::Failed { why, is_refused } = &line {
+            if let ChildMessage::Failed { why, is_refused } = &line {
                 failed = Some((why.clone(), *is_refused));
             }
             heard(line);
@@ -79,7 +79,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn come(&mut self) -> Vec<Line> {
+    fn come(&mut self) -> Vec<ChildMessage> {
         let mut more = Vec::new();
         let read = fs::File::open(&self.path).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.read))?;

@@ -3,13 +3,13 @@
 use super::round;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::MlperfDataset;
-use crate::mlperf::dataset::{DatasetError, Wanted, make, read};
-use crate::stage::errand::Errand;
+use crate::mlperf::dataset::{DatasetError, DatasetRequest, make, read};
+use crate::stage::errand::TaskContext;
 
 /// Fills the output with `dataset.jsonl` and `dataset.json`.
-pub fn perform(errand: &Errand, step: &MlperfDataset) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {
     let round = round(&step.round)?;
-    let wanted = Wanted { round: &round, benchmark: &step.benchmark, out: errand.lease.out() };
+    let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: errand.lease.out() };
     let file = match (&step.from, &step.synthetic) {
         (Some(from), None) => read(&wanted, &errand.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples),

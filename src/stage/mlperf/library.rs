@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::event::{Done, Failure, FailureKind};
-use crate::loadgen::{self, Line, Probe, Probed};
+use crate::loadgen::{self, ChildMessage, LibraryProbe, LibraryFacts};
 use crate::manifest::model::LoadgenLibrary;
 use crate::mlperf::{Round, Seeds};
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 use crate::stage::loadgen as child;
 
 /// What later stages load.
@@ -47,7 +47,7 @@ struct LibraryTold {
     shim_sha256: String,
 }
 
-pub async fn perform(errand: &Errand, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
     let round = Round::named(&step.round).ok_or_else(|| {
         let known = Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`; known are {known}", step.round))
@@ -103,7 +103,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
-async fn sources(errand: &Errand, step: &LoadgenLibrary, version: &str) -> Result<(PathBuf, String, String), Failure> {
+async fn sources(errand: &TaskContext, step: &LoadgenLibrary, version: &str) -> Result<(PathBuf, String, String), Failure> {
     let out = &errand.lease.out;
     let archive = match &step.sdist {
         Some(given) => {
@@ -134,7 +134,7 @@ fn name_of(path: &Path) -> String {
 }
 
 /// With pip, which knows where packages come from on this machine.
-async fn fetched(errand: &Errand, python: &str, version: &str) -> Result<PathBuf, Failure> {
+async fn fetched(errand: &TaskContext, python: &str, version: &str) -> Result<PathBuf, Failure> {
     let folder = errand.lease.out.join("sdist");
     fs::create_dir_all(&folder).map_err(|error| system(&folder, &error))?;
     let words = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--dest"];
@@ -168,7 +168,7 @@ fn explained(failure: Failure, python: &str) -> Failure {
 }
 
 /// Its first line about itself.
-async fn compiler(errand: &Errand, cxx: &str) -> Result<String, Failure> {
+async fn compiler(errand: &TaskContext, cxx: &str) -> Result<String, Failure> {
     let argv: Vec<OsString> = vec![cxx.into(), "--version".into()];
     let told = errand.ask(errand.command(argv)).await.map_err(|failure| {
         let is_missing = failure.kind == FailureKind::Spawn;
@@ -179,7 +179,7 @@ async fn compiler(errand: &Errand, cxx: &str) -> Result<String, Failure> {
 }
 
 /// All of LoadGen and the shim, half of it at a time, and then the library. Objects do not stay.
-async fn compile(errand: &Errand, cxx: &str, sources: &Path) -> Result<(), Failure> {
+async fn compile(errand: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
     let objects = errand.lease.out.join("objects");
     fs::create_dir_all(&objects).map_err(|error| system(&objects, &error))?;
     for (name, text) in loadgen::SHIM {
@@ -217,13 +217,13 @@ async fn compile(errand: &Errand, cxx: &str, sources: &Path) -> Result<(), Failu
 }
 
 /// The library is loaded in a process of its own: what it does at loading is C++'s.
-async fn probe(errand: &Errand, program: Option<&Path>) -> Result<Probed, Failure> {
+async fn probe(errand: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
     let conf = errand.lease.out.join("probe.conf");
     fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
-    let job = loadgen::Job::Probe(Probe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
+    let job = loadgen::ChildJob::Probe(LibraryProbe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
     child::run(errand, program, &job, &errand.lease.stop, |line| {
-        if let Line::Probed(told) = line {
+        if let ChildMessage::Probed(told) = line {
             probed = Some(told);
         }
     })

@@ -11,12 +11,12 @@ pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
 
 use std::path::Path;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Mlperf;
 use crate::mlperf::Round;
 
-pub async fn perform(errand: &Errand, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, step: &Mlperf, program: Option<&Path>) -> Result<Done, Failure> {
     match step {
         Mlperf::Loadgen(step) => library::perform(errand, step, program).await,
         Mlperf::Dataset(step) => dataset::perform(errand, step),

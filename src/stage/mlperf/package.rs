@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::checker;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
-use crate::mlperf::{self, Examined, Finding, Made, Mode, Official, Order, Packed, Scenario, Stage, Unpacked, Weight};
-use crate::runner::{Origin, Origins};
-use crate::stage::errand::Errand;
+use crate::mlperf::{self, Examined, GateFinding, FinishedTask, TestMode, Official, PackageRequest, Packed, MlperfScenario, ProvenanceStage, Unpacked, FindingWeight};
+use crate::runner::{UpstreamTask, Upstream};
+use crate::stage::errand::TaskContext;
 
 /// What makes a rehearsal one. In a rehearsal these are told, and stop nobody.
 const OF_A_REHEARSAL: [&str; 12] = [
@@ -29,7 +29,7 @@ const OF_A_REHEARSAL: [&str; 12] = [
     "equal issue",
 ];
 
-pub async fn perform(errand: &Errand, step: &MlperfPackage) -> Result<Done, Failure> {
+pub async fn perform(errand: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
     let order = order(errand, step)?;
     let out = &errand.lease.out;
     errand.lease.say("packing", 0, None);
@@ -44,7 +44,7 @@ pub async fn perform(errand: &Errand, step: &MlperfPackage) -> Result<Done, Fail
     judged(step, &packed, &examined, official.as_ref())
 }
 
-fn order(errand: &Errand, step: &MlperfPackage) -> Result<Order, Failure> {
+fn order(errand: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
     let round = mlperf::Round::named(&step.round).ok_or_else(|| {
         let known = mlperf::Round::NAMES.join(", ");
         Failure::new(FailureKind::Refused, format!("there is no round `{}`", step.round))
@@ -62,7 +62,7 @@ fn order(errand: &Errand, step: &MlperfPackage) -> Result<Order, Failure> {
     };
     let origins = (errand.lease.origins)();
     let results = step.entries().iter().map(|entry| result(errand, entry)).collect::<Result<_, _>>()?;
-    Ok(Order {
+    Ok(PackageRequest {
         round,
         division: match step.division {
             model::Division::Closed => mlperf::Division::Closed,
@@ -84,12 +84,12 @@ fn order(errand: &Errand, step: &MlperfPackage) -> Result<Order, Failure> {
     })
 }
 
-fn result(errand: &Errand, entry: &model::MlperfEntry) -> Result<mlperf::Entry, Failure> {
+fn result(errand: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
     let scenario = match entry.scenario {
-        model::Scenario::Offline => Scenario::Offline,
-        model::Scenario::Server => Scenario::Server,
-        model::Scenario::Interactive => Scenario::Interactive,
-        model::Scenario::SingleStream => Scenario::SingleStream,
+        model::Scenario::Offline => MlperfScenario::Offline,
+        model::Scenario::Server => MlperfScenario::Server,
+        model::Scenario::Interactive => MlperfScenario::Interactive,
+        model::Scenario::SingleStream => MlperfScenario::SingleStream,
         other => {
             let what = format!("{other:?} is no scenario of MLPerf (`results` of {})", entry.benchmark);
             return Err(Failure::new(FailureKind::Refused, what).hint("offline, server, interactive, single_stream"));
@@ -100,9 +100,9 @@ fn result(errand: &Errand, entry: &model::MlperfEntry) -> Result<mlperf::Entry, 
             .iter()
             .map(|(name, path)| {
                 let mode = match name.to_lowercase().as_str() {
-                    "test06" => Mode::Test06,
-                    "test07" => Mode::Test07,
-                    "test09" => Mode::Test09,
+                    "test06" => TestMode::Test06,
+                    "test07" => TestMode::Test07,
+                    "test09" => TestMode::Test09,
                     _ => {
                         let what = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
                         return Err(Failure::new(FailureKind::Refused, what).hint("test06, test07, test09"));
@@ -112,7 +112,7 @@ fn result(errand: &Errand, entry: &model::MlperfEntry) -> Result<mlperf::Entry, 
             })
             .collect::<Result<_, _>>()
     };
-    Ok(mlperf::Entry {
+    Ok(mlperf::PackageEntry {
         benchmark: entry.benchmark.clone(),
         scenario,
         performance: errand.path(&entry.performance),
@@ -124,7 +124,7 @@ fn result(errand: &Errand, entry: &model::MlperfEntry) -> Result<mlperf::Entry, 
 }
 
 /// What makes it all again.
-fn command(origins: &Origins) -> String {
+fn command(origins: &Upstream) -> String {
     let quoted = |text: &str| {
         let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
         if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -137,14 +137,14 @@ fn command(origins: &Origins) -> String {
         .join(" ")
 }
 
-fn made(origin: &Origin) -> Made {
+fn made(origin: &UpstreamTask) -> FinishedTask {
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
     let commit =
         origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
-    Made {
+    FinishedTask {
         folder: origin.folder.clone(),
-        stage: Stage {
+        stage: ProvenanceStage {
             task: text(&origin.task),
             kind: serde_json::to_value(origin.kind)
                 .ok()
@@ -207,17 +207,17 @@ fn judged(
     examined: &Examined,
     official: Option<&Official>,
 ) -> Result<Done, Failure> {
-    let stops = |finding: &&Finding| {
-        finding.weight == Weight::Refused && !(step.rehearse && OF_A_REHEARSAL.contains(&finding.check.as_str()))
+    let stops = |finding: &&GateFinding| {
+        finding.weight == FindingWeight::Refused && !(step.rehearse && OF_A_REHEARSAL.contains(&finding.check.as_str()))
     };
-    let stopping: Vec<&Finding> = examined.findings.iter().filter(stops).collect();
+    let stopping: Vec<&GateFinding> = examined.findings.iter().filter(stops).collect();
     let results = examined.results.len();
     let checker = match official {
         None => String::new(),
         Some(official) if official.passed => ", the official checker passes it".to_owned(),
         Some(official) => format!(", the official checker has {} errors", official.errors().count()),
     };
-    let lines = |findings: &[&Finding]| -> Vec<String> {
+    let lines = |findings: &[&GateFinding]| -> Vec<String> {
         let ours = findings
             .iter()
             .map(|finding| format!("{}: {}: {} — {}", finding.check, finding.place, finding.what, finding.fix));

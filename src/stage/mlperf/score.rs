@@ -6,15 +6,15 @@ use std::path::Path;
 use super::round;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::MlperfScore;
-use crate::mlperf::DatasetTold;
+use crate::mlperf::DatasetRecord;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 
 const LOG: &str = "mlperf_log_accuracy.json";
 
 /// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
-pub fn perform(errand: &Errand, step: &MlperfScore) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
     let round = round(&step.round)?;
     let dataset = errand.path(&step.dataset);
     let told = dataset_told(&dataset.join(DATASET_FILE))?;
@@ -42,7 +42,7 @@ pub fn perform(errand: &Errand, step: &MlperfScore) -> Result<Done, Failure> {
     Ok(Done { headline: Some(scored.told.headline()), ..Done::default() })
 }
 
-fn dataset_told(file: &Path) -> Result<DatasetTold, Failure> {
+fn dataset_told(file: &Path) -> Result<DatasetRecord, Failure> {
     let no = |why: &dyn std::fmt::Display| {
         Failure::new(FailureKind::Files, format!("{}: {why}", file.display()))
             .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")

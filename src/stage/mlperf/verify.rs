@@ -8,19 +8,19 @@ use serde_json::Value;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::manifest::model::MlperfVerify;
 use crate::mlperf::audit::{self, VerifyError};
-use crate::mlperf::{Ask, Division, Mode, Scenario};
-use crate::stage::errand::Errand;
+use crate::mlperf::{TestRequest, Division, TestMode, MlperfScenario};
+use crate::stage::errand::TaskContext;
 
 /// The output of a `score` stage that holds the numbers.
 const ACCURACY_FILE: &str = "accuracy.json";
 
-pub fn perform(errand: &Errand, step: &MlperfVerify) -> Result<Done, Failure> {
+pub fn perform(errand: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let none = indexmap::IndexMap::new();
-    let named = Ask {
+    let named = TestRequest {
         round: &step.round,
         benchmark: &step.benchmark,
-        scenario: Scenario::Offline,
-        mode: Mode::Performance,
+        scenario: MlperfScenario::Offline,
+        mode: TestMode::Performance,
         division: Division::Closed,
         rehearsal: false,
         target_qps: None,

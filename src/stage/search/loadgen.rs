@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::phases::{Next, Tried, next};
+use super::phases::{SearchStep, SearchTest, next};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Bounds, Found, RunResult, Spec};
+use crate::harness::{self, RateBounds, FoundRate, RunResult, BenchSpec};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{Latency, TEST_FILE, explain};
+use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, ask, short, whole};
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 use crate::stage::loadgen::once;
 use crate::stage::unfinished::{Servers, start_anew};
 
 /// `search.json`
 #[derive(Serialize)]
-struct Told<'a> {
+struct LoadgenSearchReport<'a> {
     /// Who says whether a probe holds.
     judge: &'static str,
     rehearsal: bool,
-    bounds: Bounds,
+    bounds: RateBounds,
     /// The round's.
     ttft_p99_limit_ms: Option<f64>,
     tpot_p99_limit_ms: Option<f64>,
-    probes: &'a [Probe],
+    probes: &'a [LoadgenProbeReport],
     /// Queries per second.
-    found: Found,
+    found: FoundRate,
 }
 
 /// One test as it is told.
 #[derive(Clone, Debug, Serialize)]
-struct Probe {
+struct LoadgenProbeReport {
     rate: f64,
     /// As long as the rules want it.
     is_whole: bool,
@@ -50,10 +50,10 @@ struct Probe {
 
 /// Searches. `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(
-    errand: &Errand,
+    errand: &TaskContext,
     bench: &Bench,
-    bounds: Bounds,
-    spec: &Spec,
+    bounds: RateBounds,
+    spec: &BenchSpec,
     program: Option<&Path>,
 ) -> Result<Done, Failure> {
     let loadgen = bench.loadgen.as_deref().ok_or_else(|| refused("there is no `loadgen`"))?;
@@ -64,15 +64,15 @@ pub async fn perform(
     errand.lease.notice(cost.to_string());
     start_anew(&errand.lease.out, &errand.lease.out.join(super::FILE), super::PROBES)?;
     let servers = Servers::now(errand, spec).await;
-    let mut probes: Vec<Probe> = Vec::new();
+    let mut probes: Vec<LoadgenProbeReport> = Vec::new();
     let found = loop {
-        let history: Vec<Tried> =
-            probes.iter().map(|one| Tried { rate: one.rate, is_whole: one.is_whole, met: one.met }).collect();
+        let history: Vec<SearchTest> =
+            probes.iter().map(|one| SearchTest { rate: one.rate, is_whole: one.is_whole, met: one.met }).collect();
         let (rate, is_whole) = match next(&bounds, &history) {
-            Next::Short(rate) => (rate, false),
-            Next::Whole(rate) => (rate, true),
-            Next::Found(found) => break found,
-            Next::NotEvenLow => {
+            SearchStep::Short(rate) => (rate, false),
+            SearchStep::Whole(rate) => (rate, true),
+            SearchStep::Found(found) => break found,
+            SearchStep::NotEvenLow => {
                 let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
                 let what = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
@@ -86,7 +86,7 @@ pub async fn perform(
         probes.push(probe);
     };
     let limits = limits(bench);
-    let told = Told {
+    let told = LoadgenSearchReport {
         judge: "loadgen",
         rehearsal: loadgen.rehearse,
         bounds,
@@ -116,18 +116,18 @@ pub async fn perform(
 
 /// Runs one test, or reads what an earlier try of this stage found.
 async fn attempt(
-    errand: &Errand,
+    errand: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
-    (spec, servers): (&Spec, &Servers),
+    (spec, servers): (&BenchSpec, &Servers),
     program: Option<&Path>,
     (number, rate, is_whole): (usize, f64, bool),
-) -> Result<Probe, Failure> {
+) -> Result<LoadgenProbeReport, Failure> {
     let kind = if is_whole { "-whole" } else { "" };
     let folder = Path::new(super::PROBES).join(format!("{number:02}-{rate}{kind}"));
     let path = errand.lease.out.join(&folder);
     if let Some(detail) = before(&path, rate, servers) {
-        return Ok(Probe::of(rate, is_whole, folder, &detail));
+        return Ok(LoadgenProbeReport::of(rate, is_whole, folder, &detail));
     }
     let asked = if is_whole { whole(loadgen, rate) } else { short(loadgen, rate) };
     empty(&path)?;
@@ -140,16 +140,16 @@ async fn attempt(
         let failure = Failure::new(FailureKind::Invalid(result.verdict), format!("at {rate} qps the server was lost"));
         return Err(failure.cause(lost.text.clone()));
     }
-    Ok(Probe::of(rate, is_whole, folder, &read(&path)?))
+    Ok(LoadgenProbeReport::of(rate, is_whole, folder, &read(&path)?))
 }
 
 /// Those of the round.
-fn limits(bench: &Bench) -> Option<Latency> {
+fn limits(bench: &Bench) -> Option<LatencyLimits> {
     let asked = ask(bench)?;
     asked.find().ok()?.benchmark.latency.get(&asked.scenario).copied()
 }
 
-impl Probe {
+impl LoadgenProbeReport {
     fn of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> Self {
         let told = explain(detail);
         let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);

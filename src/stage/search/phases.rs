@@ -3,11 +3,11 @@
 //! A short test says yes sooner than a whole one, because queues grow slowly. So the rate that short ones found is tried whole.
 //! Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
-use crate::harness::{Bounds, Found, Probe, Step};
+use crate::harness::{RateBounds, FoundRate, RateProbe, ProbeStep};
 
 /// One test at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Tried {
+pub(super) struct SearchTest {
     pub rate: f64,
     /// As long as the rules want it.
     pub is_whole: bool,
@@ -16,10 +16,10 @@ pub(super) struct Tried {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Next {
+pub(super) enum SearchStep {
     Short(f64),
     Whole(f64),
-    Found(Found),
+    Found(FoundRate),
     NotEvenLow,
 }
 
@@ -27,40 +27,40 @@ pub(super) enum Next {
 const FIRST_STEP: f64 = 0.04;
 
 /// The same history gives the same step, so a search that was cut off goes on where it was.
-pub(super) fn next(bounds: &Bounds, history: &[Tried]) -> Next {
+pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
     let whole = || history.iter().filter(|tried| tried.is_whole);
     let missed = whole().filter(|tried| !tried.met).map(|tried| tried.rate).min_by(f64::total_cmp);
     let held = whole().filter(|tried| tried.met).map(|tried| tried.rate).max_by(f64::total_cmp);
     match (held, missed) {
         (None, None) => shortly(bounds, history),
-        (None, Some(missed)) if missed <= bounds.low => Next::NotEvenLow,
+        (None, Some(missed)) if missed <= bounds.low => SearchStep::NotEvenLow,
         (None, Some(missed)) => {
             let misses = whole().count() as i32;
             let step = (FIRST_STEP * 2f64.powi(misses - 1)).min(0.5);
-            Next::Whole(rounded(missed * (1.0 - step)).max(bounds.low))
+            SearchStep::Whole(rounded(missed * (1.0 - step)).max(bounds.low))
         }
         (Some(at_least), None) => {
             let missed = history.iter().filter(|tried| !tried.met && tried.rate > at_least).map(|tried| tried.rate);
-            Next::Found(Found { at_least, below: missed.min_by(f64::total_cmp) })
+            SearchStep::Found(FoundRate { at_least, below: missed.min_by(f64::total_cmp) })
         }
         (Some(held), Some(missed)) => {
             let middle = rounded(f64::midpoint(held, missed));
             let is_narrow = missed - held <= bounds.precision * held || middle <= held || middle >= missed;
-            if is_narrow { Next::Found(Found { at_least: held, below: Some(missed) }) } else { Next::Whole(middle) }
+            if is_narrow { SearchStep::Found(FoundRate { at_least: held, below: Some(missed) }) } else { SearchStep::Whole(middle) }
         }
     }
 }
 
 /// The first phase. The second time that it asks for a rate, it asks for a confirmation.
-fn shortly(bounds: &Bounds, history: &[Tried]) -> Next {
-    let probes: Vec<Probe> = history.iter().map(|tried| Probe { rate: tried.rate, met: tried.met }).collect();
+fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
+    let probes: Vec<RateProbe> = history.iter().map(|tried| RateProbe { rate: tried.rate, met: tried.met }).collect();
     match bounds.next(&probes) {
-        Step::NotEvenLow => Next::NotEvenLow,
-        Step::Found(found) => Next::Whole(found.at_least),
-        Step::Try(rate) if history.iter().any(|tried| tried.met && tried.rate.total_cmp(&rate).is_eq()) => {
-            Next::Whole(rate)
+        ProbeStep::NotEvenLow => SearchStep::NotEvenLow,
+        ProbeStep::Found(found) => SearchStep::Whole(found.at_least),
+        ProbeStep::Try(rate) if history.iter().any(|tried| tried.met && tried.rate.total_cmp(&rate).is_eq()) => {
+            SearchStep::Whole(rate)
         }
-        Step::Try(rate) => Next::Short(rate),
+        ProbeStep::Try(rate) => SearchStep::Short(rate),
     }
 }
 
@@ -74,29 +74,29 @@ fn rounded(rate: f64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Next, Tried, next};
-    use crate::harness::Bounds;
+    use super::{SearchStep, SearchTest, next};
+    use crate::harness::RateBounds;
 
-    const BOUNDS: Bounds = Bounds { low: 1.0, high: 1000.0, precision: 0.02 };
+    const BOUNDS: RateBounds = RateBounds { low: 1.0, high: 1000.0, precision: 0.02 };
 
     /// Searches a system that does `short` in short tests and `whole` in whole ones.
-    fn search(short: f64, whole: f64) -> (Next, Vec<Tried>) {
+    fn search(short: f64, whole: f64) -> (SearchStep, Vec<SearchTest>) {
         let mut history = Vec::new();
         loop {
             assert!(history.len() < 60, "{history:?}");
             let (rate, is_whole) = match next(&BOUNDS, &history) {
-                Next::Short(rate) => (rate, false),
-                Next::Whole(rate) => (rate, true),
+                SearchStep::Short(rate) => (rate, false),
+                SearchStep::Whole(rate) => (rate, true),
                 end => return (end, history),
             };
-            history.push(Tried { rate, is_whole, met: rate <= if is_whole { whole } else { short } });
+            history.push(SearchTest { rate, is_whole, met: rate <= if is_whole { whole } else { short } });
         }
     }
 
     #[test]
     fn one_whole_test_confirms_what_short_ones_found() {
         let (end, history) = search(70.0, 70.0);
-        let Next::Found(found) = end else { panic!("{end:?}") };
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
         assert!(found.at_least <= 70.0 && found.at_least > 70.0 * 0.97, "{found:?}");
         assert_eq!(history.iter().filter(|tried| tried.is_whole).count(), 1);
         assert!(history.last().unwrap().is_whole && history.last().unwrap().met);
@@ -105,17 +105,17 @@ mod tests {
     #[test]
     fn a_rate_that_only_short_tests_hold_is_not_found() {
         let (end, history) = search(70.0, 61.0);
-        let Next::Found(found) = end else { panic!("{end:?}") };
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
         assert!(found.at_least <= 61.0 && found.at_least > 61.0 * 0.98, "{found:?} {history:?}");
         assert!(history.iter().filter(|tried| tried.is_whole).count() <= 8, "{history:?}");
-        assert_eq!(search(0.5, 0.5).0, Next::NotEvenLow);
-        assert_eq!(search(70.0, 0.5).0, Next::NotEvenLow);
+        assert_eq!(search(0.5, 0.5).0, SearchStep::NotEvenLow);
+        assert_eq!(search(70.0, 0.5).0, SearchStep::NotEvenLow);
     }
 
     #[test]
     fn a_system_that_holds_the_highest_rate_is_told_so() {
         let (end, _) = search(1e9, 1e9);
-        let Next::Found(found) = end else { panic!("{end:?}") };
+        let SearchStep::Found(found) = end else { panic!("{end:?}") };
         assert_eq!((found.at_least, found.below), (1000.0, None));
     }
 
@@ -125,7 +125,7 @@ mod tests {
             let whole = short * share;
             let (end, history) = search(short, whole);
             match end {
-                Next::Found(found) => {
+                SearchStep::Found(found) => {
                     prop_assert!(found.at_least <= whole);
                     prop_assert!(history.iter().any(|one| one.is_whole && one.met && one.rate.total_cmp(&found.at_least).is_eq()));
                     prop_assert!(found.below.is_none_or(|below| below > found.at_least));

@@ -11,14 +11,14 @@ use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{Bench, Interface, Scenario};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
-use crate::triton::{ClientError, Listens, TritonClient, Why, probe};
+use crate::triton::{ClientError, Listens, TritonClient, ClientErrorKind, probe};
 
 /// No server may take longer for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the servers must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedServer {
     /// Each server must have all of them ready.
     pub models: Vec<String>,
     /// `Some(true)`: it must stream; `Some(false)`: it must answer at once; `None`: either.
@@ -31,7 +31,7 @@ pub struct Expected {
     pub version: Option<String>,
 }
 
-impl Expected {
+impl ExpectedServer {
     /// What every benchmark needs. The tensors of the words that a request adds are the harness's to ask for.
     pub fn of_bench(bench: &Bench) -> Self {
         let int32 = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "INT32".to_owned())).collect();
@@ -74,7 +74,7 @@ struct Told {
 }
 
 /// Asks all servers. What they are, in words, when all of them can be used; everything that is wrong when not.
-pub async fn check(endpoints: &[Endpoint], expected: &Expected) -> Result<Vec<String>, Failure> {
+pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<Vec<String>, Failure> {
     let mut asking = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
         let expected = expected.clone();
@@ -111,7 +111,7 @@ pub async fn check(endpoints: &[Endpoint], expected: &Expected) -> Result<Vec<St
     Err(failure)
 }
 
-async fn ask(endpoint: &Endpoint, expected: &Expected) -> Told {
+async fn ask(endpoint: &Endpoint, expected: &ExpectedServer) -> Told {
     let mut told = Told::default();
     if let Err(problem) = questions(endpoint, expected, &mut told).await {
         told.problems.push(problem);
@@ -120,7 +120,7 @@ async fn ask(endpoint: &Endpoint, expected: &Expected) -> Told {
 }
 
 /// From the outside to the inside; where one question fails, those behind it make no sense.
-async fn questions(endpoint: &Endpoint, expected: &Expected, told: &mut Told) -> Result<(), Problem> {
+async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut Told) -> Result<(), Problem> {
     let client = match TritonClient::connect(endpoint).await {
         Ok(client) => client.deadline(PATIENCE),
         Err(error) => return Err(unreachable(endpoint, &error).await),
@@ -154,7 +154,7 @@ async fn questions(endpoint: &Endpoint, expected: &Expected, told: &mut Told) ->
     Ok(())
 }
 
-async fn of_model(client: &TritonClient, model: &str, expected: &Expected, told: &mut Told) -> Result<(), Problem> {
+async fn of_model(client: &TritonClient, model: &str, expected: &ExpectedServer, told: &mut Told) -> Result<(), Problem> {
     if optional(client.is_model_ready(model, "").await)? == Some(false) {
         return Err(absent(client, model).await);
     }
@@ -173,7 +173,7 @@ async fn of_model(client: &TritonClient, model: &str, expected: &Expected, told:
 fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(ClientError { why: Why::Refused { code: tonic::Code::Unimplemented, .. }, .. }) => Ok(None),
+        Err(ClientError { why: ClientErrorKind::Refused { code: tonic::Code::Unimplemented, .. }, .. }) => Ok(None),
         Err(error) => Err(Problem { what: format!("{}: {}", error.asked, error.why), hint: error.hint() }),
     }
 }
@@ -208,7 +208,7 @@ async fn absent(client: &TritonClient, model: &str) -> Problem {
     Problem { what: format!("it has no model `{model}`"), hint }
 }
 
-fn tensors(model: &ModelMetadataResponse, expected: &Expected) -> Vec<Problem> {
+fn tensors(model: &ModelMetadataResponse, expected: &ExpectedServer) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (what, wanted, there) in
         [("input", &expected.inputs, &model.inputs), ("output", &expected.outputs, &model.outputs)]
@@ -243,7 +243,7 @@ fn tensors(model: &ModelMetadataResponse, expected: &Expected) -> Vec<Problem> {
 }
 
 /// Inputs that the model wants and that will not be sent.
-fn missing_inputs(config: &ModelConfig, expected: &Expected) -> Option<Problem> {
+fn missing_inputs(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if expected.inputs.is_empty() {
         return None;
     }
@@ -258,7 +258,7 @@ fn missing_inputs(config: &ModelConfig, expected: &Expected) -> Option<Problem> 
     })
 }
 
-fn transaction(config: &ModelConfig, expected: &Expected) -> Option<Problem> {
+fn transaction(config: &ModelConfig, expected: &ExpectedServer) -> Option<Problem> {
     if matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_))) {
         // Its steps decide; the harness asks them.
         return None;

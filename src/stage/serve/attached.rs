@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::attach::{self, Expected};
+use super::attach::{self, ExpectedServer};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::AttachServer;
-use crate::stage::errand::Errand;
-use crate::stage::health::{self, Question, SILENCE};
+use crate::stage::errand::TaskContext;
+use crate::stage::health::{self, HealthProbe, SILENCE};
 use crate::triton::{AwaitError, await_ready};
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
-pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, Failure> {
+pub async fn perform(errand: &mut TaskContext, asked: &AttachServer) -> Result<Done, Failure> {
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
     let endpoints = asked.endpoints.read().map_err(|(_, why)| refused(format!("`endpoints`: {why}")))?;
     let limit = duration(&asked.ready.timeout).map_err(refused)?;
@@ -20,7 +20,7 @@ pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, 
         errand.lease.say(format!("attaching to {endpoint}"), index as u64, Some(endpoints.len() as u64));
         await_one(errand, endpoint, limit.saturating_sub(begun.elapsed()), limit).await?;
     }
-    let expected = Expected { models: asked.models.clone(), ..Expected::default() };
+    let expected = ExpectedServer { models: asked.models.clone(), ..ExpectedServer::default() };
     for notice in attach::check(&endpoints, &expected).await? {
         errand.lease.notice(notice);
     }
@@ -31,14 +31,14 @@ pub async fn perform(errand: &mut Errand, asked: &AttachServer) -> Result<Done, 
     tokio::select! {
         biased;
         () = errand.lease.stop.asked() => Ok(Done::default()),
-        silent = health::any_silent(endpoints, Question::Kserve(asked.models.clone()), SILENCE) => {
+        silent = health::any_silent(endpoints, HealthProbe::Kserve(asked.models.clone()), SILENCE) => {
             let failure = Failure::new(FailureKind::Service, silent.to_string());
             Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its process live?"))
         }
     }
 }
 
-async fn await_one(errand: &Errand, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
+async fn await_one(errand: &TaskContext, endpoint: &Endpoint, left: Duration, limit: Duration) -> Result<(), Failure> {
     let progress = |waited: Duration, said: &str| {
         errand.lease.say(format!("{endpoint}: waiting, {} s ({said})", waited.as_secs()), 0, None);
     };

@@ -1,10 +1,10 @@
 //! What is told of a server that failed: how it ended, whose last lines count, and what they usually mean.
 
-use super::plan::{Planned, World};
+use super::plan::{PlannedServer, StopTarget};
 use super::shortage;
 use crate::event::{Failure, FailureKind};
 use crate::process::{self, How, Splitter};
-use crate::stage::errand::{Errand, signal_name};
+use crate::stage::errand::{TaskContext, signal_name};
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
@@ -12,16 +12,16 @@ const TAIL: usize = 20;
 const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
-pub fn died(errand: &Errand, server: &Planned, what: String, how: How) -> Failure {
+pub fn died(errand: &TaskContext, server: &PlannedServer, what: String, how: How) -> Failure {
     died_of(errand, server, what, how, None)
 }
 
 /// The same when it was seen which rank was gone first: mpirun says so itself, but not always.
-pub fn died_of(errand: &Errand, server: &Planned, what: String, how: How, gone: Option<u32>) -> Failure {
+pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
     let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.clone();
     let mut far = process::tail(&log, FAR);
-    if matches!(server.world, World::Mpi { .. })
+    if matches!(server.world, StopTarget::Mpi { .. })
         && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
@@ -33,7 +33,7 @@ pub fn died_of(errand: &Errand, server: &Planned, what: String, how: How, gone: 
             far.extend(said);
         }
     } else {
-        if matches!(server.world, World::Mpi { .. }) {
+        if matches!(server.world, StopTarget::Mpi { .. }) {
             failure.what = format!("{}; each rank has its own log beside the whole one", failure.what);
         }
         failure.tail = last(errand, &far);
@@ -51,7 +51,7 @@ pub fn died_of(errand: &Errand, server: &Planned, what: String, how: How, gone: 
 
 /// The last lines for people: without the tables of options that Triton prints at its start, but for the rows that tell
 /// of a model.
-fn last(errand: &Errand, lines: &[String]) -> Vec<String> {
+fn last(errand: &TaskContext, lines: &[String]) -> Vec<String> {
     let is_option = |line: &str| line.starts_with("+-") || line.starts_with('|') && !line.contains("UNAVAILABLE");
     let telling = lines.iter().rev().filter(|line| !is_option(line)).take(TAIL);
     let mut last: Vec<String> = telling.map(|line| errand.redacted(line)).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{Failure, FailureKind};
 use crate::triton::EngineConfig;
-use crate::triton::launch::Model;
+use crate::triton::launch::LaunchModel;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::ModelConfig;
 
@@ -53,7 +53,7 @@ fn configs(repository: &Path) -> Vec<(String, String)> {
 }
 
 /// The models of a repository that run an engine. A config that cannot be read is the server's to refuse, with its words.
-pub fn models(repository: &Path) -> Vec<Model> {
+pub fn models(repository: &Path) -> Vec<LaunchModel> {
     configs(repository)
         .into_iter()
         .filter_map(|(folder, text)| {
@@ -63,7 +63,7 @@ pub fn models(repository: &Path) -> Vec<Model> {
         .collect()
 }
 
-fn model(folder: &str, config: &ModelConfig) -> Model {
+fn model(folder: &str, config: &ModelConfig) -> LaunchModel {
     let parameter = |name: &str| {
         let text = config.parameters.get(name).map(|value| value.string_value.trim().to_owned());
         text.filter(|text| !text.is_empty() && !text.starts_with("${"))
@@ -71,7 +71,7 @@ fn model(folder: &str, config: &ModelConfig) -> Model {
     let engine = parameter("gpt_model_path");
     let loaded = engine.as_deref().and_then(|folder| EngineConfig::load(Path::new(folder)).ok());
     let groups = config.instance_group.first();
-    Model {
+    LaunchModel {
         name: folder.to_owned(),
         parallelism: loaded.map(|config| {
             let mapping = config.pretrained_config.mapping;

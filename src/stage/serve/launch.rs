@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::manifest::model;
 use crate::manifest::model::TritonServer;
 use crate::stage::container;
-use crate::triton::Problem;
-use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Launcher, Mode, Mpi, Ports, ServerSpec, Srun, place};
+use crate::triton::SpecProblem;
+use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Launcher, ServerMode, Mpi, Ports, ServerSpec, Srun, place};
 
 /// What a launch needs beside the manifest's words.
-pub struct Place<'a> {
+pub struct LaunchContext<'a> {
     pub gpus: Vec<u32>,
     /// Unique on the host.
     pub container_name: String,
@@ -19,7 +19,7 @@ pub struct Place<'a> {
     pub path: &'a dyn Fn(&str) -> String,
 }
 
-pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: Place<'_>) -> LaunchSpec {
+pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: LaunchContext<'_>) -> LaunchSpec {
     let container = server.container.as_ref().map(|one| container::of_model(one, &place.container_name));
     LaunchSpec {
         servers,
@@ -27,9 +27,9 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: Place<'_>) -
         program: server.program.clone(),
         args: server.args.clone(),
         mode: server.mode.map(|mode| match mode {
-            model::LaunchMode::Plain => Mode::Plain,
-            model::LaunchMode::Leader => Mode::Leader,
-            model::LaunchMode::Orchestrator => Mode::Orchestrator,
+            model::LaunchMode::Plain => ServerMode::Plain,
+            model::LaunchMode::Leader => ServerMode::Leader,
+            model::LaunchMode::Orchestrator => ServerMode::Orchestrator,
         }),
         world_size: server.world_size,
         spawn_processes: server.spawn_processes,
@@ -55,7 +55,7 @@ pub fn spec(server: &TritonServer, servers: Vec<ServerSpec>, place: Place<'_>) -
 }
 
 /// The ports of so many servers, free ones not chosen yet.
-pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, Problem> {
+pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
     place(Bases { grpc: server.grpc_port, http: server.http_port, metrics: server.metrics_port }, servers)
 }
 

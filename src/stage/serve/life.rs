@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch::Receiver;
 
-use super::plan::{Planned, World};
+use super::plan::{PlannedServer, StopTarget};
 use super::stop::{self, SHORT};
-use super::watch::{self, Ill, Seen};
-use crate::event::{Endpoint, Event, Outliving, Stop, TaskId};
-use crate::process::{Command, Exit, Running, Splitter, remove_shared_memory};
+use super::watch::{self, ServerFault, WatchReport};
+use crate::event::{Endpoint, Event, ExternalResource, Stop, TaskId};
+use crate::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 
 /// How often the log of an MPI world is taken apart.
 const SPLIT: Duration = Duration::from_millis(500);
@@ -17,33 +17,33 @@ const SPLIT: Duration = Duration::from_millis(500);
 const NOT_HEARD: Duration = Duration::from_secs(3);
 
 /// How one server left.
-pub struct Left {
+pub struct ServerExit {
     pub server: usize,
-    pub exit: Exit,
-    pub why: Why,
+    pub exit: ProcessExit,
+    pub why: ExitCause,
     /// After its start.
     pub after: Duration,
     /// The rank that was seen to be gone first.
     pub first_gone: Option<u32>,
 }
 
-pub enum Why {
+pub enum ExitCause {
     /// It ended by itself.
     Itself,
     /// We asked.
     Asked,
     /// Its process was there and it was of no use any more, so it was ended.
-    Ill(Ill),
+    Ill(ServerFault),
 }
 
 /// A server that has been started.
-pub struct Life {
+pub struct RunningServer {
     pub index: usize,
-    pub server: Arc<Planned>,
+    pub server: Arc<PlannedServer>,
     pub running: Running,
     /// A command with the server's surroundings, for what has to be said to its container program.
-    pub order: Command,
-    pub outliving: Vec<Outliving>,
+    pub order: ProcessCommand,
+    pub outliving: Vec<ExternalResource>,
     pub quit: Stop,
     /// Filled when all servers are up.
     pub up: Receiver<Option<Endpoint>>,
@@ -51,46 +51,46 @@ pub struct Life {
     pub emit: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-impl Life {
-    pub async fn live(self) -> Left {
+impl RunningServer {
+    pub async fn live(self) -> ServerExit {
         let Self { index, server, mut running, order, outliving, quit, up, task, emit } = self;
         let begun = Instant::now();
         let pgid = running.pgid();
-        let seen = Mutex::new(Seen::default());
-        let mut splitter = matches!(server.world, World::Mpi { .. }).then(|| Splitter::new(&server.log));
+        let seen = Mutex::new(WatchReport::default());
+        let mut splitter = matches!(server.world, StopTarget::Mpi { .. }).then(|| Splitter::new(&server.log));
         let why = tokio::select! {
             biased;
-            _ = running.ended() => Why::Itself,
-            () = quit.asked() => Why::Asked,
-            ill = watch::ill(&server, pgid, up, &seen) => Why::Ill(ill),
+            _ = running.ended() => ExitCause::Itself,
+            () = quit.asked() => ExitCause::Asked,
+            ill = watch::ill(&server, pgid, up, &seen) => ExitCause::Ill(ill),
             () = split(&mut splitter) => unreachable!("it has no end"),
         };
         let after = begun.elapsed();
-        if let Why::Ill(ill) = &why {
+        if let ExitCause::Ill(ill) = &why {
             let text = format!("{} is of no use any more and is ended: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
-        let Seen { heard, first_gone } = std::mem::take(&mut *watch::look(&seen));
+        let WatchReport { heard, first_gone } = std::mem::take(&mut *watch::look(&seen));
         let exit = match &why {
-            Why::Itself => stop::after_death(running, &server, &order).await,
-            Why::Asked => {
+            ExitCause::Itself => stop::after_death(running, &server, &order).await,
+            ExitCause::Asked => {
                 let deaf = heard.is_some_and(|heard| heard.elapsed() > NOT_HEARD);
                 let grace = if deaf { SHORT } else { stop::grace(&server.argv) };
                 stop::stop(running, &server, &order, grace, &quit).await
             }
-            Why::Ill(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
+            ExitCause::Ill(_) => stop::stop(running, &server, &order, SHORT, &quit).await,
         };
         if let Some(splitter) = &mut splitter {
             let _ = splitter.step();
         }
         for thing in outliving {
-            if let Outliving::SharedMemory { mark } = &thing {
+            if let ExternalResource::SharedMemory { mark } = &thing {
                 remove_shared_memory(mark);
             }
             emit(Event::OutlivingRemoved { task: task.clone(), outliving: thing });
         }
         emit(Event::ProcessEnded { task, pgid });
-        Left { server: index, exit, why, after, first_gone }
+        ServerExit { server: index, exit, why, after, first_gone }
     }
 }
 

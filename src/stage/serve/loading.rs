@@ -11,7 +11,7 @@ use crate::process;
 
 /// What was read so far.
 #[derive(Debug)]
-pub struct Loading {
+pub struct LoadingProgress {
     log: PathBuf,
     read: u64,
     /// The rest of a line that is not finished.
@@ -28,7 +28,7 @@ pub struct Loading {
     pub hopeless: Option<String>,
 }
 
-impl Loading {
+impl LoadingProgress {
     pub fn new(log: impl Into<PathBuf>) -> Self {
         Self {
             log: log.into(),
@@ -138,7 +138,7 @@ mod tests {
     fn a_growing_log_tells_what_is_loaded_and_what_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut loading = Loading::new(&log);
+        let mut loading = LoadingProgress::new(&log);
         loading.look();
         assert_eq!((loading.stands(), loading.last.clone()), (None, None));
         let mut file = File::create(&log).unwrap();
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn lines_of_older_servers_and_of_ranks_are_understood() {
-        let mut loading = Loading::new("/nowhere");
+        let mut loading = LoadingProgress::new("/nowhere");
         loading.take("[1,0]<stderr>:I1128 16:31:49.479096 227 model_lifecycle.cc:461] loading: tensorrt_llm:1");
         assert_eq!(loading.open(), ["tensorrt_llm"]);
         loading.take("[1,0]<stdout>:ready grpc=4711");

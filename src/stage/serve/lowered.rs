@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::facts;
 use crate::event::{Failure, FailureKind, Lowered};
-use crate::stage::errand::Errand;
-use crate::triton::pbtxt::{self, Document};
+use crate::stage::errand::TaskContext;
+use crate::triton::pbtxt::{self, PbtxtDocument};
 use crate::triton::repository::{Parameter, knob};
 
 /// Removes the copies when the servers are gone.
@@ -24,7 +24,7 @@ impl Drop for Copies<'_> {
 const FOLDER: &str = "lowered";
 
 /// The repositories to serve: these, or copies of them.
-pub fn repositories(errand: &Errand, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+pub fn repositories(errand: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let Some(lowered) = &errand.lease.lowered else { return Ok(all) };
     let parameter = knob(&lowered.knob).ok_or_else(|| {
         Failure::new(FailureKind::Refused, format!("`{}` is no number of an engine's model", lowered.knob))
@@ -55,7 +55,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &Lowered) -> std
     }
     for model in facts::models(from) {
         let path = to.join(&model.name).join("config.pbtxt");
-        let mut document = Document::parse(fs::read_to_string(&path)?).map_err(std::io::Error::other)?;
+        let mut document = PbtxtDocument::parse(fs::read_to_string(&path)?).map_err(std::io::Error::other)?;
         document.set_parameter(parameter.key, &lowered.to.to_string()).map_err(std::io::Error::other)?;
         // Outputs are read-only for who asked for that; a copy keeps the mode.
         fs::remove_file(&path)?;

@@ -24,20 +24,20 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::manifest::duration;
 use crate::manifest::model::Serve;
 use crate::process::{How, Running};
 use death::{died_of, ended};
-use life::{Left, Life, Why};
-use plan::{Planned, World};
-pub use preview::{Launch, Preview, previews};
+use life::{ServerExit, RunningServer, ExitCause};
+use plan::{PlannedServer, StopTarget};
+pub use preview::{LaunchPreview, ServePreview, previews};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
 
-pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(mut errand: TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Done, Failure> {
     if let Some(attach) = serve.attached() {
         return attached::perform(&mut errand, &attach).await;
     }
@@ -54,7 +54,7 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
     let planned = plan::plan(&errand, serve, program)?;
     let mut servers =
         Servers { errand: &errand, set: JoinSet::new(), ups: Vec::new(), quit: errand.lease.stop.child() };
-    let mut planned: Vec<Planned> = planned;
+    let mut planned: Vec<PlannedServer> = planned;
     let result = servers.live(&mut planned, limit, send_ready).await;
     // Whoever was dead already when it was asked to stop has not done its duty.
     match (result, servers.end(&planned).await) {
@@ -64,8 +64,8 @@ pub async fn perform(mut errand: Errand, serve: &Serve, program: Option<&Path>) 
 }
 
 struct Servers<'a> {
-    errand: &'a Errand,
-    set: JoinSet<Left>,
+    errand: &'a TaskContext,
+    set: JoinSet<ServerExit>,
     /// To each server's watch: it is up.
     ups: Vec<channel::Sender<Option<Endpoint>>>,
     quit: Stop,
@@ -74,7 +74,7 @@ struct Servers<'a> {
 impl Servers<'_> {
     async fn live(
         &mut self,
-        planned: &mut [Planned],
+        planned: &mut [PlannedServer],
         limit: Duration,
         send_ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
@@ -105,11 +105,11 @@ impl Servers<'_> {
     }
 
     /// Starts a server. What outlives it is written down before it can be there.
-    async fn start(&mut self, index: usize, server: &mut Planned) -> Result<Arc<Planned>, Failure> {
+    async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
         let (task, emit) = (self.errand.lease.task.id.clone(), self.errand.lease.emit.clone());
         let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.errand.mark);
         outliving.extend(stop::outliving(&server.world));
-        if matches!(server.world, World::Mpi { .. }) {
+        if matches!(server.world, StopTarget::Mpi { .. }) {
             // So that each line says which rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
@@ -124,21 +124,21 @@ impl Servers<'_> {
         let (tell, up) = channel::channel(None);
         self.ups.push(tell);
         let quit = self.quit.clone();
-        let life = Life { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
+        let life = RunningServer { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
         self.set.spawn(life.live());
         Ok(server)
     }
 
     /// Stops every server that is still up, and waits until it is gone. The first one that had ended by itself.
-    async fn end(&mut self, planned: &[Planned]) -> Option<Left> {
+    async fn end(&mut self, planned: &[PlannedServer]) -> Option<ServerExit> {
         self.quit.gently();
         let mut by_itself = None;
         while let Some(left) = self.set.join_next().await {
             let Ok(left) = left else { continue };
-            if !matches!(left.why, Why::Asked) {
+            if !matches!(left.why, ExitCause::Asked) {
                 by_itself = by_itself.or(Some(left));
             } else if left.exit.how == How::Signal(SIGKILL) && !self.quit.is_now() {
-                let Planned { name, argv, .. } = &planned[left.server];
+                let PlannedServer { name, argv, .. } = &planned[left.server];
                 let grace = stop::grace(argv).as_secs();
                 self.errand.lease.notice(format!(
                     "{name} did not end when it was asked to (it has {grace} s while it answers), and was killed"
@@ -148,23 +148,23 @@ impl Servers<'_> {
         by_itself
     }
 
-    fn gone(&self, planned: &[Planned], left: Result<Left, tokio::task::JoinError>, when: &str) -> Failure {
+    fn gone(&self, planned: &[PlannedServer], left: Result<ServerExit, tokio::task::JoinError>, when: &str) -> Failure {
         match left {
             Ok(left) => self.death(&planned[left.server], &left, when),
             Err(error) => Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
         }
     }
 
-    fn death(&self, server: &Planned, left: &Left, when: &str) -> Failure {
+    fn death(&self, server: &PlannedServer, left: &ServerExit, when: &str) -> Failure {
         let after = left.after.as_secs_f64();
         match &left.why {
-            Why::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
-            Why::Itself => {
+            ExitCause::Asked => Failure::new(FailureKind::Interrupted, "stopped"),
+            ExitCause::Itself => {
                 let what = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
                 died_of(self.errand, server, what, left.exit.how, left.first_gone)
             }
             // How it ended is our own doing.
-            Why::Ill(ill) => {
+            ExitCause::Ill(ill) => {
                 let what = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
                 died_of(self.errand, server, what, How::Code(1), left.first_gone)
             }
@@ -173,7 +173,7 @@ impl Servers<'_> {
 }
 
 /// One log for each server; the task's own when there is only one.
-fn log_of(errand: &Errand, index: usize, servers: usize) -> PathBuf {
+fn log_of(errand: &TaskContext, index: usize, servers: usize) -> PathBuf {
     if servers == 1 { errand.lease.log.clone() } else { errand.lease.log.with_extension(format!("{index}.log")) }
 }
 

@@ -6,23 +6,23 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use super::facts::{self, repositories};
-use super::launch::{self, Place};
+use super::launch::{self, LaunchContext};
 use super::{log_of, lowered, trtllm, words};
-use crate::event::{Endpoint, Failure, FailureKind, Outliving};
+use crate::event::{Endpoint, Failure, FailureKind, ExternalResource};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
-use crate::process::{self, Command};
+use crate::process::{self, ProcessCommand};
 use crate::stage::container;
-use crate::stage::errand::{Errand, devices};
+use crate::stage::errand::{TaskContext, devices};
 use crate::stage::options;
-use crate::triton::Problem;
+use crate::triton::SpecProblem;
 use crate::triton::launch as launched;
-use crate::triton::launch::{Port, Ports, Server, ServerSpec};
+use crate::triton::launch::{Port, Ports, LaunchedServer, ServerSpec};
 
 pub(super) const HOST: &str = "127.0.0.1";
 
 /// One server process to be.
 #[derive(Clone)]
-pub struct Planned {
+pub struct PlannedServer {
     /// For people: `server 0`.
     pub name: String,
     pub argv: Vec<OsString>,
@@ -35,17 +35,17 @@ pub struct Planned {
     /// Variables of our own environment that it must not have.
     pub unset: Vec<String>,
     #[allow(dead_code, reason = "for who stops it")]
-    pub world: World,
-    pub by: By,
+    pub world: StopTarget,
+    pub by: ReadinessProbe,
     /// Its command as a container program takes it, if it has one around it.
-    pub wrapped: Option<Command>,
+    pub wrapped: Option<ProcessCommand>,
     /// What it serves, where that is known.
     pub repository: Option<PathBuf>,
 }
 
 /// What there is to stop when a server is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum World {
+pub enum StopTarget {
     /// One process group.
     Process,
     /// `mpirun` with so many ranks below it, each a process group of its own.
@@ -56,7 +56,7 @@ pub enum World {
     Slurm { ranks: u32 },
 }
 
-impl World {
+impl StopTarget {
     /// What there is to stop when these words start a server: `mpirun` and `docker run --name "{name}"` are known.
     fn of(words: &[String], name: String) -> Self {
         let program = words.first().map(|word| word.rsplit('/').next().unwrap_or(word)).unwrap_or_default();
@@ -77,7 +77,7 @@ impl World {
 
 /// How readiness is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ReadinessProbe {
     /// ServerReady over gRPC.
     Kserve,
     /// A TCP connection.
@@ -86,10 +86,10 @@ pub enum By {
     Health,
 }
 
-impl Planned {
-    pub fn command(&self, errand: &Errand) -> Command {
+impl PlannedServer {
+    pub fn command(&self, errand: &TaskContext) -> ProcessCommand {
         let mut command = match &self.wrapped {
-            Some(wrapped) => Command { argv: self.argv.clone(), ..wrapped.clone() },
+            Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
             None => errand.command(self.argv.clone()),
         };
         command.log.clone_from(&self.log);
@@ -103,7 +103,7 @@ impl Planned {
     }
 }
 
-pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Vec<Planned>, Failure> {
+pub fn plan(errand: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
     match serve {
         Serve::Simulator(server) => simulators(errand, server, program),
         Serve::Triton(server) => tritons(errand, server),
@@ -114,7 +114,7 @@ pub fn plan(errand: &Errand, serve: &Serve, program: Option<&Path>) -> Result<Ve
     }
 }
 
-fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Result<Vec<Planned>, Failure> {
+fn simulators(errand: &TaskContext, server: &SimServer, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::new(FailureKind::System, format!("our own program cannot be found: {error}")))?;
@@ -131,7 +131,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             // Who asks it is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
         }
-        Planned {
+        PlannedServer {
             name: format!("server {index}"),
             argv,
             log: log_of(errand, index, count),
@@ -139,8 +139,8 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
             gpus: Vec::new(),
             env: Vec::new(),
             unset: Vec::new(),
-            world: World::Process,
-            by: By::Kserve,
+            world: StopTarget::Process,
+            by: ReadinessProbe::Kserve,
             wrapped: None,
             repository: Some(repository),
         }
@@ -148,7 +148,7 @@ fn simulators(errand: &Errand, server: &SimServer, program: Option<&Path>) -> Re
     Ok(planned.collect())
 }
 
-fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failure> {
+fn tritons(errand: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedServer>, Failure> {
     let Some(repository) = &server.repository else {
         return Err(Failure::new(FailureKind::Refused, "`serve.triton` needs a `repository`"));
     };
@@ -162,7 +162,7 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
         ports: *ports,
         rank_logs: log_of(errand, index, count).with_extension("ranks").display().to_string(),
     });
-    let place = Place {
+    let place = LaunchContext {
         gpus: errand.lease.gpus.clone(),
         container_name: container::name(&errand.mark),
         stage_env: errand.lease.assignment.env.keys().cloned().collect(),
@@ -184,16 +184,16 @@ fn tritons(errand: &Errand, server: &TritonServer) -> Result<Vec<Planned>, Failu
     for note in plan.notes {
         errand.lease.notice(note);
     }
-    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| Planned {
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| PlannedServer {
         repository: Some(repository),
         ..triton(errand, server, index, count)
     });
     Ok(planned.collect())
 }
 
-fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planned {
+fn triton(errand: &TaskContext, server: LaunchedServer, index: usize, count: usize) -> PlannedServer {
     let known = |port: Port| if let Port::Known(port) = port { Some(port) } else { None };
-    Planned {
+    PlannedServer {
         argv: server.argv().into_iter().map(OsString::from).collect(),
         log: log_of(errand, index, count),
         endpoint: known(server.ports.grpc).map(|grpc| Endpoint {
@@ -208,12 +208,12 @@ fn triton(errand: &Errand, server: Server, index: usize, count: usize) -> Planne
         unset: leaving(&server.unset, &errand.lease.assignment.env),
         env: server.env.into_iter().map(|(name, value)| (name, value.into())).collect(),
         world: match server.world {
-            launched::World::Process => World::Process,
-            launched::World::Mpi { ranks } => World::Mpi { ranks },
-            launched::World::Container { program, name } => World::Container { program, name },
-            launched::World::Slurm { ranks } => World::Slurm { ranks },
+            launched::LaunchWorld::Process => StopTarget::Process,
+            launched::LaunchWorld::Mpi { ranks } => StopTarget::Mpi { ranks },
+            launched::LaunchWorld::Container { program, name } => StopTarget::Container { program, name },
+            launched::LaunchWorld::Slurm { ranks } => StopTarget::Slurm { ranks },
         },
-        by: By::Kserve,
+        by: ReadinessProbe::Kserve,
         wrapped: None,
         repository: None,
         name: server.name,
@@ -238,7 +238,7 @@ fn leaving(patterns: &[String], own: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 /// A failure with all that speaks against a plan.
-fn refused(problems: &[Problem]) -> Failure {
+fn refused(problems: &[SpecProblem]) -> Failure {
     let what = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     let hints: Vec<&str> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
     let failure = Failure::new(FailureKind::Refused, what);
@@ -270,7 +270,7 @@ fn alone(server: &TritonServer) -> Result<(), Failure> {
 }
 
 /// Fixed ports must be free here, unless the servers are elsewhere.
-fn look_at_ports(server: &TritonServer, planned: &[Server]) -> Result<(), Failure> {
+fn look_at_ports(server: &TritonServer, planned: &[LaunchedServer]) -> Result<(), Failure> {
     let elsewhere = planned.iter().any(|one| one.launcher == launched::Launcher::Srun) || !server.mpi.hosts.is_empty();
     let reused = |option: &str| {
         [option.to_owned(), option.replace('-', "_")]
@@ -314,7 +314,7 @@ fn choose(ports: &mut [Ports]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> {
+fn command(errand: &TaskContext, server: &CommandServer) -> Result<PlannedServer, Failure> {
     let port = match server.port {
         Some(port) => {
             check_free(port, "port")?;
@@ -323,9 +323,9 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         None => free_ports(1)?[0],
     };
     let by = match server.ready.by.as_str() {
-        "kserve" => By::Kserve,
-        "port" => By::Port,
-        "health" => By::Health,
+        "kserve" => ReadinessProbe::Kserve,
+        "port" => ReadinessProbe::Port,
+        "health" => ReadinessProbe::Health,
         other => {
             return Err(Failure::new(
                 FailureKind::Refused,
@@ -340,9 +340,9 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         options::lower(&mut words, lowered);
     }
     let argv: Vec<OsString> = words.iter().map(|word| fill(word).into()).collect();
-    let Placed { argv, wrapped, world } = placed(errand, argv, &errand.lease.gpus)?;
-    let world = world.unwrap_or_else(|| World::of(&server.words, name));
-    Ok(Planned {
+    let ServerCommand { argv, wrapped, world } = placed(errand, argv, &errand.lease.gpus)?;
+    let world = world.unwrap_or_else(|| StopTarget::of(&server.words, name));
+    Ok(PlannedServer {
         name: "the server".to_owned(),
         argv,
         log: errand.lease.log.clone(),
@@ -350,7 +350,7 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
         endpoint: Some(Endpoint {
             host: HOST.to_owned(),
             grpc: port,
-            http: (by == By::Health).then_some(port),
+            http: (by == ReadinessProbe::Health).then_some(port),
             metrics: None,
             name: None,
         }),
@@ -365,22 +365,22 @@ fn command(errand: &Errand, server: &CommandServer) -> Result<Planned, Failure> 
 }
 
 /// A server's words as they are started.
-pub(super) struct Placed {
+pub(super) struct ServerCommand {
     pub argv: Vec<OsString>,
     /// In a container: its command, and what there is to stop.
-    pub wrapped: Option<Command>,
-    pub world: Option<World>,
+    pub wrapped: Option<ProcessCommand>,
+    pub world: Option<StopTarget>,
 }
 
 /// In the stage's container, if it has one, with these GPUs.
-pub(super) fn placed(errand: &Errand, argv: Vec<OsString>, gpus: &[u32]) -> Result<Placed, Failure> {
-    let Some(place) = &errand.place else { return Ok(Placed { argv, wrapped: None, world: None }) };
+pub(super) fn placed(errand: &TaskContext, argv: Vec<OsString>, gpus: &[u32]) -> Result<ServerCommand, Failure> {
+    let Some(place) = &errand.place else { return Ok(ServerCommand { argv, wrapped: None, world: None }) };
     let inside = place.wrap_with(&errand.lease, &errand.command(argv), gpus)?;
     let world = match inside.outliving {
-        Some(Outliving::Container { program, name }) => World::Container { program, name },
-        _ => World::Process,
+        Some(ExternalResource::Container { program, name }) => StopTarget::Container { program, name },
+        _ => StopTarget::Process,
     };
-    Ok(Placed { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
+    Ok(ServerCommand { argv: inside.command.argv.clone(), wrapped: Some(inside.command), world: Some(world) })
 }
 
 /// Ports that nobody listens on now, all different.
@@ -425,12 +425,12 @@ mod tests {
 
     #[test]
     fn what_there_is_to_stop_is_known_from_the_words() {
-        let world = |line: &str| World::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
-        assert_eq!(world("mpirun -n 1 a : -n 3 b"), World::Mpi { ranks: 4 });
-        let container = World::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        let world = |line: &str| StopTarget::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
+        let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
         assert_eq!(world("podman run --name {name} image"), container);
-        assert_eq!(world("podman run --name mine image"), World::Process, "it may be somebody else's");
-        assert_eq!(world("tritonserver -n 4"), World::Process);
+        assert_eq!(world("podman run --name mine image"), StopTarget::Process, "it may be somebody else's");
+        assert_eq!(world("tritonserver -n 4"), StopTarget::Process);
         assert_eq!(container::name("2026.a/b"), "regatta-2026.a_b");
     }
 

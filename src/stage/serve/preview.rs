@@ -5,29 +5,29 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::facts::{self, groups_of, repositories};
-use super::launch::{self, Place};
+use super::launch::{self, LaunchContext};
 use super::trtllm;
 use crate::event::Endpoint;
 use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe};
-use crate::plan::{ActionKind, Plan, Reference, Task};
+use crate::plan::{ActionKind, Plan, PlanReference, Task};
 use crate::stage::hosts;
 use crate::triton::launch::{
-    LaunchPlan, Launcher, Mode, Model, Port, Ports, Rank, Server, ServerSpec, World, plan as launch_plan,
+    LaunchPlan, Launcher, ServerMode, LaunchModel, Port, Ports, Rank, LaunchedServer, ServerSpec, LaunchWorld, plan as launch_plan,
 };
-use crate::triton::{EngineConfig, Problem};
+use crate::triton::{EngineConfig, SpecProblem};
 
 /// The backend of TensorRT-LLM's model, unless a parameter says otherwise.
 const BACKEND: &str = "tensorrtllm";
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preview {
+pub struct ServePreview {
     pub task: String,
-    pub launch: Launch,
+    pub launch: LaunchPreview,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Launch {
+pub enum LaunchPreview {
     Start(LaunchPlan),
     /// Nothing is started: these are there already.
     Attach {
@@ -35,11 +35,11 @@ pub enum Launch {
         models: Vec<String>,
     },
     /// It cannot be started.
-    Impossible(Vec<Problem>),
+    Impossible(Vec<SpecProblem>),
 }
 
 /// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
-pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
+pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<ServePreview> {
     let serves = plan.tasks.iter().zip(chosen).filter(|(task, chosen)| **chosen && task.kind == ActionKind::Serve);
     serves
         .filter(|(task, _)| task.skipped.is_none())
@@ -53,16 +53,16 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Vec<Preview> {
             };
             // Everything else is only to be shown.
             let Action::Serve(serve) = serde_json::from_str(&look.shown(&task.action)).ok()? else { return None };
-            let launch = look.serve(&serve, &repository).unwrap_or_else(Launch::Impossible);
+            let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::Impossible);
             let launch = on_hosts(task, launch);
-            Some(Preview { task: task.id.to_string(), launch })
+            Some(ServePreview { task: task.id.to_string(), launch })
         })
         .collect()
 }
 
 /// Each of several machines starts the same.
-fn on_hosts(task: &Task, mut launch: Launch) -> Launch {
-    if let (Launch::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
+fn on_hosts(task: &Task, mut launch: LaunchPreview) -> LaunchPreview {
+    if let (LaunchPreview::Start(plan), Ok(Some(host))) = (&mut launch, hosts::elsewhere(task.host.as_deref())) {
         match host {
             HostOn::Ssh(machines) => {
                 let hosts = match machines.len() {
@@ -101,26 +101,26 @@ struct Look<'a> {
     project: &'a Path,
 }
 
-type Problems = Vec<Problem>;
+type Problems = Vec<SpecProblem>;
 
-fn problem(message: String, hint: &str) -> Problem {
-    Problem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+fn problem(message: String, hint: &str) -> SpecProblem {
+    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
 }
 
 impl Look<'_> {
     /// `repository` is as it was written, with its references.
-    fn serve(&self, serve: &Serve, repository: &str) -> Result<Launch, Problems> {
+    fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, Problems> {
         if let Some(attach) = serve.attached() {
             let endpoints =
                 attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
-            return Ok(Launch::Attach { endpoints, models: attach.models });
+            return Ok(LaunchPreview::Attach { endpoints, models: attach.models });
         }
         Ok(match serve {
-            Serve::Triton(server) => Launch::Start(self.triton(server, repository)?),
-            Serve::Simulator(server) => Launch::Start(self.simulators(server, repository)),
-            Serve::TrtllmServe(server) => Launch::Start(self.trtllm(server)?),
-            Serve::Command(server) => Launch::Start(Self::command(server)),
-            Serve::Attach(_) => Launch::Attach { endpoints: Vec::new(), models: Vec::new() },
+            Serve::Triton(server) => LaunchPreview::Start(self.triton(server, repository)?),
+            Serve::Simulator(server) => LaunchPreview::Start(self.simulators(server, repository)),
+            Serve::TrtllmServe(server) => LaunchPreview::Start(self.trtllm(server)?),
+            Serve::Command(server) => LaunchPreview::Start(Self::command(server)),
+            Serve::Attach(_) => LaunchPreview::Attach { endpoints: Vec::new(), models: Vec::new() },
         })
     }
 
@@ -134,7 +134,7 @@ impl Look<'_> {
             let number = if count == 1 { String::new() } else { format!(".{index}") };
             one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
         }
-        let place = Place {
+        let place = LaunchContext {
             gpus: (0..self.task.gpus).collect(),
             container_name: format!("regatta-PID-{}", self.task.id),
             stage_env: self.task.env.keys().cloned().collect(),
@@ -149,7 +149,7 @@ impl Look<'_> {
 
     /// One server for each repository, without ports.
     fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
-        let bare = |repository: String, models: Vec<Model>| ServerSpec { repository, models, ..ServerSpec::default() };
+        let bare = |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
         match self.meant(repository) {
             Meant::Made(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
@@ -180,7 +180,7 @@ impl Look<'_> {
             }
             Meant::There(folder) => {
                 let found = repositories(&folder)
-                    .map_err(|failure| vec![Problem { message: failure.what.clone(), hint: failure.hint.clone() }])?;
+                    .map_err(|failure| vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }])?;
                 Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
             }
         }
@@ -198,7 +198,7 @@ impl Look<'_> {
     }
 
     /// The models that a `repository:` stage will write and that run an engine.
-    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<Model>, Problems> {
+    fn models(&self, wished: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, Problems> {
         let said = |name: &str| {
             wished.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         };
@@ -230,7 +230,7 @@ impl Look<'_> {
             }
         };
         let (groups, copies) = self.groups(wished, parallelism)?;
-        let model = |name: &String| Model {
+        let model = |name: &String| LaunchModel {
             name: name.clone(),
             engine: Some(engine.clone()),
             parallelism,
@@ -293,7 +293,7 @@ impl Look<'_> {
             let ports = Ports { http: port, ..Ports::default() };
             let seen = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
             let env = if gpus.is_empty() { Vec::new() } else { vec![("CUDA_VISIBLE_DEVICES".to_owned(), seen)] };
-            Server { gpus, env, ..single(format!("server {index}"), words, ports) }
+            LaunchedServer { gpus, env, ..single(format!("server {index}"), words, ports) }
         });
         Ok(LaunchPlan { servers: servers.collect(), notes: Vec::new() })
     }
@@ -306,24 +306,24 @@ impl Look<'_> {
     }
 
     fn meant(&self, text: &str) -> Meant<'_> {
-        let references = Reference::all_in(text);
+        let references = PlanReference::all_in(text);
         if let [reference] = references.as_slice()
             && let Some(rest) = text.strip_prefix(&reference.token())
         {
             match reference {
-                Reference::Out(id) => {
+                PlanReference::Out(id) => {
                     if let Some(task) = self.plan.tasks.iter().find(|task| task.id == *id) {
                         return Meant::Made(task, rest.to_owned());
                     }
                 }
-                Reference::Input(name) => {
+                PlanReference::Input(name) => {
                     if let Some([path]) = self.task.inputs.get(name).map(Vec::as_slice)
                         && path != text
                     {
                         return self.meant(&format!("{path}{rest}"));
                     }
                 }
-                Reference::Service(_) | Reference::Image(_) => {}
+                PlanReference::Service(_) | PlanReference::Image(_) => {}
             }
         }
         Meant::There(self.project.join(self.shown(text)))
@@ -331,12 +331,12 @@ impl Look<'_> {
 
     /// A text for people, or JSON: what is not there yet is `<task>`.
     fn shown(&self, text: &str) -> String {
-        let shown = Reference::replace_in(text, |reference| {
+        let shown = PlanReference::replace_in(text, |reference| {
             Some(match reference {
-                Reference::Out(id) => format!("<{id}>"),
-                Reference::Service(id) => format!("<servers of {id}>"),
-                Reference::Image(id) => format!("<image of {id}>"),
-                Reference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
+                PlanReference::Out(id) => format!("<{id}>"),
+                PlanReference::Service(id) => format!("<servers of {id}>"),
+                PlanReference::Image(id) => format!("<image of {id}>"),
+                PlanReference::Input(name) => match self.task.inputs.get(name).map(Vec::as_slice) {
                     Some([path]) if !path.contains(['⟦', '"', '\\']) => path.clone(),
                     _ => format!("<inputs.{name}>"),
                 },
@@ -347,7 +347,7 @@ impl Look<'_> {
 }
 
 /// A server that is one process.
-fn single(name: String, command: Vec<String>, ports: Ports) -> Server {
+fn single(name: String, command: Vec<String>, ports: Ports) -> LaunchedServer {
     let rank = Rank {
         rank: 0,
         role: "the only process".to_owned(),
@@ -357,9 +357,9 @@ fn single(name: String, command: Vec<String>, ports: Ports) -> Server {
         shm_prefix: String::new(),
         log: None,
     };
-    Server {
+    LaunchedServer {
         name,
-        mode: Mode::Plain,
+        mode: ServerMode::Plain,
         launcher: Launcher::None,
         parallelism: None,
         world_size: 1,
@@ -370,7 +370,7 @@ fn single(name: String, command: Vec<String>, ports: Ports) -> Server {
         command: vec![command],
         env: Vec::new(),
         unset: Vec::new(),
-        world: World::Process,
+        world: LaunchWorld::Process,
         logs: Vec::new(),
     }
 }

@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::death::died;
-use super::loading::Loading;
-use super::plan::{By, Planned};
+use super::loading::LoadingProgress;
+use super::plan::{ReadinessProbe, PlannedServer};
 use crate::event::{Endpoint, Failure};
 use crate::process::How;
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 use crate::stage::health::health;
-use crate::triton::{ClientError, TritonClient, Why};
+use crate::triton::{ClientError, TritonClient, ClientErrorKind};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ enum Step {
 /// What everybody can see of one server.
 struct Board {
     step: Step,
-    loading: Loading,
+    loading: LoadingProgress,
 }
 
 /// Why waiting for one server makes no sense any more.
@@ -51,7 +51,7 @@ struct Hopeless(String);
 type Shared = Arc<Mutex<Board>>;
 
 /// The servers, in order, once the last one is ready.
-pub async fn all(errand: &Errand, planned: &[Arc<Planned>], limit: Duration) -> Result<Vec<Endpoint>, Failure> {
+pub async fn all(errand: &TaskContext, planned: &[Arc<PlannedServer>], limit: Duration) -> Result<Vec<Endpoint>, Failure> {
     let begun = Instant::now();
     let boards: Vec<Shared> = planned.iter().map(|server| board(server)).collect();
     let mut waiting = JoinSet::new();
@@ -80,15 +80,15 @@ pub async fn all(errand: &Errand, planned: &[Arc<Planned>], limit: Duration) -> 
     }
 }
 
-fn board(server: &Planned) -> Shared {
-    Arc::new(Mutex::new(Board { step: Step::Started, loading: Loading::new(&server.log) }))
+fn board(server: &PlannedServer) -> Shared {
+    Arc::new(Mutex::new(Board { step: Step::Started, loading: LoadingProgress::new(&server.log) }))
 }
 
 fn look(board: &Shared) -> std::sync::MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn come_up(server: &Planned, board: &Shared) -> Result<Endpoint, Hopeless> {
+async fn come_up(server: &PlannedServer, board: &Shared) -> Result<Endpoint, Hopeless> {
     loop {
         let endpoint = {
             let mut board = look(board);
@@ -100,9 +100,9 @@ async fn come_up(server: &Planned, board: &Shared) -> Result<Endpoint, Hopeless>
         };
         if let Some(endpoint) = endpoint {
             let (step, up) = match server.by {
-                By::Port => connect(&endpoint).await,
-                By::Health => healthy(&endpoint).await,
-                By::Kserve => ask(server, &endpoint).await?,
+                ReadinessProbe::Port => connect(&endpoint).await,
+                ReadinessProbe::Health => healthy(&endpoint).await,
+                ReadinessProbe::Kserve => ask(server, &endpoint).await?,
             };
             look(board).step = step;
             if let Some(up) = up {
@@ -124,7 +124,7 @@ async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     match timeout(PATIENCE, health(endpoint)).await {
         Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
-        Ok(Err(error)) if matches!(error.why, Why::Connect(_)) => {
+        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect(_)) => {
             (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
         }
         Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),
@@ -133,7 +133,7 @@ async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 }
 
 /// One look at a server that speaks KServe, with a new connection: while it starts it often closes the first ones.
-async fn ask(server: &Planned, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
+async fn ask(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), Hopeless> {
     let at = || endpoint.clone();
     let late = || "no answer".to_owned();
     let client = match timeout(PATIENCE, TritonClient::connect(endpoint)).await {
@@ -196,7 +196,7 @@ fn strange(error: &ClientError) -> String {
 }
 
 /// One line for all: how many are ready, and where the first of the others stands.
-fn tell(errand: &Errand, planned: &[Arc<Planned>], boards: &[Shared], begun: Instant) {
+fn tell(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], begun: Instant) {
     let up = boards.iter().filter(|board| matches!(look(board).step, Step::Up)).count();
     let first = planned.iter().zip(boards).find(|(_, board)| !matches!(look(board).step, Step::Up));
     let Some((server, board)) = first else { return };
@@ -225,7 +225,7 @@ fn tell(errand: &Errand, planned: &[Arc<Planned>], boards: &[Shared], begun: Ins
 }
 
 /// The failure when the time is over: who was not ready, and the step at which it hung.
-fn late(errand: &Errand, planned: &[Arc<Planned>], boards: &[Shared], limit: Duration) -> Failure {
+fn late(errand: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
     let mut first = None;
     for (server, board) in planned.iter().zip(boards) {

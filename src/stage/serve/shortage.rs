@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use super::plan::Planned;
+use super::plan::PlannedServer;
 use super::trtllm::option_value;
 use super::{facts, lowered};
-use crate::event::{Failure, Memory, OutOfMemory};
+use crate::event::{Failure, MemoryKind, OutOfMemory};
 use crate::process::{self, How, Shortage};
 use crate::sim;
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 use crate::stage::{memory, options};
 use crate::triton::EngineConfig;
 use crate::triton::memory::{Fit, KvShare, advise};
 
 /// Says in a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
-pub fn explain(mut failure: Failure, errand: &Errand, server: &Planned, far: &[String], how: How) -> Failure {
+pub fn explain(mut failure: Failure, errand: &TaskContext, server: &PlannedServer, far: &[String], how: How) -> Failure {
     let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
     let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
@@ -22,7 +22,7 @@ pub fn explain(mut failure: Failure, errand: &Errand, server: &Planned, far: &[S
         None => options::value(&server.argv, &rule.knob).or_else(|| option_value(errand, &rule.knob)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
-    if found.of == Memory::Gpu
+    if found.of == MemoryKind::Gpu
         && let Some(fit) = server.repository.as_deref().and_then(|repository| fit(repository, &found))
     {
         let advice = advise(&fit, found.missing().map(memory::bytes));

@@ -10,12 +10,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::plan::{Planned, World};
+use super::plan::{PlannedServer, StopTarget};
 use super::watch;
-use crate::event::{Failure, FailureKind, Outliving, Stop};
-use crate::process::{self, Command, Exit, Running};
+use crate::event::{Failure, FailureKind, ExternalResource, Stop};
+use crate::process::{self, ProcessCommand, ProcessExit, Running};
 use crate::stage::container::obey;
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub fn grace(argv: &[OsString]) -> Duration {
 
 /// Gives the regions of Python models names that nobody else has: then what a killed server leaves in `/dev/shm` can be
 /// removed. `…,shm-region-prefix-name=prefix0_` → `…=prefix0_MARK_`, wherever in a command line that stands.
-pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<Outliving> {
+pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalResource> {
     const OPTION: &str = "shm-region-prefix-name=";
     let mut marked = Vec::new();
     for word in argv {
@@ -59,14 +59,14 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<Outliving> {
             whole = format!("{whole}{OPTION}{prefix}{mark}_{rest}");
         }
         *word = whole.into();
-        marked = vec![Outliving::SharedMemory { mark: mark.to_owned() }];
+        marked = vec![ExternalResource::SharedMemory { mark: mark.to_owned() }];
     }
     marked
 }
 
 /// A container whose name is taken would not start, and would be removed in its place.
-pub async fn refuse_taken_name(errand: &Errand, server: &Planned) -> Result<(), Failure> {
-    let World::Container { program, name } = &server.world else { return Ok(()) };
+pub async fn refuse_taken_name(errand: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
+    let StopTarget::Container { program, name } = &server.world else { return Ok(()) };
     let mut look = server.command(errand);
     look.argv = [program, "container", "inspect", name].map(OsString::from).to_vec();
     Path::new("/dev/null").clone_into(&mut look.log);
@@ -80,20 +80,20 @@ pub async fn refuse_taken_name(errand: &Errand, server: &Planned) -> Result<(), 
 }
 
 /// What else outlives the server's process.
-pub fn outliving(world: &World) -> Option<Outliving> {
+pub fn outliving(world: &StopTarget) -> Option<ExternalResource> {
     match world {
-        World::Container { program, name } => {
-            Some(Outliving::Container { program: program.clone(), name: name.clone() })
+        StopTarget::Container { program, name } => {
+            Some(ExternalResource::Container { program: program.clone(), name: name.clone() })
         }
-        World::Process | World::Mpi { .. } | World::Slurm { .. } => None,
+        StopTarget::Process | StopTarget::Mpi { .. } | StopTarget::Slurm { .. } => None,
     }
 }
 
 /// Ends a server: asks it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
-pub async fn stop(mut running: Running, server: &Planned, order: &Command, grace: Duration, quit: &Stop) -> Exit {
+pub async fn stop(mut running: Running, server: &PlannedServer, order: &ProcessCommand, grace: Duration, quit: &Stop) -> ProcessExit {
     match &server.world {
-        World::Process | World::Slurm { .. } => running.stop(grace, quit).await,
-        World::Mpi { .. } => {
+        StopTarget::Process | StopTarget::Slurm { .. } => running.stop(grace, quit).await,
+        StopTarget::Mpi { .. } => {
             let ranks = watch::ranks(running.pgid());
             if let (Some(leader), false) = (ranks.get(&0), quit.is_now()) {
                 leader.terminate();
@@ -113,7 +113,7 @@ pub async fn stop(mut running: Running, server: &Planned, order: &Command, grace
             }
             running.stop(WORLD_LEAVES, quit).await
         }
-        World::Container { program, name } => {
+        StopTarget::Container { program, name } => {
             if !quit.is_now() {
                 let seconds = grace.as_secs().to_string();
                 let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
@@ -129,13 +129,13 @@ pub async fn stop(mut running: Running, server: &Planned, order: &Command, grace
 }
 
 /// After the server's own process ended without being asked: who made it may be gone, and it may still be there.
-pub async fn after_death(mut running: Running, server: &Planned, order: &Command) -> Exit {
+pub async fn after_death(mut running: Running, server: &PlannedServer, order: &ProcessCommand) -> ProcessExit {
     running.ended().await;
     remove_container(server, order).await;
     running.wait().await
 }
 
-async fn remove_container(server: &Planned, order: &Command) {
+async fn remove_container(server: &PlannedServer, order: &ProcessCommand) {
     for words in outliving(&server.world).iter().flat_map(process::orders) {
         obey(order, &words, PATIENCE).await;
     }
@@ -162,7 +162,7 @@ mod tests {
             "mpirun -n 1 t --backend-config=python,shm-region-prefix-name=prefix0_ : -n 1 t --backend-config=python,shm-region-prefix-name=prefix1_ -x",
         );
         let found = mark_shared_memory(&mut argv, "r.t.1");
-        assert_eq!(found, [Outliving::SharedMemory { mark: "r.t.1".to_owned() }]);
+        assert_eq!(found, [ExternalResource::SharedMemory { mark: "r.t.1".to_owned() }]);
         assert_eq!(argv[4], "--backend-config=python,shm-region-prefix-name=prefix0_r.t.1_");
         assert_eq!(argv[9], "--backend-config=python,shm-region-prefix-name=prefix1_r.t.1_");
         let mut script = vec![OsString::from(

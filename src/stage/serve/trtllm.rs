@@ -5,24 +5,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::log_of;
-use super::plan::{By, HOST, Placed, Planned, World, check_free, free_ports, placed};
+use super::plan::{ReadinessProbe, HOST, ServerCommand, PlannedServer, StopTarget, check_free, free_ports, placed};
 use crate::event::{Endpoint, Failure, FailureKind, Lowered};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
-use crate::stage::errand::Errand;
-use crate::triton::Problem;
+use crate::stage::errand::TaskContext;
+use crate::triton::SpecProblem;
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
 
 /// The GPUs of each server; empty ones where none are leased.
-pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, Problem> {
+pub fn shares(server: &TrtllmServe, gpus: &[u32]) -> Result<Vec<Vec<u32>>, SpecProblem> {
     let ranks = server.ranks() as usize;
     if gpus.is_empty() {
         return Ok(vec![Vec::new(); server.servers.unwrap_or(1) as usize]);
     }
     let servers = server.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
     if servers * ranks != gpus.len() {
-        return Err(Problem {
+        return Err(SpecProblem {
             message: format!(
                 "{} GPUs are leased, and {servers} servers of {ranks} (tp × pp) need {}",
                 gpus.len(),
@@ -65,7 +65,7 @@ pub fn argv(server: &TrtllmServe, model: &str, port: &str, options: Option<&str>
 }
 
 /// The servers to be, their options written.
-pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failure> {
+pub fn plan(errand: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedServer>, Failure> {
     let shares = shares(server, &errand.lease.gpus).map_err(|problem| {
         let failure = Failure::new(FailureKind::Refused, problem.message);
         match problem.hint {
@@ -93,8 +93,8 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             crate::stage::options::lower(&mut words, lowered);
         }
         let words = words.into_iter().map(OsString::from);
-        let Placed { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
-        planned.push(Planned {
+        let ServerCommand { argv, wrapped, world } = placed(errand, words.collect(), &gpus)?;
+        planned.push(PlannedServer {
             name: format!("server {index}"),
             argv,
             log: log_of(errand, index, count),
@@ -104,8 +104,8 @@ pub fn plan(errand: &Errand, server: &TrtllmServe) -> Result<Vec<Planned>, Failu
             gpus: if wrapped.is_some() { Vec::new() } else { gpus },
             env: Vec::new(),
             unset: Vec::new(),
-            world: world.unwrap_or(World::Process),
-            by: By::Health,
+            world: world.unwrap_or(StopTarget::Process),
+            by: ReadinessProbe::Health,
             wrapped,
             repository: None,
         });
@@ -136,7 +136,7 @@ fn lowered_options(server: &TrtllmServe, lowered: &Lowered) -> Option<TrtllmServ
 }
 
 /// What a number among the options of a task's servers is in this try.
-pub fn option_value(errand: &Errand, knob: &str) -> Option<f64> {
+pub fn option_value(errand: &TaskContext, knob: &str) -> Option<f64> {
     if let Some(lowered) = errand.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
         return Some(lowered.to);
     }

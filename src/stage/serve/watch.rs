@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::plan::{By, Planned, World};
+use super::plan::{ReadinessProbe, PlannedServer, StopTarget};
 use crate::event::Endpoint;
-use crate::process::{self, Kin};
-use crate::stage::health::{self, EVERY, Question, SILENCE, Silent};
+use crate::process::{self, ProcessRef};
+use crate::stage::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
 use crate::triton::TritonClient;
 
 /// The program that runs a Python model, and what a rank knows itself by.
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is wrong with a server whose process is there.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ill {
-    Silent(Silent),
+pub enum ServerFault {
+    Silent(UnresponsiveServer),
     /// The process of a Python model is gone: its streams hang, and the server says that it is ready.
     Stub {
         model: String,
@@ -38,7 +38,7 @@ pub enum Ill {
     },
 }
 
-impl std::fmt::Display for Ill {
+impl std::fmt::Display for ServerFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Silent(silent) => write!(f, "{silent}"),
@@ -52,7 +52,7 @@ impl std::fmt::Display for Ill {
 
 /// What a watch has seen, for who tells of the end.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct WatchReport {
     /// When the server last answered.
     pub heard: Option<Instant>,
     /// The rank that was gone first.
@@ -60,7 +60,7 @@ pub struct Seen {
 }
 
 /// Resolves when a server is ill: a rank may be missed from the start, the rest is asked for once it was up.
-pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<Seen>) -> Ill {
+pub async fn ill(server: &PlannedServer, pid: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<WatchReport>) -> ServerFault {
     let came_up = up.clone();
     let after_up = async {
         let up = match up.wait_for(Option::is_some).await {
@@ -70,13 +70,13 @@ pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>,
         // Nobody waits for it any more.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.by {
-            By::Kserve => Question::Kserve(Vec::new()),
-            By::Port => Question::Port,
-            By::Health => Question::Health,
+            ReadinessProbe::Kserve => HealthProbe::Kserve(Vec::new()),
+            ReadinessProbe::Port => HealthProbe::Port,
+            ReadinessProbe::Health => HealthProbe::Health,
         };
         let heard = |at| look(seen).heard = Some(at);
         tokio::select! {
-            silent = health::silent(&up, question, SILENCE, heard) => Ill::Silent(silent),
+            silent = health::silent(&up, question, SILENCE, heard) => ServerFault::Silent(silent),
             ill = stub_missing(pid, &up) => ill,
         }
     };
@@ -86,13 +86,13 @@ pub async fn ill(server: &Planned, pid: i32, mut up: Receiver<Option<Endpoint>>,
     }
 }
 
-pub fn look(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+pub fn look(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Resolves when a rank of this machine is gone and mpirun has had its time to notice.
-async fn rank_missing(server: &Planned, mpirun: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<Seen>) -> Ill {
-    if !matches!(server.world, World::Mpi { .. }) {
+async fn rank_missing(server: &PlannedServer, mpirun: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<WatchReport>) -> ServerFault {
+    if !matches!(server.world, StopTarget::Mpi { .. }) {
         return std::future::pending().await;
     }
     let mut tick = interval(EVERY / 4);
@@ -107,22 +107,22 @@ async fn rank_missing(server: &Planned, mpirun: i32, mut up: Receiver<Option<End
             _ = up.wait_for(Option::is_some), if !is_up => is_up = true,
         }
         known.extend(ranks(mpirun));
-        let Some((rank, kin)) = known.iter().find(|(_, kin): &(&u32, &Kin)| !kin.is_alive()) else { continue };
+        let Some((rank, kin)) = known.iter().find(|(_, kin): &(&u32, &ProcessRef)| !kin.is_alive()) else { continue };
         look(seen).first_gone.get_or_insert(*rank);
         if gone_since.get_or_insert_with(Instant::now).elapsed() > MPIRUN_NOTICES {
-            return Ill::Rank { rank: *rank, pid: kin.pid };
+            return ServerFault::Rank { rank: *rank, pid: kin.pid };
         }
     }
 }
 
 /// The ranks that mpirun has started on this machine.
-pub fn ranks(mpirun: i32) -> BTreeMap<u32, Kin> {
-    let rank_of = |kin: &Kin| kin.variable(RANK)?.parse().ok();
+pub fn ranks(mpirun: i32) -> BTreeMap<u32, ProcessRef> {
+    let rank_of = |kin: &ProcessRef| kin.variable(RANK)?.parse().ok();
     process::children(mpirun).into_iter().filter_map(|kin| Some((rank_of(&kin)?, kin))).collect()
 }
 
 /// Resolves when the process of a Python model is gone that should be there.
-async fn stub_missing(pid: i32, endpoint: &Endpoint) -> Ill {
+async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
     /// Looking for new ones reads a file for each thread of the server, so it is done seldom.
     const LOOKS: u32 = 5;
     let stubs = || process::below(pid).into_iter().filter(|kin| kin.program() == STUB).collect::<Vec<_>>();
@@ -135,10 +135,10 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> Ill {
             let model = model_of(&stub.command);
             // A model that somebody unloads ends its process too, and is not ready then.
             if is_ready(endpoint, &model).await {
-                return Ill::Stub { model, pid: stub.pid };
+                return ServerFault::Stub { model, pid: stub.pid };
             }
         }
-        known.retain(Kin::is_alive);
+        known.retain(ProcessRef::is_alive);
         if round.is_multiple_of(LOOKS) {
             // One look may miss somebody: who is known stays known.
             known.extend(stubs().into_iter().filter(|stub| !known.contains(stub)).collect::<Vec<_>>());

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Cluster, follow};
+use super::{SlurmContext, follow};
 use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
-use crate::runner::{Assignment, Lease, Origins};
+use crate::runner::{Assignment, Lease, Upstream};
 use crate::store::JobFolder;
 
 /// A run to be done in one allocation.
@@ -44,7 +44,7 @@ pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done,
         stop,
         ready: None,
         emit,
-        origins: Arc::new(Origins::default),
+        origins: Arc::new(Upstream::default),
     };
-    follow::through(&lease, slurm, Some(words), &folder, &Cluster::default(), None, None).await
+    follow::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
 }

@@ -12,12 +12,12 @@ use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::follow::{Attempt, typed};
-use super::submitting::{Known, LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
-use super::{Cluster, order};
+use super::follow::{JobAttempt, typed};
+use super::submitting::{JobExistence, LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
+use super::{SlurmContext, order};
 use crate::event::{Event, Failure, FailureKind, Stop, TaskId};
-use crate::process::slurm::{Job, Submission, Submitted, View, ranges, submit};
-use crate::runner::Seat;
+use crate::process::slurm::{SlurmJob, Submission, Submitted, QueueView, ranges, submit};
+use crate::runner::BatchSlot;
 use crate::store::{JobFolder, PathError};
 
 /// What became of an element: it is in the queue, somebody asked to stop first, or it never will be there.
@@ -25,15 +25,15 @@ type Brought = Result<bool, Failure>;
 
 /// One element to be.
 pub struct Member {
-    job: Job,
+    job: SlurmJob,
     task: TaskId,
     folder: JobFolder,
     program: PathBuf,
     comment: String,
     at_once: Option<u32>,
     order: Submission,
-    view: watch::Receiver<View>,
-    known: Known,
+    view: watch::Receiver<QueueView>,
+    known: JobExistence,
     stop: Stop,
     emit: Arc<dyn Fn(Event) + Send + Sync>,
     reply: oneshot::Sender<Brought>,
@@ -66,7 +66,7 @@ impl Gathering {
 
 /// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: somebody asked to stop
 /// meanwhile, and it may be there or not.
-pub async fn until_submitted(attempt: &Attempt<'_>, seat: Option<Seat>, known: Known) -> Brought {
+pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> Brought {
     let (reply, hears) = oneshot::channel();
     let member = Member::new(attempt, known, reply).map_err(|error| broken(&error))?;
     let cluster = attempt.cluster;
@@ -102,7 +102,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, seat: Option<Seat>, known: K
 }
 
 impl Member {
-    fn new(attempt: &Attempt<'_>, known: Known, reply: oneshot::Sender<Brought>) -> Result<Self, PathError> {
+    fn new(attempt: &JobAttempt<'_>, known: JobExistence, reply: oneshot::Sender<Brought>) -> Result<Self, PathError> {
         let spec = &attempt.spec;
         let program = order::program(&spec.slurm, &spec.project);
         let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
@@ -134,7 +134,7 @@ impl Member {
 
 /// Elements of one array that are not in the queue yet, by index.
 struct Array {
-    cluster: Cluster,
+    cluster: SlurmContext,
     rest: Vec<Member>,
     /// As many as one submission may have: fewer than there are when somebody may not have so many jobs.
     piece: usize,
@@ -142,14 +142,14 @@ struct Array {
 }
 
 impl Array {
-    fn new(cluster: Cluster, mut members: Vec<Member>) -> Self {
+    fn new(cluster: SlurmContext, mut members: Vec<Member>) -> Self {
         members.sort_by_key(Member::element);
         Self { cluster, rest: members, piece: usize::MAX, told: String::new() }
     }
 
     async fn bring_in(mut self) {
         let mut pause = PAUSE;
-        let mut perhaps = self.rest.iter().any(|member| member.known == Known::Perhaps);
+        let mut perhaps = self.rest.iter().any(|member| member.known == JobExistence::Perhaps);
         loop {
             if std::mem::take(&mut perhaps) {
                 self.look_for_them().await;

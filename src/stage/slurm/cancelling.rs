@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::process::slurm::{Cancel, Entry, Environment, cancel};
+use crate::process::slurm::{CancelCommand, QueueEntry, Environment, cancel};
 
 /// Whose elements are to be cancelled. Who comes while a question is under way is in the next one.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Cancelling {
         let all = std::mem::take(&mut *self.wanted());
         if !all.numbers.is_empty() {
             let list: Vec<String> = all.numbers.into_iter().collect();
-            let what = if all.hard { Cancel::NumbersNow(&list) } else { Cancel::Numbers(&list) };
+            let what = if all.hard { CancelCommand::NumbersNow(&list) } else { CancelCommand::Numbers(&list) };
             *complaint = cancel(what, env).await.err();
         }
         // Empty: somebody took ours along.
@@ -49,6 +49,6 @@ impl Cancelling {
 }
 
 /// Numbers of what is not over.
-pub fn living(entries: &[Entry]) -> Vec<String> {
+pub fn living(entries: &[QueueEntry]) -> Vec<String> {
     entries.iter().filter(|job| !job.state.is_final()).map(|job| job.number.clone()).collect()
 }

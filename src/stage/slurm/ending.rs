@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::follow::{Attempt, LOOK, typed};
-use super::judge::{Judge, pick};
+use super::follow::{JobAttempt, LOOK, typed};
+use super::judge::{JobMonitor, pick};
 use super::leave;
-use super::spec::{Ended, Extent};
+use super::spec::{JobEnd, FolderSize};
 use crate::event::{Done, Failure, FailureKind};
 use crate::process;
-use crate::process::slurm::State;
+use crate::process::slurm::JobState;
 
 /// How long the files of an output may need to reach us.
 const FILES: Duration = Duration::from_mins(2);
@@ -18,9 +18,9 @@ const FILES: Duration = Duration::from_mins(2);
 const WHY: Duration = Duration::from_mins(1);
 const TAIL: usize = 20;
 
-impl Attempt<'_> {
+impl JobAttempt<'_> {
     /// It told its end.
-    pub async fn conclude(&mut self, ended: Ended, judge: &Judge) -> Result<Done, Failure> {
+    pub async fn conclude(&mut self, ended: JobEnd, judge: &JobMonitor) -> Result<Done, Failure> {
         match ended.how {
             Ok(done) => {
                 self.await_files(ended.extent).await?;
@@ -38,7 +38,7 @@ impl Attempt<'_> {
     }
 
     /// It was stopped, and not by us: the queue knows by whom.
-    async fn why_stopped(&mut self, failure: Failure, judge: &Judge) -> Failure {
+    async fn why_stopped(&mut self, failure: Failure, judge: &JobMonitor) -> Failure {
         let deadline = Instant::now() + WHY;
         let claimant = self.folder.claimant();
         let job = loop {
@@ -54,7 +54,7 @@ impl Attempt<'_> {
             }
         };
         let told = match job {
-            Some(job) if job.state.is_final() && !matches!(job.state, State::Completed | State::Failed) => {
+            Some(job) if job.state.is_final() && !matches!(job.state, JobState::Completed | JobState::Failed) => {
                 judge.failure(&job)
             }
             _ if failure.kind == FailureKind::Interrupted => {
@@ -66,10 +66,10 @@ impl Attempt<'_> {
     }
 
     /// On a filesystem of the network what a node has written may need a while until it is seen here.
-    async fn await_files(&self, there: Extent) -> Result<(), Failure> {
+    async fn await_files(&self, there: FolderSize) -> Result<(), Failure> {
         let deadline = Instant::now() + FILES;
         loop {
-            let here = Extent::of(&self.spec.out);
+            let here = FolderSize::of(&self.spec.out);
             if here == there {
                 return Ok(());
             }

@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::judge::{Judge, Look, surplus};
+use super::judge::{JobMonitor, QueueObservation, surplus};
 use super::order;
 use super::outliving::OnNode;
-use super::pulse::Pulse;
+use super::pulse::JobHeartbeat;
 use super::reach::reachable;
-use super::spec::{Ended, Line, Spec};
-use super::submitting::{Known, until_submitted};
+use super::spec::{JobEnd, JobEvent, JobSpec};
+use super::submitting::{JobExistence, until_submitted};
 use super::writing::{place, write_down};
-use super::{Cluster, array, leave};
+use super::{SlurmContext, array, leave};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
 use crate::process::shown;
-use crate::process::slurm::{Cancel, Environment, Submission, View, cancel, environment};
-use crate::runner::{Lease, Seat};
+use crate::process::slurm::{CancelCommand, Environment, Submission, QueueView, cancel, environment};
+use crate::runner::{Lease, BatchSlot};
 use crate::store::{JobFolder, PathError, point, superseded};
 
 /// How often the folder is looked at.
@@ -31,19 +31,19 @@ pub const LOOK: Duration = Duration::from_millis(500);
 const BEAT: Duration = Duration::from_secs(5);
 
 /// One attempt at a stage.
-pub struct Attempt<'a> {
+pub struct JobAttempt<'a> {
     pub lease: &'a Lease,
-    pub cluster: &'a Cluster,
+    pub cluster: &'a SlurmContext,
     pub folder: JobFolder,
-    pub spec: Spec,
+    pub spec: JobSpec,
     pub env: Environment,
-    pub view: watch::Receiver<View>,
+    pub view: watch::Receiver<QueueView>,
     on_node: OnNode,
     /// Its end has been seen, whatever it was: the folder has no use any more.
     settled: AtomicBool,
 }
 
-pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     let (ready, seat) = (lease.ready.take(), lease.seat.take());
     let folder = JobFolder::of(home, &lease.out);
     for text in leave::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
@@ -63,11 +63,11 @@ pub async fn through(
     slurm: Slurm,
     words: Option<Vec<String>>,
     folder: &JobFolder,
-    cluster: &Cluster,
+    cluster: &SlurmContext,
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
-    seat: Option<Seat>,
+    seat: Option<BatchSlot>,
 ) -> (Result<Done, Failure>, bool) {
-    let found: Option<Spec> = folder.read();
+    let found: Option<JobSpec> = folder.read();
     let adopted = found.is_some();
     let spec = if let Some(spec) = found {
         spec
@@ -86,7 +86,7 @@ pub async fn through(
     let env = environment(std::env::vars_os(), only.as_deref());
     let every = duration(&spec.slurm.poll).unwrap_or(Duration::from_secs(10)).max(Duration::from_secs(1));
     let view = cluster.queue.listen(&env, every);
-    let mut attempt = Attempt {
+    let mut attempt = JobAttempt {
         lease,
         cluster,
         folder: folder.clone(),
@@ -104,15 +104,15 @@ pub async fn through(
     (result, settled)
 }
 
-impl Attempt<'_> {
+impl JobAttempt<'_> {
     async fn go(
         &mut self,
         adopted: bool,
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
-        seat: Option<Seat>,
+        seat: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
         // A person looks at the log of a stage that has not begun, too.
-        let known = if adopted { Known::Perhaps } else { Known::Absent };
+        let known = if adopted { JobExistence::Perhaps } else { JobExistence::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
         if begun {
@@ -174,32 +174,32 @@ impl Attempt<'_> {
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_deref().and_then(|text| duration(text).ok());
-        let mut judge = Judge::new(since, wait, self.spec.slurm.time.clone());
+        let mut judge = JobMonitor::new(since, wait, self.spec.slurm.time.clone());
         let mut heard = 0;
         let mut beats = 0;
         let mut beat = tokio::time::interval(BEAT);
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
-        let mut pulse = Pulse::of(&self.spec.slurm);
+        let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
             let (lines, at) = self.folder.told(heard);
             heard = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
                 match line {
-                    Line::Began { number, node, .. } => {
+                    JobEvent::Began { number, node, .. } => {
                         self.on_node.at(&node);
                         self.lease.say(format!("job {number} on {node}"), 0, None);
                     }
-                    Line::Outliving { thing, there } => self.on_node.hear(thing, there),
-                    Line::Told(event) => (self.lease.emit)(event),
-                    Line::Ready(endpoints) => {
+                    JobEvent::Outliving { thing, there } => self.on_node.hear(thing, there),
+                    JobEvent::Told(event) => (self.lease.emit)(event),
+                    JobEvent::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
                             let _ = ready.send(reachable(endpoints, &self.env).await);
                         }
                     }
                 }
             }
-            if let Some(ended) = self.folder.ended::<Ended>() {
+            if let Some(ended) = self.folder.ended::<JobEnd>() {
                 return self.conclude(ended, &judge).await;
             }
             let view = self.view.borrow_and_update().clone();
@@ -209,9 +209,9 @@ impl Attempt<'_> {
                 self.lease.notice(text);
             }
             match judge.look(&view, &job, claimant.as_deref(), Instant::now()) {
-                Look::Wait(text) => self.lease.say(text, 0, None),
-                Look::Tell(text) => self.lease.notice(text),
-                Look::Over(failure) => return Err(self.give_up(*failure).await),
+                QueueObservation::Wait(text) => self.lease.say(text, 0, None),
+                QueueObservation::Tell(text) => self.lease.notice(text),
+                QueueObservation::Over(failure) => return Err(self.give_up(*failure).await),
             }
             tokio::select! {
                 biased;
@@ -226,16 +226,16 @@ impl Attempt<'_> {
     }
 
     /// A submission that was repeated although the first one had arrived.
-    async fn end_surplus(&self, view: &View, claimant: Option<&str>) {
+    async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
         let numbers: Vec<String> = surplus(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
         if !numbers.is_empty() {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
-            let _ = cancel(Cancel::Numbers(&numbers), &self.env).await;
+            let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
         }
     }
 
     /// Somebody asked to stop: a service is asked to end in its own way, anything else is cancelled.
-    async fn stop(&mut self, service: bool, judge: &Judge) -> Result<Done, Failure> {
+    async fn stop(&mut self, service: bool, judge: &JobMonitor) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = leave::gently(self).await {
             self.settle();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::event::{Failure, FailureKind};
-use crate::process::slurm::{Entry, Job, Pending, State, View};
+use crate::process::slurm::{QueueEntry, SlurmJob, PendingReason, JobState, QueueView};
 
 /// How long a record may need to reach us over a filesystem of the network, once the queue says that a job has ended in order.
 const RECORD: Duration = Duration::from_mins(1);
@@ -16,7 +16,7 @@ const SILENT: u32 = 3;
 
 /// What to make of a look at the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Look {
+pub enum QueueObservation {
     /// Where it stands, for people.
     Wait(String),
     /// The same, and something that they should know; said once.
@@ -27,7 +27,7 @@ pub enum Look {
 
 /// One attempt as the queue shows it.
 #[derive(Debug)]
-pub struct Judge {
+pub struct JobMonitor {
     /// When it was known to be submitted.
     since: Instant,
     queue_timeout: Option<Duration>,
@@ -47,7 +47,7 @@ pub struct Judge {
     told: Vec<String>,
 }
 
-impl Judge {
+impl JobMonitor {
     pub fn new(since: Instant, queue_timeout: Option<Duration>, limit: Option<String>) -> Self {
         Self {
             since,
@@ -65,7 +65,7 @@ impl Judge {
     }
 
     /// `claimant` is the number of the job that works on it. `now` must not go back.
-    pub fn look(&mut self, view: &View, of: &Job, claimant: Option<&str>, now: Instant) -> Look {
+    pub fn look(&mut self, view: &QueueView, of: &SlurmJob, claimant: Option<&str>, now: Instant) -> QueueObservation {
         if view.silent >= SILENT {
             let text = format!(
                 "Slurm's controller does not answer ({}); its jobs go on without it, and it is asked again",
@@ -82,41 +82,41 @@ impl Judge {
         self.missing = None;
         let number = &job.number;
         match &job.state {
-            State::Pending if claimant.is_some() => {
+            JobState::Pending if claimant.is_some() => {
                 // A view from before the claim says nothing.
                 self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
                 if self.back < 2 {
-                    return Look::Wait(format!("job {number} has begun"));
+                    return QueueObservation::Wait(format!("job {number} has begun"));
                 }
                 let what = format!("its job {number} was put back into the queue after it had begun");
                 lost(what, "an attempt is never run twice: what it has left may be half of something")
             }
-            State::Pending => self.pending(job, fresh, now),
-            State::Running => Look::Wait(format!("job {number} on {}", job.nodes)),
-            State::Suspended => {
+            JobState::Pending => self.pending(job, fresh, now),
+            JobState::Running => QueueObservation::Wait(format!("job {number} on {}", job.nodes)),
+            JobState::Suspended => {
                 let text = format!("its job {number} is suspended on {}", job.nodes);
                 self.once("suspended", text)
             }
-            State::Other(word) => Look::Wait(format!("job {number}: {word}")),
+            JobState::Other(word) => QueueObservation::Wait(format!("job {number}: {word}")),
             _ => self.ended(job, claimant, now),
         }
     }
 
-    fn once(&mut self, what: &str, text: String) -> Look {
+    fn once(&mut self, what: &str, text: String) -> QueueObservation {
         if self.told.iter().any(|told| told == what) {
-            return Look::Wait(text);
+            return QueueObservation::Wait(text);
         }
         self.told.push(what.to_owned());
-        Look::Tell(text)
+        QueueObservation::Tell(text)
     }
 
-    fn missing(&mut self, view: &View, claimant: Option<&str>, now: Instant) -> Look {
+    fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
         // Seen before it was submitted: says nothing.
         if view.at.is_none_or(|at| at < self.since) {
-            return Look::Wait("submitted".to_owned());
+            return QueueObservation::Wait("submitted".to_owned());
         }
         if now - *self.missing.get_or_insert(now) < MISSING {
-            return Look::Wait("the queue does not show its job".to_owned());
+            return QueueObservation::Wait("the queue does not show its job".to_owned());
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
         lost(
@@ -125,8 +125,8 @@ impl Judge {
         )
     }
 
-    fn pending(&mut self, job: &Entry, fresh: bool, now: Instant) -> Look {
-        let Entry { number, reason, .. } = job;
+    fn pending(&mut self, job: &QueueEntry, fresh: bool, now: Instant) -> QueueObservation {
+        let QueueEntry { number, reason, .. } = job;
         if reason == "JobArrayTaskLimit" {
             // `at_once` of the same manifest holds it, and no cluster.
             self.waits = now;
@@ -136,62 +136,62 @@ impl Judge {
         {
             let what = format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, what);
-            return Look::Over(Box::new(failure.hint("`queue_timeout` may be longer, or the job smaller")));
+            return QueueObservation::Over(Box::new(failure.hint("`queue_timeout` may be longer, or the job smaller")));
         }
-        match Pending::read(reason) {
-            Pending::Turn => {
+        match PendingReason::read(reason) {
+            PendingReason::Turn => {
                 self.never = 0;
-                Look::Wait(format!("job {number} waits: {reason}"))
+                QueueObservation::Wait(format!("job {number} waits: {reason}"))
             }
-            Pending::Person(why) => {
+            PendingReason::Person(why) => {
                 self.never = 0;
                 self.once(reason, format!("its job {number} waits: {why} ({reason})"))
             }
-            Pending::Never(why, what_to_do) => {
+            PendingReason::Never(why, what_to_do) => {
                 self.never += u64::from(fresh);
                 // Some reasons stand there for a moment only, until the scheduler has looked twice.
                 if self.never < 2 {
-                    return Look::Wait(format!("job {number} waits: {reason}"));
+                    return QueueObservation::Wait(format!("job {number} waits: {reason}"));
                 }
                 let what = format!("its job {number} will never start: {why} ({reason})");
-                Look::Over(Box::new(Failure::new(FailureKind::Refused, what).hint(what_to_do)))
+                QueueObservation::Over(Box::new(Failure::new(FailureKind::Refused, what).hint(what_to_do)))
             }
         }
     }
 
-    fn ended(&mut self, job: &Entry, claimant: Option<&str>, now: Instant) -> Look {
+    fn ended(&mut self, job: &QueueEntry, claimant: Option<&str>, now: Instant) -> QueueObservation {
         let patience = match job.state {
-            State::Completed | State::Failed if claimant.is_some() => RECORD,
+            JobState::Completed | JobState::Failed if claimant.is_some() => RECORD,
             _ => CUT_OFF,
         };
         if now - *self.ended.get_or_insert(now) < patience {
-            return Look::Wait(format!("job {} has ended; its word of how is awaited", job.number));
+            return QueueObservation::Wait(format!("job {} has ended; its word of how is awaited", job.number));
         }
-        Look::Over(Box::new(self.failure(job)))
+        QueueObservation::Over(Box::new(self.failure(job)))
     }
 
     /// What the queue knows better than the job.
-    pub fn failure(&self, job: &Entry) -> Failure {
-        let Entry { number, nodes, state, .. } = job;
+    pub fn failure(&self, job: &QueueEntry) -> Failure {
+        let QueueEntry { number, nodes, state, .. } = job;
         let on = if nodes.is_empty() { String::new() } else { format!(" on {nodes}") };
         let fail = Failure::new;
         match state {
-            State::TimeLimit => {
+            JobState::TimeLimit => {
                 let limit = self.limit.as_ref().map(|limit| format!(" of {limit}")).unwrap_or_default();
                 fail(FailureKind::Timeout, format!("its job {number}{on} ran into its time limit{limit}"))
                     .hint("a longer `host.slurm.time`, if the partition allows it")
             }
-            State::OutOfMemory => {
+            JobState::OutOfMemory => {
                 fail(FailureKind::Signal(9), format!("its job {number}{on} used more memory than it was given"))
                     .hint("a larger `host.slurm.mem`")
             }
-            State::NodeFailed => fail(FailureKind::Lost, format!("its job {number} lost its node{on}")),
-            State::Preempted => fail(FailureKind::Lost, format!("its job {number}{on} was preempted")),
-            State::Cancelled => fail(FailureKind::Signal(15), format!("somebody cancelled its job {number}{on}")),
-            State::Deadline => {
+            JobState::NodeFailed => fail(FailureKind::Lost, format!("its job {number} lost its node{on}")),
+            JobState::Preempted => fail(FailureKind::Lost, format!("its job {number}{on} was preempted")),
+            JobState::Cancelled => fail(FailureKind::Signal(15), format!("somebody cancelled its job {number}{on}")),
+            JobState::Deadline => {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }
-            State::Failed | State::Completed if self.claimed.is_some() => {
+            JobState::Failed | JobState::Completed if self.claimed.is_some() => {
                 let what = format!("its job {number}{on} ended, and could not write down how");
                 fail(FailureKind::Signal(9), what)
                     .cause("it was killed: by the kernel for want of memory, or by somebody on the node")
@@ -205,18 +205,18 @@ impl Judge {
     }
 }
 
-fn lost(what: String, cause: &str) -> Look {
-    Look::Over(Box::new(Failure::new(FailureKind::Lost, what).cause(cause)))
+fn lost(what: String, cause: &str) -> QueueObservation {
+    QueueObservation::Over(Box::new(Failure::new(FailureKind::Lost, what).cause(cause)))
 }
 
 /// Of several jobs of one name the one that works on it, else one that has not ended.
-pub fn pick<'a>(entries: &'a [Entry], claimant: Option<&str>) -> Option<&'a Entry> {
+pub fn pick<'a>(entries: &'a [QueueEntry], claimant: Option<&str>) -> Option<&'a QueueEntry> {
     let claims = entries.iter().find(|job| Some(job.number.as_str()) == claimant);
     claims.or_else(|| entries.iter().find(|job| !job.state.is_final())).or_else(|| entries.last())
 }
 
 /// Jobs of this name that do not work on it and are not over.
-pub fn surplus<'a>(entries: &'a [Entry], claimant: Option<&'a str>) -> impl Iterator<Item = &'a Entry> {
+pub fn surplus<'a>(entries: &'a [QueueEntry], claimant: Option<&'a str>) -> impl Iterator<Item = &'a QueueEntry> {
     entries.iter().filter(move |job| claimant.is_some_and(|number| number != job.number) && !job.state.is_final())
 }
 
@@ -227,29 +227,29 @@ mod tests {
 
     use super::*;
 
-    fn it() -> Job {
-        Job { name: "regatta-it-1".to_owned(), element: None }
+    fn it() -> SlurmJob {
+        SlurmJob { name: "regatta-it-1".to_owned(), element: None }
     }
 
     struct Queue {
         begun: Instant,
         seen: u64,
-        judge: Judge,
+        judge: JobMonitor,
     }
 
     impl Queue {
         fn new(queue_timeout: Option<u64>) -> Self {
             let begun = Instant::now();
-            let judge = Judge::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".to_owned()));
+            let judge = JobMonitor::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".to_owned()));
             Self { begun, seen: 0, judge }
         }
 
         /// `after` seconds the queue shows these lines: number, state, reason, nodes.
-        fn shows(&mut self, after: u64, jobs: &[(&str, &str, &str, &str)], claimant: Option<&str>) -> Look {
+        fn shows(&mut self, after: u64, jobs: &[(&str, &str, &str, &str)], claimant: Option<&str>) -> QueueObservation {
             self.seen += 1;
-            let entry = |&(number, state, reason, nodes): &(&str, &str, &str, &str)| Entry {
+            let entry = |&(number, state, reason, nodes): &(&str, &str, &str, &str)| QueueEntry {
                 number: number.to_owned(),
-                state: State::read(state),
+                state: JobState::read(state),
                 reason: reason.to_owned(),
                 nodes: nodes.to_owned(),
             };
@@ -259,14 +259,14 @@ mod tests {
             } else {
                 BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
-            let view = View { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..View::default() };
+            let view = QueueView { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..QueueView::default() };
             self.judge.look(&view, &it(), claimant, now)
         }
     }
 
-    fn over(look: Look) -> (FailureKind, String) {
+    fn over(look: QueueObservation) -> (FailureKind, String) {
         match look {
-            Look::Over(failure) => (failure.kind, failure.what),
+            QueueObservation::Over(failure) => (failure.kind, failure.what),
             other => panic!("not over: {other:?}"),
         }
     }
@@ -274,9 +274,9 @@ mod tests {
     #[test]
     fn a_lost_node_is_not_the_stages_fault() {
         let mut queue = Queue::new(None);
-        assert!(matches!(queue.shows(1, &[("7", "RUNNING", "None", "n1")], Some("7")), Look::Wait(_)));
+        assert!(matches!(queue.shows(1, &[("7", "RUNNING", "None", "n1")], Some("7")), QueueObservation::Wait(_)));
         let gone = [("7", "NODE_FAIL", "None", "n1")];
-        assert!(matches!(queue.shows(9, &gone, Some("7")), Look::Wait(_)), "its record may be on its way");
+        assert!(matches!(queue.shows(9, &gone, Some("7")), QueueObservation::Wait(_)), "its record may be on its way");
         let (kind, what) = over(queue.shows(20, &gone, Some("7")));
         assert_eq!((kind, what.as_str()), (FailureKind::Lost, "its job 7 lost its node on n1"));
     }
@@ -302,7 +302,7 @@ mod tests {
         );
         let mut queue = Queue::new(None);
         queue.shows(1, &failed, Some("7"));
-        assert!(matches!(queue.shows(50, &failed, Some("7")), Look::Wait(_)), "its record may be on its way");
+        assert!(matches!(queue.shows(50, &failed, Some("7")), QueueObservation::Wait(_)), "its record may be on its way");
         assert_eq!(over(queue.shows(70, &failed, Some("7"))).0, FailureKind::Signal(9));
     }
 
@@ -310,7 +310,7 @@ mod tests {
     fn a_job_that_never_starts_is_given_up_when_the_queue_has_said_so_twice() {
         let mut queue = Queue::new(None);
         let never = [("7", "PENDING", "PartitionTimeLimit", "")];
-        assert!(matches!(queue.shows(1, &never, None), Look::Wait(_)));
+        assert!(matches!(queue.shows(1, &never, None), QueueObservation::Wait(_)));
         let (kind, what) = over(queue.shows(2, &never, None));
         assert_eq!(kind, FailureKind::Refused);
         assert_eq!(
@@ -323,8 +323,8 @@ mod tests {
     fn a_wait_without_end_is_told_once_and_may_have_a_limit() {
         let mut queue = Queue::new(Some(100));
         let down = [("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n1", "")];
-        assert!(matches!(queue.shows(1, &down, None), Look::Tell(_)));
-        assert!(matches!(queue.shows(2, &down, None), Look::Wait(_)));
+        assert!(matches!(queue.shows(1, &down, None), QueueObservation::Tell(_)));
+        assert!(matches!(queue.shows(2, &down, None), QueueObservation::Wait(_)));
         assert_eq!(over(queue.shows(101, &down, None)).0, FailureKind::Timeout);
     }
 
@@ -332,19 +332,19 @@ mod tests {
     fn the_time_in_the_queue_does_not_count_while_its_own_array_holds_it() {
         let mut queue = Queue::new(Some(100));
         let held = [("7_3", "PENDING", "JobArrayTaskLimit", "")];
-        assert!(matches!(queue.shows(500, &held, None), Look::Wait(_)));
+        assert!(matches!(queue.shows(500, &held, None), QueueObservation::Wait(_)));
         let waits = [("7_3", "PENDING", "Priority", "")];
-        assert!(matches!(queue.shows(590, &waits, None), Look::Wait(_)));
+        assert!(matches!(queue.shows(590, &waits, None), QueueObservation::Wait(_)));
         assert_eq!(over(queue.shows(601, &waits, None)).0, FailureKind::Timeout);
     }
 
     #[test]
     fn missing_is_neither_success_nor_failure_for_two_minutes() {
         let mut queue = Queue::new(None);
-        assert!(matches!(queue.shows(1, &[], Some("7")), Look::Wait(_)));
-        assert!(matches!(queue.shows(100, &[], Some("7")), Look::Wait(_)));
-        assert!(matches!(queue.shows(101, &[("7", "RUNNING", "None", "n1")], Some("7")), Look::Wait(_)), "it is back");
-        assert!(matches!(queue.shows(102, &[], Some("7")), Look::Wait(_)));
+        assert!(matches!(queue.shows(1, &[], Some("7")), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(100, &[], Some("7")), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(101, &[("7", "RUNNING", "None", "n1")], Some("7")), QueueObservation::Wait(_)), "it is back");
+        assert!(matches!(queue.shows(102, &[], Some("7")), QueueObservation::Wait(_)));
         assert_eq!(over(queue.shows(223, &[], Some("7"))).0, FailureKind::Lost);
     }
 
@@ -352,8 +352,8 @@ mod tests {
     fn a_job_that_somebody_puts_back_is_not_run_twice() {
         let mut queue = Queue::new(None);
         let back = [("7", "PENDING", "BeginTime", "")];
-        assert!(matches!(queue.shows(1, &back, Some("7")), Look::Wait(_)), "the queue may not have seen its start yet");
-        assert!(matches!(queue.shows(2, &back, Some("7")), Look::Wait(_)));
+        assert!(matches!(queue.shows(1, &back, Some("7")), QueueObservation::Wait(_)), "the queue may not have seen its start yet");
+        assert!(matches!(queue.shows(2, &back, Some("7")), QueueObservation::Wait(_)));
         let (kind, what) = over(queue.shows(3, &back, Some("7")));
         assert_eq!(kind, FailureKind::Lost);
         assert_eq!(what, "its job 7 was put back into the queue after it had begun");
@@ -362,21 +362,21 @@ mod tests {
     #[test]
     fn a_controller_that_is_silent_decides_nothing() {
         let mut queue = Queue::new(Some(1));
-        let silent = View { silent: 3, complaint: "no answer".to_owned(), ..View::default() };
+        let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Tell(_)));
-        assert!(matches!(queue.judge.look(&silent, &it(), None, later), Look::Wait(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), QueueObservation::Tell(_)));
+        assert!(matches!(queue.judge.look(&silent, &it(), None, later), QueueObservation::Wait(_)));
     }
 
     #[test]
     fn of_two_jobs_the_one_that_claimed_it_counts_and_the_other_is_surplus() {
         let mut queue = Queue::new(None);
         let two = [("7", "COMPLETED", "None", "n1"), ("8", "RUNNING", "None", "n2")];
-        assert_eq!(queue.shows(1, &two, Some("8")), Look::Wait("job 8 on n2".to_owned()));
-        let entries = |jobs: &[(&str, &str)]| -> Vec<Entry> {
-            let entry = |&(number, state): &(&str, &str)| Entry {
+        assert_eq!(queue.shows(1, &two, Some("8")), QueueObservation::Wait("job 8 on n2".to_owned()));
+        let entries = |jobs: &[(&str, &str)]| -> Vec<QueueEntry> {
+            let entry = |&(number, state): &(&str, &str)| QueueEntry {
                 number: number.to_owned(),
-                state: State::read(state),
+                state: JobState::read(state),
                 reason: String::new(),
                 nodes: String::new(),
             };

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::Cluster;
+use super::SlurmContext;
 use super::cancelling::living;
-use super::follow::Attempt;
-use super::spec::{Ended, Spec};
-use crate::process::slurm::{Cancel, Environment, View, cancel, environment};
+use super::follow::JobAttempt;
+use super::spec::{JobEnd, JobSpec};
+use crate::process::slurm::{CancelCommand, Environment, QueueView, cancel, environment};
 use crate::store::JobFolder;
 
 /// How long a server may take to drain.
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a service that was asked to end has told its end; `None` when it did not, or somebody is in a hurry.
-pub async fn gently(attempt: &Attempt<'_>) -> Option<Ended> {
+pub async fn gently(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
     attempt.folder.claimant()?;
     while Instant::now() < deadline && !attempt.lease.stop.is_now() {
@@ -35,10 +35,10 @@ pub async fn gently(attempt: &Attempt<'_>) -> Option<Ended> {
 }
 
 /// Asks for its end: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
-pub async fn ask_to_end(attempt: &Attempt<'_>, hard: bool) -> Result<Vec<String>, String> {
+pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, String> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
-        let what = if hard { Cancel::Now(name) } else { Cancel::Name(name) };
+        let what = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
         return cancel(what, &attempt.env).await.map(|()| Vec::new());
     }
     let numbers = living(attempt.view.borrow().of(&attempt.spec.job()));
@@ -46,7 +46,7 @@ pub async fn ask_to_end(attempt: &Attempt<'_>, hard: bool) -> Result<Vec<String>
 }
 
 /// Cancels, and waits until the queue shows nothing of it that is not over. The error says why that is not certain.
-pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
+pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), String> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;
@@ -58,7 +58,7 @@ pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
             Ok(numbers) => {
                 attempt.cluster.queue.hurry();
                 // Elements that were not known yet have to be named first.
-                let news = |view: &View| {
+                let news = |view: &QueueView| {
                     let left = living(view.of(&job));
                     let by_number = job.element.is_some() && left.iter().any(|number| !numbers.contains(number));
                     view.at.is_some_and(|at| at >= asked) && (left.is_empty() || by_number)
@@ -97,16 +97,16 @@ pub async fn for_certain(attempt: &mut Attempt<'_>) -> Result<(), String> {
 /// Ends jobs that earlier runs left and nobody can go on with. What cannot be ended stays for the next run. What was done, for
 /// people.
 pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
-    end_abandoned_by(folders, &Cluster::default()).await
+    end_abandoned_by(folders, &SlurmContext::default()).await
 }
 
 /// The same by a run that asks the queue already.
-pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &Cluster) -> Vec<String> {
+pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
     let mut told = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
-        let Some(spec) = folder.read::<Spec>() else {
+        let Some(spec) = folder.read::<JobSpec>() else {
             // A run that died while it wrote it: nothing was submitted.
             let _ = folder.forget();
             continue;
@@ -116,7 +116,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &Cluster) -> Vec
             elements.push((folder, spec));
             continue;
         }
-        let ended = cancel(Cancel::Name(&spec.name), &env).await;
+        let ended = cancel(CancelCommand::Name(&spec.name), &env).await;
         told.push(tell(&folder, &spec, ended));
     }
     if !elements.is_empty() {
@@ -127,7 +127,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &Cluster) -> Vec
 }
 
 /// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too.
-async fn end_elements(elements: &[(JobFolder, Spec)], cluster: &Cluster, env: &Environment) -> Result<(), String> {
+async fn end_elements(elements: &[(JobFolder, JobSpec)], cluster: &SlurmContext, env: &Environment) -> Result<(), String> {
     let asked = Instant::now();
     let mut view = cluster.queue.listen(env, LONGEST);
     cluster.queue.hurry();
@@ -139,7 +139,7 @@ async fn end_elements(elements: &[(JobFolder, Spec)], cluster: &Cluster, env: &E
     cluster.cancelling.cancel(&numbers, false, env).await
 }
 
-fn tell(folder: &JobFolder, spec: &Spec, ended: Result<(), String>) -> String {
+fn tell(folder: &JobFolder, spec: &JobSpec, ended: Result<(), String>) -> String {
     match ended {
         Ok(()) => {
             if let Some(element) = spec.element {

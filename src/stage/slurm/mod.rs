@@ -38,21 +38,21 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::event::{Done, Failure};
 use crate::manifest::model::Slurm;
-use crate::process::slurm::Queue;
+use crate::process::slurm::JobQueue;
 use crate::runner::Lease;
 pub use allocation::{Allocation, in_allocation};
 pub use container::around;
 pub use leave::end_abandoned;
 pub use reach::reachable;
-pub use work::{Claim, NotDone, devices, work};
+pub use work::{AttemptClaim, NotDone, devices, work};
 
 /// How many submissions go on at once: a controller is busy enough.
 const AT_ONCE: usize = 4;
 
 /// What all jobs of a run share.
 #[derive(Clone, Debug)]
-pub struct Cluster {
-    queue: Queue,
+pub struct SlurmContext {
+    queue: JobQueue,
     submitting: Arc<Semaphore>,
     gathering: array::Gathering,
     cancelling: Arc<cancelling::Cancelling>,
@@ -60,10 +60,10 @@ pub struct Cluster {
     max_array_size: Arc<OnceCell<u32>>,
 }
 
-impl Default for Cluster {
+impl Default for SlurmContext {
     fn default() -> Self {
         Self {
-            queue: Queue::default(),
+            queue: JobQueue::default(),
             submitting: Arc::new(Semaphore::new(AT_ONCE)),
             gathering: array::Gathering::default(),
             cancelling: Arc::default(),
@@ -73,6 +73,6 @@ impl Default for Cluster {
 }
 
 /// Does the stage in a job. `home` is the project's state folder.
-pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &Cluster) -> Result<Done, Failure> {
+pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     follow::perform(lease, slurm, home, cluster).await
 }

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::Outliving;
+use crate::event::ExternalResource;
 use crate::process::orders;
 
 /// Of one attempt: what its job has announced and not removed.
 #[derive(Debug, Default)]
 pub struct OnNode {
     node: String,
-    things: BTreeSet<Outliving>,
+    things: BTreeSet<ExternalResource>,
 }
 
 impl OnNode {
@@ -19,7 +19,7 @@ impl OnNode {
         node.clone_into(&mut self.node);
     }
 
-    pub fn hear(&mut self, thing: Outliving, there: bool) {
+    pub fn hear(&mut self, thing: ExternalResource, there: bool) {
         if there {
             self.things.insert(thing);
         } else {
@@ -30,12 +30,12 @@ impl OnNode {
     /// For a person, once the attempt is over.
     pub fn left(&self) -> Vec<String> {
         let node = &self.node;
-        let tell = |thing: &Outliving| match thing {
-            Outliving::Container { name, .. } => {
+        let tell = |thing: &ExternalResource| match thing {
+            ExternalResource::Container { name, .. } => {
                 let orders: Vec<String> = orders(thing).iter().map(|words| words.join(" ")).collect();
                 format!("its container {name} may still run on {node}, with its GPUs; there: `{}`", orders.join("; "))
             }
-            Outliving::SharedMemory { mark } => {
+            ExternalResource::SharedMemory { mark } => {
                 format!("shared memory of it may still be on {node}; there: `rm /dev/shm/*{mark}*`")
             }
         };
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn what_was_removed_is_not_told() {
-        let container = |name: &str| Outliving::Container { program: "podman".to_owned(), name: name.to_owned() };
+        let container = |name: &str| ExternalResource::Container { program: "podman".to_owned(), name: name.to_owned() };
         let mut on_node = OnNode::default();
         on_node.at("n1");
         on_node.hear(container("regatta-a"), true);

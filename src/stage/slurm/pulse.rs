@@ -20,14 +20,14 @@ fn silence(slurm: &Slurm) -> Option<Duration> {
 
 /// What the run hears of one job.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct JobHeartbeat {
     silence: Duration,
     /// What it counted up to last, and when that was seen first.
     last: Option<(String, Instant)>,
     is_silent: bool,
 }
 
-impl Pulse {
+impl JobHeartbeat {
     pub fn of(slurm: &Slurm) -> Self {
         Self { silence: silence(slurm).unwrap_or(Duration::MAX), last: None, is_silent: false }
     }
@@ -66,7 +66,7 @@ mod tests {
         let slurm = Slurm { silence: "30s".to_owned(), ..Slurm::default() };
         assert_eq!(every(&slurm), Duration::from_millis(7500));
         let begun = Instant::now();
-        let mut pulse = Pulse::of(&slurm);
+        let mut pulse = JobHeartbeat::of(&slurm);
         let mut look =
             |at: u64, life: Option<&str>| pulse.look(life.map(str::to_owned), begun + Duration::from_secs(at));
         assert_eq!(look(100, None), None, "a job that waits is not silent");

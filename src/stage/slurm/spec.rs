@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure, Lowered, Outliving};
+use crate::event::{Done, Endpoint, Event, Failure, Lowered, ExternalResource};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
-use crate::process::slurm::Job;
-use crate::runner::{Assignment, Origins};
+use crate::process::slurm::SlurmJob;
+use crate::runner::{Assignment, Upstream};
 
 /// `job.json`: everything that the job needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Spec {
+pub struct JobSpec {
     /// First, because `store` looks for it.
     pub task: Task,
     /// The job's name: nothing else has it.
@@ -29,23 +29,23 @@ pub struct Spec {
     /// Of this attempt alone.
     pub log: PathBuf,
     pub project: PathBuf,
-    pub origins: Origins,
+    pub origins: Upstream,
     pub slurm: Slurm,
     /// A whole run instead of the one task: the words of its command line.
     #[serde(default)]
     pub words: Option<Vec<String>>,
 }
 
-impl Spec {
-    pub fn job(&self) -> Job {
-        Job { name: self.name.clone(), element: self.element }
+impl JobSpec {
+    pub fn job(&self) -> SlurmJob {
+        SlurmJob { name: self.name.clone(), element: self.element }
     }
 }
 
 /// A line of `events`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Line {
+pub enum JobEvent {
     /// The job has claimed the attempt.
     Began {
         number: String,
@@ -55,7 +55,7 @@ pub enum Line {
     Told(Event),
     /// Something on the node that outlives its processes is about to be there, or is gone.
     Outliving {
-        thing: Outliving,
+        thing: ExternalResource,
         there: bool,
     },
     /// A service listens. Names of this machine are those of the node.
@@ -64,22 +64,22 @@ pub enum Line {
 
 /// `ended.json`: how the attempt ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct JobEnd {
     pub number: String,
     pub node: String,
     pub how: Result<Done, Failure>,
     /// What is in the output folder, as the node sees it.
-    pub extent: Extent,
+    pub extent: FolderSize,
 }
 
 /// Files and bytes in a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
+pub struct FolderSize {
     pub files: u64,
     pub bytes: u64,
 }
 
-impl Extent {
+impl FolderSize {
     /// Links count as files; what cannot be looked at does not count.
     pub fn of(folder: &std::path::Path) -> Self {
         let items = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| !item.file_type().is_dir());

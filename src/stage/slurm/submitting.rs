@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::follow::{Attempt, typed};
+use super::follow::{JobAttempt, typed};
 use crate::event::{Failure, FailureKind};
-use crate::process::slurm::{Submission, Submitted, View, submit};
+use crate::process::slurm::{Submission, Submitted, QueueView, submit};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const PAUSE: Duration = Duration::from_secs(2);
@@ -16,7 +16,7 @@ pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
 
 /// Whether there is a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum JobExistence {
     /// Nothing of this name was ever submitted.
     Absent,
     /// Something may have been.
@@ -24,7 +24,7 @@ pub enum Known {
 }
 
 /// Submits until there is a job. `Ok(false)`: somebody asked to stop meanwhile, and a job may be there or not.
-pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut known: Known) -> Result<bool, Failure> {
+pub async fn until_submitted(attempt: &JobAttempt<'_>, order: &Submission, mut known: JobExistence) -> Result<bool, Failure> {
     let stop = &attempt.lease.stop;
     let mut pause = PAUSE;
     let mut told = String::new();
@@ -35,7 +35,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
         }
     };
     loop {
-        if known == Known::Perhaps {
+        if known == JobExistence::Perhaps {
             tokio::select! {
                 biased;
                 () = stop.asked() => return Ok(false),
@@ -47,7 +47,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
             // A closed semaphore would be our own doing, and only mean more at once.
             let _turn = tokio::select! {
                 biased;
-                () = stop.asked() => return Ok(known == Known::Absent && forget(attempt)),
+                () = stop.asked() => return Ok(known == JobExistence::Absent && forget(attempt)),
                 turn = attempt.cluster.submitting.acquire() => turn.ok(),
             };
             tokio::select! {
@@ -65,7 +65,7 @@ pub async fn until_submitted(attempt: &Attempt<'_>, order: &Submission, mut know
             }
             Submitted::Unknown(why) => {
                 tell(&why);
-                known = Known::Perhaps;
+                known = JobExistence::Perhaps;
             }
             Submitted::Later(why) | Submitted::TooMany(why) => tell(&why),
             Submitted::Refused(why) => {
@@ -98,13 +98,13 @@ pub fn absent(why: String) -> Failure {
 }
 
 /// Nothing was submitted: nothing stays.
-fn forget(attempt: &Attempt<'_>) -> bool {
+fn forget(attempt: &JobAttempt<'_>) -> bool {
     attempt.settle();
     false
 }
 
 /// Looks for the job by its name until the queue has answered: it must be missing twice, some time apart.
-async fn is_there(attempt: &Attempt<'_>) -> bool {
+async fn is_there(attempt: &JobAttempt<'_>) -> bool {
     let mut view = attempt.view.clone();
     let mut first_miss: Option<Instant> = None;
     let mut after = Instant::now();
@@ -115,7 +115,7 @@ async fn is_there(attempt: &Attempt<'_>) -> bool {
             return true;
         }
         attempt.cluster.queue.hurry();
-        let seen: View = match view.wait_for(|view| view.at.is_some_and(|at| at >= after)).await {
+        let seen: QueueView = match view.wait_for(|view| view.at.is_some_and(|at| at >= after)).await {
             Ok(seen) => seen.clone(),
             // Its sender lives as long as we.
             Err(_) => return false,

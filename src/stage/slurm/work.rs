@@ -9,9 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::super::Stages;
+use super::super::StageExecutor;
 use super::pulse;
-use super::spec::{Ended, Extent, Line, Spec};
+use super::spec::{JobEnd, FolderSize, JobEvent, JobSpec};
 use crate::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use crate::manifest::duration;
 use crate::plan::Lifetime;
@@ -37,7 +37,7 @@ pub enum NotDone {
 }
 
 /// The whole of a job. What the stage itself says of its end is in `ended.json`, and is no error here.
-pub async fn work(folder: &JobFolder, claim: &Claim) -> Result<(), NotDone> {
+pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NotDone> {
     let signals = Signals::new()?;
     let stop = Stop::new();
     let how = tokio::select! {
@@ -48,18 +48,18 @@ pub async fn work(folder: &JobFolder, claim: &Claim) -> Result<(), NotDone> {
 }
 
 /// The right to work on an attempt: one job has it, once.
-pub struct Claim {
-    spec: Spec,
+pub struct AttemptClaim {
+    spec: JobSpec,
     number: String,
     node: String,
     teller: Arc<Teller>,
 }
 
-impl Claim {
+impl AttemptClaim {
     /// Takes it, if nobody has and somebody wants the work done.
     pub fn take(folder: &JobFolder) -> Result<Self, NotDone> {
         let gone = || NotDone::NobodyWaits(folder.path().display().to_string());
-        let spec: Spec = folder.read().ok_or_else(gone)?;
+        let spec: JobSpec = folder.read().ok_or_else(gone)?;
         if folder.is_cancelled() {
             return Err(gone());
         }
@@ -70,7 +70,7 @@ impl Claim {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
         let teller = Arc::new(Teller { file: Mutex::new(folder.teller()?) });
-        teller.tell(&Line::Began { number: number.clone(), node: node.clone(), host });
+        teller.tell(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
         Ok(Self { spec, number, node, teller })
     }
 
@@ -104,13 +104,13 @@ impl Claim {
 
     /// Writes down how it ended.
     pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NotDone> {
-        let extent = Extent::of(&self.spec.out);
-        Ok(folder.end(&Ended { number: self.number.clone(), node: self.node.clone(), how, extent })?)
+        let extent = FolderSize::of(&self.spec.out);
+        Ok(folder.end(&JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent })?)
     }
 }
 
-async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done, Failure> {
-    let Claim { spec, node, teller, .. } = claim;
+async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
+    let AttemptClaim { spec, node, teller, .. } = claim;
     let (ready, hears) = oneshot::channel();
     let service = spec.task.lifetime == Lifetime::Service;
     let emit = Arc::clone(teller);
@@ -131,12 +131,12 @@ async fn perform(folder: &JobFolder, claim: &Claim, stop: &Stop) -> Result<Done,
         origins: Arc::new(move || origins.clone()),
     };
     // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
-    let stages = Stages::new(folder.path(), RunId::new(spec.name.clone()));
+    let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
     let tell = Arc::clone(teller);
     let named = node.clone();
     tokio::spawn(async move {
         if let Ok(endpoints) = hears.await {
-            tell.tell(&Line::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
+            tell.tell(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
     let doing = apart(async move { stages.here(lease).await });
@@ -169,7 +169,7 @@ fn variable(name: &str) -> Option<String> {
 /// Everything that may end the work from outside. Never resolves: it pulls `stop`.
 async fn watch(
     folder: &JobFolder,
-    spec: &Spec,
+    spec: &JobSpec,
     mut signals: Signals,
     stop: &Stop,
     teller: &Teller,
@@ -225,7 +225,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&self, line: &Line) {
+    fn tell(&self, line: &JobEvent) {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
         // One write for a line. That nobody may be there to read it, or no room, is no reason to stop working.
@@ -235,9 +235,9 @@ impl Teller {
     /// What the run should hear: its processes are this node's business.
     fn event(&self, event: Event) {
         match event {
-            Event::Notice { .. } | Event::Progress { .. } => self.tell(&Line::Told(event)),
-            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: true }),
-            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&Line::Outliving { thing, there: false }),
+            Event::Notice { .. } | Event::Progress { .. } => self.tell(&JobEvent::Told(event)),
+            Event::OutlivingStarted { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: true }),
+            Event::OutlivingRemoved { outliving: thing, .. } => self.tell(&JobEvent::Outliving { thing, there: false }),
             _ => {}
         }
     }

@@ -2,16 +2,16 @@
 
 use tokio::task::spawn_blocking;
 
-use super::spec::Spec;
-use super::{Cluster, order};
+use super::spec::JobSpec;
+use super::{SlurmContext, order};
 use crate::manifest::model::Slurm;
 use crate::plan::ActionKind;
 use crate::process::slurm::{environment, max_array_size};
-use crate::runner::{Lease, Origins, Seat};
+use crate::runner::{Lease, Upstream, BatchSlot};
 use crate::store::{JobFolder, PathError};
 
 /// The array's name and its place there, for a task that has a seat; `None` where it is a job of its own.
-pub async fn place(lease: &Lease, seat: Option<&Seat>, folder: &JobFolder, cluster: &Cluster) -> Option<(String, u32)> {
+pub async fn place(lease: &Lease, seat: Option<&BatchSlot>, folder: &JobFolder, cluster: &SlurmContext) -> Option<(String, u32)> {
     let seat = seat?;
     let env = environment(std::env::vars_os(), None);
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
@@ -27,17 +27,17 @@ pub async fn write_down(
     words: Option<Vec<String>>,
     folder: &JobFolder,
     place: Option<(String, u32)>,
-) -> Result<Spec, PathError> {
+) -> Result<JobSpec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package tells what it was made from, and working that out reads many records.
     let writes_them = matches!(lease.task.kind, ActionKind::Mlperf | ActionKind::Bench);
-    let origins = if writes_them { (lease.origins)() } else { Origins::default() };
+    let origins = if writes_them { (lease.origins)() } else { Upstream::default() };
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
         Some((name, element)) => (name, Some(element)),
         None => (order::name(&lease.task.id.file_name(), &salt), None),
     };
-    let spec = Spec {
+    let spec = JobSpec {
         task: (*lease.task).clone(),
         name,
         element,

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::hub::{Hub, Lost, chain};
-use super::index::{Expected, Index};
-use super::memory::Memory;
-use super::sum::Summing;
+use super::hub::{Hub, FetchError, chain};
+use super::index::{ExpectedFile, HubIndex};
+use super::memory::CheckedFiles;
+use super::sum::FileHasher;
 use super::{Checked, differs, stopped, system};
 use crate::event::{Failure, FailureKind};
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 
 /// Files at once.
 const AT_ONCE: usize = 4;
@@ -26,16 +26,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Every wanted file, whole and checked.
 pub(super) async fn all(
-    errand: &Errand,
+    errand: &TaskContext,
     hub: &Hub,
-    index: &Index,
-    wanted: &[Expected],
-    memory: &mut Memory,
+    index: &HubIndex,
+    wanted: &[ExpectedFile],
+    memory: &mut CheckedFiles,
 ) -> Result<Vec<Checked>, Failure> {
     let total: u64 = wanted.iter().map(|file| file.size).sum();
     let done = Arc::new(AtomicU64::new(0));
     let places = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running: JoinSet<Result<Expected, Failure>> = JoinSet::new();
+    let mut running: JoinSet<Result<ExpectedFile, Failure>> = JoinSet::new();
     for one in wanted {
         let path = errand.lease.out.join(&one.path);
         if memory.knows(&one.path, &path) {
@@ -77,7 +77,7 @@ pub(super) async fn all(
 struct Fetching {
     hub: Hub,
     commit: String,
-    one: Expected,
+    one: ExpectedFile,
     path: PathBuf,
     /// Bytes of all files that are there.
     done: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ struct Fetching {
 
 impl Fetching {
     /// Until its digest is right. Damaged once, it is fetched once more.
-    async fn whole(self) -> Result<Expected, Failure> {
+    async fn whole(self) -> Result<ExpectedFile, Failure> {
         let mut is_second = false;
         loop {
             let found = self.to_the_end().await?.finish();
@@ -102,7 +102,7 @@ impl Fetching {
     }
 
     /// Until all bytes are there, over as many connections as it takes.
-    async fn to_the_end(&self) -> Result<Summing, Failure> {
+    async fn to_the_end(&self) -> Result<FileHasher, Failure> {
         let (mut file, mut have) = self.open().map_err(|error| system(&self.path, &error))?;
         let mut sum = self.one.sum.begin(self.one.size);
         if have > 0 {
@@ -121,8 +121,8 @@ impl Fetching {
             let before = have;
             match self.some(&mut file, &mut have, &mut sum).await {
                 Ok(()) => {}
-                Err(Lost::Final(failure)) => return Err(*failure),
-                Err(Lost::Broken(why)) => {
+                Err(FetchError::Final(failure)) => return Err(*failure),
+                Err(FetchError::Broken(why)) => {
                     vain = if have > before { 0 } else { vain + 1 };
                     if vain >= TRIES {
                         let what = format!(
@@ -155,7 +155,7 @@ impl Fetching {
     }
 
     /// What one connection brings.
-    async fn some(&self, file: &mut File, have: &mut u64, sum: &mut Summing) -> Result<(), Lost> {
+    async fn some(&self, file: &mut File, have: &mut u64, sum: &mut FileHasher) -> Result<(), FetchError> {
         let (mut response, is_rest) = self.hub.file(&self.commit, &self.one, *have).await?;
         if *have > 0 && !is_rest {
             // A server that knows no ranges begins again.
@@ -164,11 +164,11 @@ impl Fetching {
             *have = 0;
             *sum = self.one.sum.begin(self.one.size);
         }
-        while let Some(bytes) = response.chunk().await.map_err(|error| Lost::Broken(chain(&error)))? {
+        while let Some(bytes) = response.chunk().await.map_err(|error| FetchError::Broken(chain(&error)))? {
             let room = (self.one.size - *have) as usize;
             if bytes.len() > room {
                 let what = format!("{} is longer than the {} bytes that the hub says", self.one.path, self.one.size);
-                return Err(Lost::Final(Box::new(Failure::new(FailureKind::Files, what))));
+                return Err(FetchError::Final(Box::new(Failure::new(FailureKind::Files, what))));
             }
             file.write_all(&bytes).map_err(|error| lost(&self.path, &error))?;
             sum.update(&bytes);
@@ -176,13 +176,13 @@ impl Fetching {
             self.done.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         if *have < self.one.size {
-            return Err(Lost::Broken("the connection ended early".to_owned()));
+            return Err(FetchError::Broken("the connection ended early".to_owned()));
         }
         Ok(())
     }
 }
 
 /// A disk that does not take it will not take it from another connection.
-fn lost(path: &Path, error: &io::Error) -> Lost {
-    Lost::Final(Box::new(system(path, error)))
+fn lost(path: &Path, error: &io::Error) -> FetchError {
+    FetchError::Final(Box::new(system(path, error)))
 }

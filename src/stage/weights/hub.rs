@@ -7,7 +7,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 
-use super::index::{Expected, Index};
+use super::index::{ExpectedFile, HubIndex};
 use super::refused;
 use crate::event::{Failure, FailureKind};
 
@@ -26,7 +26,7 @@ pub(super) struct Hub {
 
 /// Why a file did not come.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum FetchError {
     /// The connection broke; another try may go on from here.
     Broken(String),
     /// No other try will help.
@@ -62,39 +62,39 @@ impl Hub {
     }
 
     /// Its files at a revision, with sizes and digests.
-    pub(super) async fn index(&self, revision: &str) -> Result<Index, Failure> {
+    pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
         let url = format!("{}/api/models/{}/revision/{}?blobs=true", self.endpoint, self.name, escaped(revision));
         let answer = async {
-            let response = self.client.get(&url).send().await.map_err(|error| Lost::Broken(chain(&error)))?;
+            let response = self.client.get(&url).send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             let response = self.good(response, &format!("revision `{revision}`"))?;
-            let bytes = response.bytes().await.map_err(|error| Lost::Broken(chain(&error)))?;
+            let bytes = response.bytes().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             serde_json::from_slice::<Value>(&bytes)
-                .map_err(|error| Lost::Broken(format!("its answer is no JSON: {error}")))
+                .map_err(|error| FetchError::Broken(format!("its answer is no JSON: {error}")))
         };
         let answer = answer.await.map_err(|lost| match lost {
-            Lost::Broken(why) => Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
+            FetchError::Broken(why) => Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
                 .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder"),
-            Lost::Final(failure) => *failure,
+            FetchError::Final(failure) => *failure,
         })?;
-        Index::read(&answer).map_err(|why| refused(format!("the answer of {url} is not usable: {why}")))
+        HubIndex::read(&answer).map_err(|why| refused(format!("the answer of {url} is not usable: {why}")))
     }
 
     /// A file's bytes from an offset on: the response, and whether it begins there or at 0.
-    pub(super) async fn file(&self, commit: &str, file: &Expected, from: u64) -> Result<(Response, bool), Lost> {
+    pub(super) async fn file(&self, commit: &str, file: &ExpectedFile, from: u64) -> Result<(Response, bool), FetchError> {
         let path = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
         let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, self.name);
         let mut request = self.client.get(&url);
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
-        let response = request.send().await.map_err(|error| Lost::Broken(chain(&error)))?;
+        let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
         let response = self.good(response, &file.path)?;
         let is_rest = from > 0 && response.status() == StatusCode::PARTIAL_CONTENT;
         Ok((response, is_rest))
     }
 
     /// The response, if it is one that was asked for.
-    fn good(&self, response: Response, what: &str) -> Result<Response, Lost> {
+    fn good(&self, response: Response, what: &str) -> Result<Response, FetchError> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -103,9 +103,9 @@ impl Hub {
         let (code, message) = (said("x-error-code").to_owned(), said("x-error-message").to_owned());
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
         {
-            return Err(Lost::Broken(format!("{status} {message}").trim().to_owned()));
+            return Err(FetchError::Broken(format!("{status} {message}").trim().to_owned()));
         }
-        Err(Lost::Final(Box::new(self.refusal(status, &code, &message, what))))
+        Err(FetchError::Final(Box::new(self.refusal(status, &code, &message, what))))
     }
 
     /// What the hub's words mean for the person.

@@ -5,38 +5,38 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 use super::refused;
-use super::sum::Sum;
+use super::sum::FileDigest;
 use crate::event::Failure;
 
 /// A repository at a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Index {
+pub(super) struct HubIndex {
     /// 40 hexadecimal digits.
     pub commit: String,
     /// By name.
-    pub files: Vec<Expected>,
+    pub files: Vec<ExpectedFile>,
 }
 
 /// One file as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedFile {
     pub path: String,
     pub size: u64,
-    pub sum: Sum,
+    pub sum: FileDigest,
 }
 
-impl Index {
+impl HubIndex {
     /// Reads the answer of `GET /api/models/NAME/revision/REV?blobs=true`.
     pub(super) fn read(answer: &Value) -> Result<Self, String> {
         let commit = answer.get("sha").and_then(Value::as_str).ok_or("it names no commit (`sha`)")?;
         let siblings = answer.get("siblings").and_then(Value::as_array).ok_or("it lists no files (`siblings`)")?;
-        let mut files = siblings.iter().map(Expected::read).collect::<Result<Vec<_>, _>>()?;
+        let mut files = siblings.iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self { commit: commit.to_owned(), files })
     }
 }
 
-impl Expected {
+impl ExpectedFile {
     fn read(sibling: &Value) -> Result<Self, String> {
         let path = sibling.get("rfilename").and_then(Value::as_str).ok_or("a file has no name (`rfilename`)")?;
         let lacks = |what: &str| format!("{path} has no {what}, so it could not be checked");
@@ -44,10 +44,10 @@ impl Expected {
         let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
         let sum = if let Some(lfs) = large {
             let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
-            Sum::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
+            FileDigest::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
         } else {
             let hex = sibling.get("blobId").and_then(Value::as_str);
-            Sum::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
+            FileDigest::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
         };
         Ok(Self { path: path.to_owned(), size: size.ok_or_else(|| lacks("size"))?, sum })
     }
@@ -72,7 +72,7 @@ mod tests {
             {"rfilename": "model.safetensors", "size": 134, "blobId": "b1", "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134}},
             {"rfilename": "config.json", "size": 940, "blobId": "b2"},
         ]});
-        let index = Index::read(&answer).unwrap();
+        let index = HubIndex::read(&answer).unwrap();
         let told: Vec<String> =
             index.files.iter().map(|file| format!("{} {} {}", file.path, file.size, file.sum)).collect();
         assert_eq!(told, ["config.json 940 git blob b2", "model.safetensors 9000 sha256 ab"]);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_checked_is_refused() {
-        let of = |file: Value| Index::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err();
+        let of = |file: Value| HubIndex::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err();
         assert_eq!(
             of(serde_json::json!({"rfilename": "a", "size": 1})),
             "a has no git digest (`blobId`), so it could not be checked"
@@ -93,7 +93,7 @@ mod tests {
             of(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
             "a has no SHA-256, so it could not be checked"
         );
-        assert!(Index::read(&serde_json::json!({})).is_err());
+        assert!(HubIndex::read(&serde_json::json!({})).is_err());
     }
 
     #[test]

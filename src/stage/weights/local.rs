@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::sum::Sum;
+use super::sum::FileDigest;
 use super::{Checked, globs, refused, stopped, system, whole, write_list};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Weights;
-use crate::stage::errand::Errand;
+use crate::stage::errand::TaskContext;
 
-pub(super) async fn perform(errand: &Errand, weights: &Weights, path: &str) -> Result<Done, Failure> {
+pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
     let folder = fs::canonicalize(errand.path(path)).map_err(|error| system(&errand.path(path), &error))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
@@ -33,10 +33,10 @@ pub(super) async fn perform(errand: &Errand, weights: &Weights, path: &str) -> R
         let reading = {
             let from = from.clone();
             tokio::task::spawn_blocking(move || {
-                Ok((from.metadata()?.len(), Sum::Sha256(String::new()).of_file(&from)?))
+                Ok((from.metadata()?.len(), FileDigest::Sha256(String::new()).of_file(&from)?))
             })
         };
-        let read: std::io::Result<(u64, Sum)> = tokio::select! {
+        let read: std::io::Result<(u64, FileDigest)> = tokio::select! {
             read = reading => read.map_err(|error| refused(error.to_string()))?,
             () = errand.lease.stop.asked() => return Err(stopped()),
         };

@@ -14,13 +14,13 @@ type Stamp = (u64, i64, u64);
 
 /// Name → what it was when it was checked.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct CheckedFiles {
     place: PathBuf,
     known: HashMap<String, Stamp>,
     file: File,
 }
 
-impl Memory {
+impl CheckedFiles {
     pub(super) fn open(out: &Path) -> io::Result<Self> {
         let place = out.join(FILE);
         let text = fs::read_to_string(&place).unwrap_or_default();
@@ -65,11 +65,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "one").unwrap();
-        let mut memory = Memory::open(folder.path()).unwrap();
+        let mut memory = CheckedFiles::open(folder.path()).unwrap();
         assert!(!memory.knows("a", &path));
         memory.learn("a", &path);
         drop(memory);
-        let memory = Memory::open(folder.path()).unwrap();
+        let memory = CheckedFiles::open(folder.path()).unwrap();
         assert!(memory.knows("a", &path));
         fs::write(&path, "longer").unwrap();
         assert!(!memory.knows("a", &path));

@@ -24,10 +24,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::hub::Hub;
-use self::index::{Expected, Index};
-use self::memory::Memory;
+use self::index::{ExpectedFile, HubIndex};
+use self::memory::CheckedFiles;
 pub use self::size::weights_size;
-use super::errand::Errand;
+use super::errand::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Fetcher, Weights};
 
@@ -40,7 +40,7 @@ struct Checked {
     path: String,
     size: u64,
     #[serde(flatten)]
-    sum: sum::Sum,
+    sum: sum::FileDigest,
 }
 
 /// `weights.json`: what a checkpoint is, wherever it came from.
@@ -54,7 +54,7 @@ struct List<'a> {
     files: &'a [Checked],
 }
 
-pub async fn perform(errand: Errand, weights: &Weights) -> Result<Done, Failure> {
+pub async fn perform(errand: TaskContext, weights: &Weights) -> Result<Done, Failure> {
     match (&weights.hf, &weights.path) {
         (Some(name), _) => from_hub(errand, weights, name).await,
         (None, Some(path)) => local::perform(&errand, weights, path).await,
@@ -62,7 +62,7 @@ pub async fn perform(errand: Errand, weights: &Weights) -> Result<Done, Failure>
     }
 }
 
-async fn from_hub(mut errand: Errand, weights: &Weights, name: &str) -> Result<Done, Failure> {
+async fn from_hub(mut errand: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
     let token = token::find(&weights.token_env);
     errand.hide(token.clone());
     let hub = Hub::new(name, token)?;
@@ -82,7 +82,7 @@ async fn from_hub(mut errand: Errand, weights: &Weights, name: &str) -> Result<D
     for one in &wanted {
         index::stays_inside(&one.path)?;
     }
-    let mut memory = Memory::open(&out).map_err(|error| system(&out, &error))?;
+    let mut memory = CheckedFiles::open(&out).map_err(|error| system(&out, &error))?;
     let files = if by_command(&errand, weights.with)? {
         with_hf(&errand, weights, &index, name, hub.token()).await?;
         check_all(&errand, &wanted, &mut memory).await?
@@ -97,13 +97,13 @@ async fn from_hub(mut errand: Errand, weights: &Weights, name: &str) -> Result<D
 }
 
 /// The files of a repository that are wanted; never none.
-fn chosen(index: &Index, weights: &Weights) -> Result<Vec<Expected>, Failure> {
+fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<ExpectedFile>, Failure> {
     let include = globs(&weights.include)?;
     let exclude = globs(&weights.exclude)?;
-    let is_wanted = |file: &&Expected| {
+    let is_wanted = |file: &&ExpectedFile| {
         (weights.include.is_empty() || include.is_match(&file.path)) && !exclude.is_match(&file.path)
     };
-    let wanted: Vec<Expected> = index.files.iter().filter(is_wanted).cloned().collect();
+    let wanted: Vec<ExpectedFile> = index.files.iter().filter(is_wanted).cloned().collect();
     if wanted.is_empty() {
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
         return Err(refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
@@ -120,7 +120,7 @@ fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
 }
 
 /// Whether the hf command is to fetch.
-fn by_command(errand: &Errand, with: Fetcher) -> Result<bool, Failure> {
+fn by_command(errand: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
     let is_there = errand.command(vec!["hf".into()]).is_found();
     match with {
         Fetcher::Https => Ok(false),
@@ -133,9 +133,9 @@ fn by_command(errand: &Errand, with: Fetcher) -> Result<bool, Failure> {
 
 /// `hf download` into the output folder. It goes on where it was cut off by itself.
 async fn with_hf(
-    errand: &Errand,
+    errand: &TaskContext,
     weights: &Weights,
-    index: &Index,
+    index: &HubIndex,
     name: &str,
     token: Option<&str>,
 ) -> Result<(), Failure> {
@@ -155,7 +155,7 @@ async fn with_hf(
 }
 
 /// Holds files that somebody else fetched against the index.
-async fn check_all(errand: &Errand, wanted: &[Expected], memory: &mut Memory) -> Result<Vec<Checked>, Failure> {
+async fn check_all(errand: &TaskContext, wanted: &[ExpectedFile], memory: &mut CheckedFiles) -> Result<Vec<Checked>, Failure> {
     let total = wanted.iter().map(|file| file.size).sum();
     let mut done = 0;
     let mut files = Vec::new();
@@ -184,7 +184,7 @@ async fn check_all(errand: &Errand, wanted: &[Expected], memory: &mut Memory) ->
 }
 
 /// A file whose bytes are not those of the index. It has been taken away, so that the next try fetches it.
-fn differs(one: &Expected, found: &sum::Sum) -> Failure {
+fn differs(one: &ExpectedFile, found: &sum::FileDigest) -> Failure {
     let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
         .cause("it was damaged on the way, or on the disk")

@@ -12,13 +12,13 @@ use sha2::{Digest as _, Sha256};
 /// A file's digest, 64 or 40 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Sum {
+pub(super) enum FileDigest {
     Sha256(String),
     /// SHA-1 of `blob <size>\0` and the bytes.
     GitBlob(String),
 }
 
-impl fmt::Display for Sum {
+impl fmt::Display for FileDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sha256(hex) => write!(f, "sha256 {hex}"),
@@ -27,15 +27,15 @@ impl fmt::Display for Sum {
     }
 }
 
-impl Sum {
+impl FileDigest {
     /// A digest of this kind in the making, for a file of so many bytes.
-    pub(super) fn begin(&self, size: u64) -> Summing {
+    pub(super) fn begin(&self, size: u64) -> FileHasher {
         match self {
-            Self::Sha256(_) => Summing::Sha256(Sha256::new()),
+            Self::Sha256(_) => FileHasher::Sha256(Sha256::new()),
             Self::GitBlob(_) => {
                 let mut sum = Sha1::new();
                 sum.update(format!("blob {size}\0").as_bytes());
-                Summing::GitBlob(sum)
+                FileHasher::GitBlob(sum)
             }
         }
     }
@@ -48,12 +48,12 @@ impl Sum {
     }
 }
 
-pub(super) enum Summing {
+pub(super) enum FileHasher {
     Sha256(Sha256),
     GitBlob(Sha1),
 }
 
-impl Summing {
+impl FileHasher {
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(sum) => sum.update(bytes),
@@ -73,10 +73,10 @@ impl Summing {
         }
     }
 
-    pub(super) fn finish(self) -> Sum {
+    pub(super) fn finish(self) -> FileDigest {
         match self {
-            Self::Sha256(sum) => Sum::Sha256(format!("{:x}", sum.finalize())),
-            Self::GitBlob(sum) => Sum::GitBlob(format!("{:x}", sum.finalize())),
+            Self::Sha256(sum) => FileDigest::Sha256(format!("{:x}", sum.finalize())),
+            Self::GitBlob(sum) => FileDigest::GitBlob(format!("{:x}", sum.finalize())),
         }
     }
 }
@@ -90,12 +90,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, "hello\n").unwrap();
-        let of = |kind: Sum| kind.of_file(&path).unwrap().to_string();
+        let of = |kind: FileDigest| kind.of_file(&path).unwrap().to_string();
         assert_eq!(
-            of(Sum::Sha256(String::new())),
+            of(FileDigest::Sha256(String::new())),
             "sha256 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
         );
         // `git hash-object x`
-        assert_eq!(of(Sum::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(of(FileDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
     }
 }

@@ -78,10 +78,10 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::weights::sum::Sum;
+    use crate::stage::weights::sum::FileDigest;
 
     fn file(path: &str) -> Checked {
-        Checked { path: path.to_owned(), size: 0, sum: Sum::GitBlob(String::new()) }
+        Checked { path: path.to_owned(), size: 0, sum: FileDigest::GitBlob(String::new()) }
     }
 
     #[test]

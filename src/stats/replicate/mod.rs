@@ -93,7 +93,7 @@ pub enum Conclusion {
 
 /// One row of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judged {
+pub struct JudgedRow {
     /// 95 %, of this row alone; absent with one run on a side, and where the first mean is hardly above zero.
     pub interval: Option<Percents>,
     /// Two-sided, of no difference, after Holm's correction.
@@ -224,14 +224,14 @@ pub fn is_beyond(sides: &TwoSides, percent: f64, is_upper: bool) -> bool {
 }
 
 /// All rows of a comparison together: more rows need stronger evidence in each.
-pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<Judged> {
+pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(TwoSides::test).collect();
     let margin = margins.smallest_percent / 100.0;
     let differ = holm::adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
     let alike = holm::adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
     let level = ALPHA / tested.len().max(1) as f64;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| Judged {
+    let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| JudgedRow {
         interval: test.interval().map(|(low, high)| Percents { low: percent(low), high: percent(high) }),
         p: Some(*differ),
         conclusion: if *alike <= ALPHA {
@@ -249,7 +249,7 @@ pub fn judge(rows: &[TwoSides], margins: Margins) -> Vec<Judged> {
             () if a.mean == 0.0 && b.mean == 0.0 => Conclusion::Equivalent,
             () => Conclusion::CannotTell { runs: None },
         };
-        Judged { interval: None, p: None, conclusion }
+        JudgedRow { interval: None, p: None, conclusion }
     };
     rows.iter()
         .map(|row| if row.is_replicated() { verdicts.next() } else { None }.unwrap_or_else(|| untested(row)))

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn one(a: &[f64], b: &[f64]) -> Judged {
+fn one(a: &[f64], b: &[f64]) -> JudgedRow {
     judge(&[TwoSides::unpaired(a, b).unwrap()], Margins::default())[0]
 }
 
@@ -66,7 +66,7 @@ fn more_rows_need_stronger_evidence() {
     assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
 }
 
-fn pairs(a: &[f64], b: &[f64]) -> Judged {
+fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
     judge(&[TwoSides::paired(a, b).unwrap()], Margins::default())[0]
 }
 

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use super::super::queue::{Queue, Service};
+use super::super::queue::{SimulatedQueue, ServiceTime};
 use super::*;
 
 /// How often an interval was there, and how often it held the truth.
@@ -30,7 +30,7 @@ impl Coverage {
 }
 
 /// P(wait > t) of M/M/c is C·exp(−c·(1 − ρ)·t), by Erlang.
-fn wait_percentile(queue: &Queue, p: f64) -> f64 {
+fn wait_percentile(queue: &SimulatedQueue, p: f64) -> f64 {
     (queue.erlang_c() / (1.0 - p)).ln() / (queue.servers as f64 * (1.0 - queue.utilisation))
 }
 
@@ -39,7 +39,7 @@ fn independent_values_have_intervals_that_hold() {
     let mut all = [Coverage::default(), Coverage::default(), Coverage::default()];
     for seed in 0..100 {
         let mut rng = Pcg64::seed_from_u64(seed);
-        let series = Series::new((0..4_000).map(|_| -rng.random::<f64>().max(f64::MIN_POSITIVE).ln()));
+        let series = RunSeries::new((0..4_000).map(|_| -rng.random::<f64>().max(f64::MIN_POSITIVE).ln()));
         all[0].count(series.mean_interval(), 1.0);
         all[1].count(series.percentile_interval(0.9), 10.0_f64.ln());
         all[2].count(series.percentile_interval(0.99), 100.0_f64.ln());
@@ -51,11 +51,11 @@ fn independent_values_have_intervals_that_hold() {
 #[test]
 fn waits_in_a_queue_have_intervals_that_hold_or_none() {
     for (utilisation, runs, least, most) in [(0.5, 40, 38, 40), (0.8, 30, 0, 30), (0.9, 30, 0, 2)] {
-        let queue = Queue::new(4, Service::Exponential, utilisation);
+        let queue = SimulatedQueue::new(4, ServiceTime::Exponential, utilisation);
         let mean = queue.erlang_c() / (4.0 * (1.0 - utilisation));
         let (mut of_mean, mut of_tail) = (Coverage::default(), Coverage::default());
         for seed in 0..runs {
-            let series = Series::new(queue.requests(10_000, seed).into_iter().map(|request| request.wait));
+            let series = RunSeries::new(queue.requests(10_000, seed).into_iter().map(|request| request.wait));
             of_mean.count(series.mean_interval(), mean);
             of_tail.count(series.percentile_interval(0.95), wait_percentile(&queue, 0.95));
         }
@@ -68,11 +68,11 @@ fn waits_in_a_queue_have_intervals_that_hold_or_none() {
 
 #[test]
 fn a_short_run_says_why_it_has_no_interval() {
-    let short = Series::new((0..300).map(f64::from));
+    let short = RunSeries::new((0..300).map(f64::from));
     assert_eq!(short.mean_interval(), Err(NoInterval::TooFewValues { n: 300 }));
     assert_eq!(short.percentile_interval(0.99).unwrap_err().to_string(), "too few values: 300 of 2000");
-    let queue = Queue::new(8, Service::Fixed, 0.9);
-    let busy = Series::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
+    let queue = SimulatedQueue::new(8, ServiceTime::Fixed, 0.9);
+    let busy = RunSeries::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
     let why = busy.mean_interval().unwrap_err().to_string();
     assert!(
         why.starts_with("too few independent values: neighbours are alike, so that 3000 are worth about "),
@@ -99,7 +99,7 @@ fn ranks_are_those_of_the_binomial_law() {
 /// The generator is the queue that it says: Erlang's mean wait, and Little's law by it.
 #[test]
 fn the_queues_are_those_of_the_formulas() {
-    let queue = Queue::new(4, Service::Exponential, 0.8);
+    let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);
     assert!((queue.erlang_c() - 0.5964).abs() < 1e-3, "{}", queue.erlang_c());
     let waits: Vec<f64> = (0..8).flat_map(|seed| queue.requests(20_000, seed)).map(|request| request.wait).collect();
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;

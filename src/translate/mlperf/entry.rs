@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::super::told::Sheet;
-use super::file::Setting;
+use super::super::told::TranslationBuilder;
+use super::file::ConfigSetting;
 use super::gpus::machine;
-use super::value::Val;
+use super::value::ConfigValue;
 use crate::diag::nearest;
 use crate::triton::repository::RUNTIME_FLAGS;
 
@@ -80,16 +80,16 @@ const READ: [&str; 14] = [
 ];
 
 /// What a manifest's stages take from one setting.
-pub(super) struct Entry {
+pub(super) struct StageEntry {
     pub value: Map<String, Value>,
     pub benchmark: Option<String>,
     pub scenario: Option<&'static str>,
 }
 
-pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet<String>, sheet: &mut Sheet) -> Entry {
-    let own_system = setting.fields.get("system").and_then(Val::last).map(str::to_owned);
+pub(super) fn entry(setting: &ConfigSetting, system: Option<&str>, told: &mut BTreeSet<String>, sheet: &mut TranslationBuilder) -> StageEntry {
+    let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
-    let mut leave = |word: String, why: String, sheet: &mut Sheet| {
+    let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {
         if told.insert(word.clone()) {
             sheet.leave(word, why);
         }
@@ -106,7 +106,7 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
     }
     let gpus = value.get("machine").and_then(|machine| machine["gpus"].as_u64()).unwrap_or(1);
     let mut build = flags(setting, "trtllm_build_flags");
-    let whole = |name: &str| setting.fields.get(name).map(Val::json).and_then(|found| found.as_u64());
+    let whole = |name: &str| setting.fields.get(name).map(ConfigValue::json).and_then(|found| found.as_u64());
     let mut parallel = |field: &str| {
         let inside = build.shift_remove(field).and_then(|found| found.as_u64());
         whole(field).or(inside).unwrap_or(1).max(1)
@@ -114,15 +114,15 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
     let (tp, pp) = (parallel("tensor_parallelism"), parallel("pipeline_parallelism"));
     value.insert("tensor_parallelism".to_owned(), json!(tp));
     value.insert("pipeline_parallelism".to_owned(), json!(pp));
-    let precision = match setting.fields.get("precision").and_then(Val::last) {
+    let precision = match setting.fields.get("precision").and_then(ConfigValue::last) {
         Some(precision) => precision.to_lowercase(),
-        None if setting.fields.get("use_fp8").map(Val::json) == Some(json!(true)) => "fp8".to_owned(),
+        None if setting.fields.get("use_fp8").map(ConfigValue::json) == Some(json!(true)) => "fp8".to_owned(),
         None => "fp16".to_owned(),
     };
     value.insert("precision".to_owned(), json!(precision));
     value.insert("checkpoint_flags".to_owned(), Value::Object(flags(setting, "trtllm_checkpoint_flags")));
     let mut benchmark = None;
-    if let Some(Value::Object(batch)) = setting.fields.get("gpu_batch_size").map(Val::json) {
+    if let Some(Value::Object(batch)) = setting.fields.get("gpu_batch_size").map(ConfigValue::json) {
         if let Some((name, size)) = batch.iter().next() {
             benchmark = Some(name.clone());
             build.insert("max_batch_size".to_owned(), size.clone());
@@ -192,7 +192,7 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
             sheet,
         );
     }
-    let scenario = match setting.fields.get("scenario").and_then(Val::last) {
+    let scenario = match setting.fields.get("scenario").and_then(ConfigValue::last) {
         Some("Offline") => Some("offline"),
         Some("Server") => Some("server"),
         Some("Interactive") => Some("interactive"),
@@ -203,11 +203,11 @@ pub(super) fn entry(setting: &Setting, system: Option<&str>, told: &mut BTreeSet
             _ => None,
         },
     };
-    Entry { value, benchmark, scenario }
+    StageEntry { value, benchmark, scenario }
 }
 
-fn flags(setting: &Setting, field: &str) -> Map<String, Value> {
-    match setting.fields.get(field).map(Val::json) {
+fn flags(setting: &ConfigSetting, field: &str) -> Map<String, Value> {
+    match setting.fields.get(field).map(ConfigValue::json) {
         Some(Value::Object(flags)) => flags,
         _ => Map::new(),
     }

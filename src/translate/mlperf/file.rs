@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::super::python::{Expr, Statement, What, parse};
-use super::super::told::Sheet;
-use super::value::{Names, Val};
+use super::super::told::TranslationBuilder;
+use super::value::{ConfigNames, ConfigValue};
 
 /// A larger value no config has.
 const LARGEST: usize = 20_000;
 
 /// One registered setting.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub(super) struct ConfigSetting {
     /// The short code (`tp990`), or the class.
     pub name: String,
     /// `Custom`, `Triton`, …
@@ -20,23 +20,23 @@ pub(super) struct Setting {
     pub accuracy: &'static str,
     pub is_max_q: bool,
     /// Field → value, in no order.
-    pub fields: BTreeMap<String, Val>,
+    pub fields: BTreeMap<String, ConfigValue>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Read {
-    names: Names,
-    pub settings: Vec<Setting>,
+pub(super) struct ConfigFile {
+    names: ConfigNames,
+    pub settings: Vec<ConfigSetting>,
     /// v4.1 and v5.0.
     pub has_classes: bool,
     /// `os.environ[…] = …`
-    pub env: Vec<(String, Val)>,
+    pub env: Vec<(String, ConfigValue)>,
     /// Bases that no file of these has.
     unknown_bases: Vec<String>,
 }
 
-impl Read {
-    pub fn file(&mut self, name: &str, text: &str, sheet: &mut Sheet) {
+impl ConfigFile {
+    pub fn file(&mut self, name: &str, text: &str, sheet: &mut TranslationBuilder) {
         for Statement { line, what } in parse(text) {
             let place = format!("{name}:{line}");
             match what {
@@ -57,11 +57,11 @@ impl Read {
     }
 
     /// After the last file.
-    pub fn end(&mut self, sheet: &mut Sheet) {
-        if let Some(Val::Dict(exports)) = self.names.values.get("EXPORTS").cloned() {
+    pub fn end(&mut self, sheet: &mut TranslationBuilder) {
+        if let Some(ConfigValue::Dict(exports)) = self.names.values.get("EXPORTS").cloned() {
             for (key, value) in &exports {
                 match (setting(key), value) {
-                    (Some(mut setting), Val::Dict(_)) => {
+                    (Some(mut setting), ConfigValue::Dict(_)) => {
                         setting.fields = fields(value);
                         self.settings.push(setting);
                     }
@@ -84,7 +84,7 @@ impl Read {
         }
     }
 
-    fn assign(&mut self, target: &Expr, value: &Expr, place: &str, sheet: &mut Sheet) {
+    fn assign(&mut self, target: &Expr, value: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         let value = match self.names.value(value, &BTreeMap::new()) {
             Ok(value) if size(&value) <= LARGEST => value,
             Ok(_) => return sheet.leave(place, "the value is too large to be a config"),
@@ -104,7 +104,7 @@ impl Read {
                     }
                     (Expr::Name(name), Ok(key)) if self.names.values.contains_key(name) => {
                         if let Some(dict) = self.names.values.get_mut(name) {
-                            dict.update(&Val::Dict(vec![(key, value)]));
+                            dict.update(&ConfigValue::Dict(vec![(key, value)]));
                         }
                     }
                     _ => sheet.leave(place, "a part of a value that is not in this file"),
@@ -116,7 +116,7 @@ impl Read {
     }
 
     /// `base.update({…})`; anything else alone changes what is elsewhere.
-    fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut Sheet) {
+    fn alone(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
             && let (Expr::Name(name), "update", [more]) = (&**base, method.as_str(), args.as_slice())
@@ -140,9 +140,9 @@ impl Read {
         decorators: &[Expr],
         body: Vec<Statement>,
         place: &str,
-        sheet: &mut Sheet,
+        sheet: &mut TranslationBuilder,
     ) {
-        let mut own: BTreeMap<String, Val> = BTreeMap::new();
+        let mut own: BTreeMap<String, ConfigValue> = BTreeMap::new();
         for base in bases {
             let (Expr::Name(base) | Expr::Field(_, base)) = base else { continue };
             match self.names.classes.get(base) {
@@ -157,8 +157,8 @@ impl Read {
                 What::Assign(Expr::Name(field), value) => match self.names.value(&value, &own) {
                     Ok(value) if size(&value) <= LARGEST => match own.get_mut(&field) {
                         // Along the chain, mappings are put over each other.
-                        Some(before @ Val::Dict(_))
-                            if matches!(value, Val::Dict(_)) && field.starts_with("trtllm_") =>
+                        Some(before @ ConfigValue::Dict(_))
+                            if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
                         {
                             before.update(&value);
                         }
@@ -187,38 +187,38 @@ impl Read {
     }
 }
 
-fn fields(value: &Val) -> BTreeMap<String, Val> {
-    let Val::Dict(items) = value else { return BTreeMap::new() };
+fn fields(value: &ConfigValue) -> BTreeMap<String, ConfigValue> {
+    let ConfigValue::Dict(items) = value else { return BTreeMap::new() };
     items.iter().filter_map(|(key, value)| Some((key.last()?.to_owned(), value.clone()))).collect()
 }
 
 /// `WorkloadSetting(HarnessType.Triton, AccuracyTarget(0.999), PowerSetting.MaxP)`, or the same words of a decorator.
-fn setting(key: &Val) -> Option<Setting> {
-    let Val::Call(function, args) = key else { return None };
+fn setting(key: &ConfigValue) -> Option<ConfigSetting> {
+    let ConfigValue::Call(function, args) = key else { return None };
     if !function.ends_with("WorkloadSetting") && !function.ends_with("register") {
         return None;
     }
     let harness = args.first()?.last()?.to_owned();
     let accuracy = match args.get(1)? {
-        Val::Call(_, target) => target.first()?.json().as_f64()?,
-        Val::Symbol(name) if name.ends_with("k_99_9") => 0.999,
-        Val::Symbol(name) if name.ends_with("k_99") => 0.99,
-        Val::Plain(number) => number.as_f64()?,
+        ConfigValue::Call(_, target) => target.first()?.json().as_f64()?,
+        ConfigValue::Symbol(name) if name.ends_with("k_99_9") => 0.999,
+        ConfigValue::Symbol(name) if name.ends_with("k_99") => 0.99,
+        ConfigValue::Plain(number) => number.as_f64()?,
         _ => return None,
     };
-    let is_max_q = args.get(2).and_then(Val::last) == Some("MaxQ");
+    let is_max_q = args.get(2).and_then(ConfigValue::last) == Some("MaxQ");
     let letter = harness.chars().next()?.to_ascii_lowercase();
     let name = format!("{letter}{}{}", if is_max_q { 'q' } else { 'p' }, (accuracy * 1000.0).round() as i64);
     let accuracy = if accuracy > 0.995 { "99.9" } else { "99" };
-    Some(Setting { name, harness, accuracy, is_max_q, fields: BTreeMap::new() })
+    Some(ConfigSetting { name, harness, accuracy, is_max_q, fields: BTreeMap::new() })
 }
 
 /// How many values there are in it.
-fn size(value: &Val) -> usize {
+fn size(value: &ConfigValue) -> usize {
     match value {
-        Val::Plain(one) => 1 + one.as_str().map_or(0, str::len) / 64,
-        Val::List(items) | Val::Call(_, items) => 1 + items.iter().map(size).sum::<usize>(),
-        Val::Dict(items) => 1 + items.iter().map(|(key, value)| size(key) + size(value)).sum::<usize>(),
-        Val::Symbol(_) => 1,
+        ConfigValue::Plain(one) => 1 + one.as_str().map_or(0, str::len) / 64,
+        ConfigValue::List(items) | ConfigValue::Call(_, items) => 1 + items.iter().map(size).sum::<usize>(),
+        ConfigValue::Dict(items) => 1 + items.iter().map(|(key, value)| size(key) + size(value)).sum::<usize>(),
+        ConfigValue::Symbol(_) => 1,
     }
 }

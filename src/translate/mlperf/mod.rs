@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use self::file::Read;
+use self::file::ConfigFile;
 use super::run_args::benchmark;
-use super::told::{Means, Sheet, Told};
+use super::told::{TranslationKind, TranslationBuilder, Translation};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// A larger file is no config.
@@ -25,9 +25,9 @@ pub fn read_config(
     files: &[(String, String)],
     pick: &[String],
     shape: &dyn Fn(&str) -> Option<Value>,
-) -> Result<Told, Vec<String>> {
-    let mut sheet = Sheet::default();
-    let mut read = Read::default();
+) -> Result<Translation, Vec<String>> {
+    let mut sheet = TranslationBuilder::default();
+    let mut read = ConfigFile::default();
     for (name, text) in files {
         if text.len() > MOST_BYTES {
             sheet.fault(format!("{name} is {} bytes long: no config is", text.len()));
@@ -74,7 +74,7 @@ pub fn read_config(
     let scenario = if is_interactive && scenario == "server" && !read.has_classes { "interactive" } else { scenario };
     let Some(shape) = shape(bench) else {
         sheet.fault(format!("{bench}: its engines are not built here, its shape is not known"));
-        return sheet.told(TOOL, Means::Manifest(Map::new()));
+        return sheet.told(TOOL, TranslationKind::Manifest(Map::new()));
     };
     for (name, accuracy) in accuracies {
         // A target of its own is part of the benchmark's name where the round has both.
@@ -97,11 +97,11 @@ pub fn read_config(
         sheet.note("v4.1 has no rules here: the round is v5.0");
     }
     let round = if read.has_classes { "v5.0" } else { "v5.1" };
-    sheet.told(TOOL, Means::Manifest(manifest(bench, scenario, round, &entries, &shape)))
+    sheet.told(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
 }
 
 /// Keeps the settings that were picked.
-fn choose(read: &mut Read, pick: &[String], place: &str, sheet: &mut Sheet) {
+fn choose(read: &mut ConfigFile, pick: &[String], place: &str, sheet: &mut TranslationBuilder) {
     for name in pick {
         if !read.settings.iter().any(|setting| setting.name == *name) {
             let names: Vec<&str> = read.settings.iter().map(|setting| setting.name.as_str()).collect();

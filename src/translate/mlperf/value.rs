@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::python::{Expr, Item};
+use super::super::python::{Expr, PythonItem};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Val {
+pub(super) enum ConfigValue {
     Plain(Value),
     List(Vec<Self>),
     Dict(Vec<(Self, Self)>),
@@ -18,13 +18,13 @@ pub(super) enum Val {
 
 /// Names of the file, and attributes of its classes.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    pub values: BTreeMap<String, Val>,
+pub(super) struct ConfigNames {
+    pub values: BTreeMap<String, ConfigValue>,
     /// Class → attribute → value, with those of its bases.
-    pub classes: BTreeMap<String, BTreeMap<String, Val>>,
+    pub classes: BTreeMap<String, BTreeMap<String, ConfigValue>>,
 }
 
-impl Val {
+impl ConfigValue {
     /// The last part of a name: `triton_num_servers` of `triton_fields.triton_num_servers`.
     pub fn last(&self) -> Option<&str> {
         match self {
@@ -79,48 +79,48 @@ pub(super) fn number(value: f64, is_whole: bool) -> Option<Value> {
     Some(json!(short))
 }
 
-impl Names {
+impl ConfigNames {
     /// The value, or why only running the file would tell it.
-    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, Val>) -> Result<Val, String> {
-        let plain = |value| Ok(Val::Plain(value));
+    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
+        let plain = |value| Ok(ConfigValue::Plain(value));
         match expr {
             Expr::Number(value, is_whole) => {
-                number(*value, *is_whole).map(Val::Plain).ok_or_else(|| "a number without an end".to_owned())
+                number(*value, *is_whole).map(ConfigValue::Plain).ok_or_else(|| "a number without an end".to_owned())
             }
             Expr::Text(text) => plain(json!(text)),
             Expr::Bool(is) => plain(json!(is)),
             Expr::None => plain(Value::Null),
             Expr::List(items) => {
-                Ok(Val::List(items.iter().map(|item| self.value(item, own)).collect::<Result<_, _>>()?))
+                Ok(ConfigValue::List(items.iter().map(|item| self.value(item, own)).collect::<Result<_, _>>()?))
             }
             Expr::Dict(items) => self.dict(items, own),
             Expr::Name(name) => {
                 let found = own.get(name).or_else(|| self.values.get(name));
-                Ok(found.cloned().unwrap_or_else(|| Val::Symbol(name.clone())))
+                Ok(found.cloned().unwrap_or_else(|| ConfigValue::Symbol(name.clone())))
             }
             Expr::Field(base, field) => match self.value(base, own)? {
-                Val::Symbol(name) => match self.classes.get(&name) {
+                ConfigValue::Symbol(name) => match self.classes.get(&name) {
                     Some(class) => {
                         class.get(field).cloned().ok_or_else(|| format!("{name}.{field} is not set in this file"))
                     }
-                    None => Ok(Val::Symbol(format!("{name}.{field}"))),
+                    None => Ok(ConfigValue::Symbol(format!("{name}.{field}"))),
                 },
                 // Of a module that is imported by its name.
-                Val::Call(..) => Ok(Val::Symbol(field.clone())),
+                ConfigValue::Call(..) => Ok(ConfigValue::Symbol(field.clone())),
                 _ => Err(format!("`.{field}` of a value")),
             },
             Expr::Index(base, key) => {
                 let (base, key) = (self.value(base, own)?, self.value(key, own)?);
                 match &base {
-                    Val::Dict(items) => items.iter().find(|(known, _)| *known == key).map(|(_, value)| value.clone()),
+                    ConfigValue::Dict(items) => items.iter().find(|(known, _)| *known == key).map(|(_, value)| value.clone()),
                     _ => None,
                 }
                 .ok_or_else(|| "a part of a value that is not there".to_owned())
             }
             Expr::Call(function, args) => self.call(function, args, own),
             Expr::Minus(inner) => match self.value(inner, own)? {
-                Val::Plain(Value::Number(n)) => {
-                    number(-n.as_f64().unwrap_or_default(), n.is_i64()).map(Val::Plain).ok_or_else(String::new)
+                ConfigValue::Plain(Value::Number(n)) => {
+                    number(-n.as_f64().unwrap_or_default(), n.is_i64()).map(ConfigValue::Plain).ok_or_else(String::new)
                 }
                 _ => Err("a minus before what is no number".to_owned()),
             },
@@ -128,13 +128,13 @@ impl Names {
         }
     }
 
-    fn dict(&self, items: &[Item], own: &BTreeMap<String, Val>) -> Result<Val, String> {
-        let mut all = Val::Dict(Vec::new());
+    fn dict(&self, items: &[PythonItem], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
+        let mut all = ConfigValue::Dict(Vec::new());
         for item in items {
             let more = match item {
-                Item::Pair(key, value) => Val::Dict(vec![(self.value(key, own)?, self.value(value, own)?)]),
-                Item::Spread(other) => match self.value(other, own)? {
-                    dict @ Val::Dict(_) => dict,
+                PythonItem::Pair(key, value) => ConfigValue::Dict(vec![(self.value(key, own)?, self.value(value, own)?)]),
+                PythonItem::Spread(other) => match self.value(other, own)? {
+                    dict @ ConfigValue::Dict(_) => dict,
                     other => return Err(format!("`**{}`, which is not in this file", other.json())),
                 },
             };
@@ -143,7 +143,7 @@ impl Names {
         Ok(all)
     }
 
-    fn call(&self, function: &Expr, args: &[Expr], own: &BTreeMap<String, Val>) -> Result<Val, String> {
+    fn call(&self, function: &Expr, args: &[Expr], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, String> {
         // `base.copy()`
         if let Expr::Field(base, name) = function
             && name == "copy"
@@ -151,25 +151,25 @@ impl Names {
         {
             return self.value(base, own);
         }
-        let args: Vec<Val> = args.iter().map(|arg| self.value(arg, own)).collect::<Result<_, _>>()?;
-        let Val::Symbol(name) = self.value(function, own)? else { return Err("a call of a value".to_owned()) };
+        let args: Vec<ConfigValue> = args.iter().map(|arg| self.value(arg, own)).collect::<Result<_, _>>()?;
+        let ConfigValue::Symbol(name) = self.value(function, own)? else { return Err("a call of a value".to_owned()) };
         match (name.as_str(), args.as_slice()) {
             ("copy.deepcopy" | "deepcopy" | "copy.copy" | "dict" | "float" | "str", [one]) => Ok(one.clone()),
-            ("int", [Val::Plain(Value::Number(n))]) => {
-                number(n.as_f64().unwrap_or_default().trunc(), true).map(Val::Plain).ok_or_else(String::new)
+            ("int", [ConfigValue::Plain(Value::Number(n))]) => {
+                number(n.as_f64().unwrap_or_default().trunc(), true).map(ConfigValue::Plain).ok_or_else(String::new)
             }
-            _ => Ok(Val::Call(name, args)),
+            _ => Ok(ConfigValue::Call(name, args)),
         }
     }
 }
 
-fn binary(sign: &str, left: &Val, right: &Val) -> Result<Val, String> {
-    let text = |value: &Val| match value {
-        Val::Plain(Value::String(text)) => Some(text.clone()),
-        Val::Symbol(name) => Some(name.rsplit('.').next().unwrap_or_default().to_owned()),
+fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigValue, String> {
+    let text = |value: &ConfigValue| match value {
+        ConfigValue::Plain(Value::String(text)) => Some(text.clone()),
+        ConfigValue::Symbol(name) => Some(name.rsplit('.').next().unwrap_or_default().to_owned()),
         _ => None,
     };
-    if let (Val::Plain(Value::Number(a)), Val::Plain(Value::Number(b))) = (left, right) {
+    if let (ConfigValue::Plain(Value::Number(a)), ConfigValue::Plain(Value::Number(b))) = (left, right) {
         let is_whole = a.is_i64() && b.is_i64() && sign != "/";
         let (a, b) = (a.as_f64().unwrap_or_default(), b.as_f64().unwrap_or_default());
         let result = match sign {
@@ -180,12 +180,12 @@ fn binary(sign: &str, left: &Val, right: &Val) -> Result<Val, String> {
             "//" => (a / b).floor(),
             _ => a.powf(b),
         };
-        return number(result, is_whole).map(Val::Plain).ok_or_else(|| "a number without an end".to_owned());
+        return number(result, is_whole).map(ConfigValue::Plain).ok_or_else(|| "a number without an end".to_owned());
     }
     match (sign, text(left), text(right)) {
         // A path.
-        ("/", Some(left), Some(right)) => Ok(Val::Plain(json!(format!("{left}/{right}")))),
-        ("+", Some(left), Some(right)) => Ok(Val::Plain(json!(format!("{left}{right}")))),
+        ("/", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}/{right}")))),
+        ("+", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}{right}")))),
         _ => Err(format!("`{sign}` of what is not in this file")),
     }
 }

@@ -1,7 +1,7 @@
 //! Python's tokens, as far as configs have them. Total: any text gives tokens.
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(super) enum PythonToken {
     Name(String),
     /// A number, and whether it is written as a whole one.
     Number(f64, bool),
@@ -20,7 +20,7 @@ pub(super) enum Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Spot {
-    pub token: Token,
+    pub token: PythonToken,
     /// From 1.
     pub line: usize,
 }
@@ -80,7 +80,7 @@ impl Lexer<'_> {
         self.end_line();
         while self.indents.len() > 1 {
             self.indents.pop();
-            self.push(Token::Dedent);
+            self.push(PythonToken::Dedent);
         }
         self.out
     }
@@ -89,13 +89,13 @@ impl Lexer<'_> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    fn push(&mut self, token: Token) {
+    fn push(&mut self, token: PythonToken) {
         self.out.push(Spot { token, line: self.line });
     }
 
     fn end_line(&mut self) {
-        if self.out.last().is_some_and(|spot| !matches!(spot.token, Token::Newline | Token::Indent | Token::Dedent)) {
-            self.push(Token::Newline);
+        if self.out.last().is_some_and(|spot| !matches!(spot.token, PythonToken::Newline | PythonToken::Indent | PythonToken::Dedent)) {
+            self.push(PythonToken::Newline);
         }
     }
 
@@ -109,11 +109,11 @@ impl Lexer<'_> {
         let now = *self.indents.last().unwrap_or(&0);
         if width > now {
             self.indents.push(width);
-            self.push(Token::Indent);
+            self.push(PythonToken::Indent);
         }
         while self.indents.last().is_some_and(|last| *last > width) {
             self.indents.pop();
-            self.push(Token::Dedent);
+            self.push(PythonToken::Dedent);
         }
     }
 
@@ -126,7 +126,7 @@ impl Lexer<'_> {
             self.skip(end);
             return self.text(&prefix);
         }
-        let token = Token::Name(name.to_owned());
+        let token = PythonToken::Name(name.to_owned());
         self.push(token);
         self.skip(end);
     }
@@ -145,11 +145,11 @@ impl Lexer<'_> {
         let text = self.rest[..end].replace('_', "");
         let hex = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let token = match (hex, text.parse::<f64>()) {
-            (Some(number), _) => Token::Number(number as f64, true),
+            (Some(number), _) => PythonToken::Number(number as f64, true),
             (None, Ok(number)) if number.is_finite() => {
-                Token::Number(number, text.bytes().all(|byte| byte.is_ascii_digit()))
+                PythonToken::Number(number, text.bytes().all(|byte| byte.is_ascii_digit()))
             }
-            _ => Token::Strange,
+            _ => PythonToken::Strange,
         };
         self.push(token);
         self.skip(end.max(1));
@@ -192,12 +192,12 @@ impl Lexer<'_> {
             }
         }
         let is_plain = is_closed && !prefix.contains(['f', 'b']);
-        self.out.push(Spot { token: if is_plain { Token::Text(said) } else { Token::Strange }, line: begun });
+        self.out.push(Spot { token: if is_plain { PythonToken::Text(said) } else { PythonToken::Strange }, line: begun });
     }
 
     fn mark(&mut self, c: char) {
         let Some(mark) = MARKS.iter().find(|mark| self.rest.starts_with(**mark)) else {
-            self.push(Token::Strange);
+            self.push(PythonToken::Strange);
             return self.skip(c.len_utf8());
         };
         match *mark {
@@ -205,7 +205,7 @@ impl Lexer<'_> {
             ")" | "]" | "}" => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
-        self.push(Token::Mark(mark));
+        self.push(PythonToken::Mark(mark));
         self.skip(mark.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Statements and expressions. What is none of the known is skipped to the end of its line or block, and kept as such.
 
-use super::lex::{Spot, Token, tokens};
+use super::lex::{Spot, PythonToken, tokens};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -10,7 +10,7 @@ pub enum Expr {
     None,
     /// A list or a tuple.
     List(Vec<Self>),
-    Dict(Vec<Item>),
+    Dict(Vec<PythonItem>),
     Name(String),
     /// `a.b`
     Field(Box<Self>, String),
@@ -22,7 +22,7 @@ pub enum Expr {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub enum PythonItem {
     Pair(Expr, Expr),
     /// `**other`
     Spread(Expr),
@@ -77,7 +77,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn peek(&self) -> Option<&'a Token> {
+    fn peek(&self) -> Option<&'a PythonToken> {
         self.spots.get(self.at).map(|spot| &spot.token)
     }
 
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
     }
 
     fn is(&self, mark: &str) -> bool {
-        matches!(self.peek(), Some(Token::Mark(found)) if *found == mark)
+        matches!(self.peek(), Some(PythonToken::Mark(found)) if *found == mark)
     }
 
     fn take(&mut self, mark: &str) -> bool {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
 
     fn name(&mut self) -> Option<&'a str> {
         match self.peek() {
-            Some(Token::Name(name)) => {
+            Some(PythonToken::Name(name)) => {
                 self.at += 1;
                 Some(name)
             }
@@ -111,10 +111,10 @@ impl<'a> Parser<'a> {
         let mut decorators = Vec::new();
         while let Some(token) = self.peek() {
             match token {
-                Token::Dedent => break,
-                Token::Newline | Token::Mark(";") => self.at += 1,
+                PythonToken::Dedent => break,
+                PythonToken::Newline | PythonToken::Mark(";") => self.at += 1,
                 // A block that nothing opened: its statements are as good as the others.
-                Token::Indent => {
+                PythonToken::Indent => {
                     self.at += 1;
                     if self.depth < DEEPEST {
                         self.depth += 1;
@@ -123,9 +123,9 @@ impl<'a> Parser<'a> {
                     } else {
                         self.skip_block();
                     }
-                    self.at += usize::from(matches!(self.peek(), Some(Token::Dedent)));
+                    self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
                 }
-                Token::Mark("@") => {
+                PythonToken::Mark("@") => {
                     self.at += 1;
                     decorators.extend(self.expression());
                     self.skip_line();
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
 
     fn statement(&mut self, decorators: Vec<Expr>) -> What {
         let begun = self.at;
-        if let Some(Token::Name(word)) = self.peek() {
+        if let Some(PythonToken::Name(word)) = self.peek() {
             match word.as_str() {
                 "import" | "from" | "pass" => {
                     self.skip_line();
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
                 | "assert" | "del" | "raise" | "return" | "global" | "lambda" | "match" => {
                     let word = word.clone();
                     self.skip_line();
-                    if matches!(self.peek(), Some(Token::Indent)) {
+                    if matches!(self.peek(), Some(PythonToken::Indent)) {
                         self.skip_block();
                     }
                     return What::Other(word);
@@ -184,26 +184,26 @@ impl<'a> Parser<'a> {
     }
 
     fn at_end(&self) -> bool {
-        matches!(self.peek(), None | Some(Token::Newline | Token::Dedent | Token::Mark(";")))
+        matches!(self.peek(), None | Some(PythonToken::Newline | PythonToken::Dedent | PythonToken::Mark(";")))
     }
 
     /// What cannot be read is skipped; its first word names it.
     fn other(&mut self, begun: usize) -> What {
         self.skip_line();
-        if matches!(self.peek(), Some(Token::Indent)) {
+        if matches!(self.peek(), Some(PythonToken::Indent)) {
             self.skip_block();
         }
         match self.spots.get(begun).map(|spot| &spot.token) {
-            Some(Token::Name(name)) => What::Other(name.clone()),
+            Some(PythonToken::Name(name)) => What::Other(name.clone()),
             _ => What::Other("what stands there".to_owned()),
         }
     }
 
     fn skip_line(&mut self) {
-        while !matches!(self.peek(), None | Some(Token::Newline | Token::Dedent | Token::Indent)) {
+        while !matches!(self.peek(), None | Some(PythonToken::Newline | PythonToken::Dedent | PythonToken::Indent)) {
             self.at += 1;
         }
-        self.at += usize::from(matches!(self.peek(), Some(Token::Newline)));
+        self.at += usize::from(matches!(self.peek(), Some(PythonToken::Newline)));
     }
 
     /// At an indent: to behind its dedent.
@@ -211,12 +211,12 @@ impl<'a> Parser<'a> {
         let mut open = 0usize;
         while let Some(token) = self.peek() {
             match token {
-                Token::Indent => open += 1,
-                Token::Dedent if open <= 1 => {
+                PythonToken::Indent => open += 1,
+                PythonToken::Dedent if open <= 1 => {
                     self.at += usize::from(open == 1);
                     return;
                 }
-                Token::Dedent => open -= 1,
+                PythonToken::Dedent => open -= 1,
                 _ => {}
             }
             self.at += 1;
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
             return self.other(begun);
         }
         let mut body = Vec::new();
-        if matches!(self.peek(), Some(Token::Newline)) {
+        if matches!(self.peek(), Some(PythonToken::Newline)) {
             self.at += 1;
         } else {
             // `class A(B): pass`
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
             let what = self.statement(Vec::new());
             body.push(Statement { line, what });
         }
-        if matches!(self.peek(), Some(Token::Indent)) {
+        if matches!(self.peek(), Some(PythonToken::Indent)) {
             if self.depth >= DEEPEST {
                 self.skip_block();
             } else {
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
                 self.depth += 1;
                 body.extend(self.block());
                 self.depth -= 1;
-                self.at += usize::from(matches!(self.peek(), Some(Token::Dedent)));
+                self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
             }
         }
         What::Class { name, bases, decorators, body }
@@ -338,30 +338,30 @@ impl<'a> Parser<'a> {
         let token = self.peek()?;
         self.at += 1;
         Some(match token {
-            Token::Number(number, is_whole) => Expr::Number(*number, *is_whole),
-            Token::Text(text) => {
+            PythonToken::Number(number, is_whole) => Expr::Number(*number, *is_whole),
+            PythonToken::Text(text) => {
                 let mut text = text.clone();
                 // Texts side by side are one.
-                while let Some(Token::Text(more)) = self.peek() {
+                while let Some(PythonToken::Text(more)) = self.peek() {
                     text.push_str(more);
                     self.at += 1;
                 }
                 Expr::Text(text)
             }
-            Token::Name(name) => match name.as_str() {
+            PythonToken::Name(name) => match name.as_str() {
                 "True" => Expr::Bool(true),
                 "False" => Expr::Bool(false),
                 "None" => Expr::None,
                 name => Expr::Name(name.to_owned()),
             },
-            Token::Mark("[") => Expr::List(self.list("]")?),
-            Token::Mark("(") => {
+            PythonToken::Mark("[") => Expr::List(self.list("]")?),
+            PythonToken::Mark("(") => {
                 let begun = self.at;
                 let mut items = self.list(")")?;
-                let is_tuple = self.spots[begun..self.at].iter().any(|spot| spot.token == Token::Mark(","));
+                let is_tuple = self.spots[begun..self.at].iter().any(|spot| spot.token == PythonToken::Mark(","));
                 if items.len() == 1 && !is_tuple { items.remove(0) } else { Expr::List(items) }
             }
-            Token::Mark("{") => self.dict()?,
+            PythonToken::Mark("{") => self.dict()?,
             _ => return None,
         })
     }
@@ -386,13 +386,13 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         while !self.take("}") {
             if self.take("**") {
-                items.push(Item::Spread(self.expression()?));
+                items.push(PythonItem::Spread(self.expression()?));
             } else {
                 let key = self.expression()?;
                 if !self.take(":") {
                     return None;
                 }
-                items.push(Item::Pair(key, self.expression()?));
+                items.push(PythonItem::Pair(key, self.expression()?));
             }
             if !self.take(",") && !self.is("}") {
                 return None;

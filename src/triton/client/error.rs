@@ -12,12 +12,12 @@ pub struct ClientError {
     pub asked: String,
     /// `host:port`.
     pub address: String,
-    pub why: Why,
+    pub why: ClientErrorKind,
 }
 
 /// What came back instead of an answer.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Why {
+pub enum ClientErrorKind {
     #[error("`{0}` is not an address")]
     Address(String),
     /// No connection, or one that broke.
@@ -39,14 +39,14 @@ pub enum Why {
 }
 
 impl ClientError {
-    pub(in crate::triton) fn new(asked: impl Into<String>, address: impl Into<String>, why: Why) -> Self {
+    pub(in crate::triton) fn new(asked: impl Into<String>, address: impl Into<String>, why: ClientErrorKind) -> Self {
         Self { asked: asked.into(), address: address.into(), why }
     }
 
     /// The gRPC status, where the server gave one.
     pub fn code(&self) -> Option<Code> {
         match &self.why {
-            Why::Refused { code, .. } => Some(*code),
+            ClientErrorKind::Refused { code, .. } => Some(*code),
             _ => None,
         }
     }
@@ -54,7 +54,7 @@ impl ClientError {
     /// The server's text, where it gave one.
     pub fn said(&self) -> Option<&str> {
         match &self.why {
-            Why::Refused { message, .. } | Why::Http { message, .. } => Some(message),
+            ClientErrorKind::Refused { message, .. } | ClientErrorKind::Http { message, .. } => Some(message),
             _ => None,
         }
     }
@@ -62,20 +62,20 @@ impl ClientError {
     /// What to try, where that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match &self.why {
-            Why::Connect(text) if text.contains("refused") => {
+            ClientErrorKind::Connect(text) if text.contains("refused") => {
                 "is the server up, and is that its port? Triton opens its ports only when all models are loaded; \
                  gRPC is 8001, HTTP 8000, metrics 8002 unless --grpc-port, --http-port, --metrics-port say otherwise"
             }
-            Why::Connect(text) if text.contains("lookup") || text.contains("resolve") => {
+            ClientErrorKind::Connect(text) if text.contains("lookup") || text.contains("resolve") => {
                 "the host's name is not known here; try its address"
             }
-            Why::Connect(_) => "the connection broke: the server may have died; its log says why",
-            Why::Late(_) => {
+            ClientErrorKind::Connect(_) => "the connection broke: the server may have died; its log says why",
+            ClientErrorKind::Late(_) => {
                 "a server can be ready while what is behind it is dead; look at its log, or give a longer deadline"
             }
-            Why::Refused { code, message } => return refused(*code, message).map(str::to_owned),
-            Why::Http { status, message } => return refused(code_of(*status), message).map(str::to_owned),
-            Why::Address(_) | Why::Protocol(_) | Why::Garbled(_) => return None,
+            ClientErrorKind::Refused { code, message } => return refused(*code, message).map(str::to_owned),
+            ClientErrorKind::Http { status, message } => return refused(code_of(*status), message).map(str::to_owned),
+            ClientErrorKind::Address(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Garbled(_) => return None,
         };
         Some(hint.to_owned())
     }
@@ -113,18 +113,18 @@ fn refused(code: Code, message: &str) -> Option<&'static str> {
     })
 }
 
-pub(in crate::triton) fn of_status(status: &Status) -> Why {
+pub(in crate::triton) fn of_status(status: &Status) -> ClientErrorKind {
     // Made by the transport, not by a server: tonic's words are then only "transport error".
     let transport =
         std::error::Error::source(status).is_some_and(<dyn std::error::Error>::is::<tonic::transport::Error>);
     let text = chain(status);
     if (transport || status.code() == Code::Unknown) && text.to_lowercase().contains("frame with invalid size") {
-        return Why::Protocol("something answers there that does not speak gRPC".to_owned());
+        return ClientErrorKind::Protocol("something answers there that does not speak gRPC".to_owned());
     }
     if transport && status.code() != Code::DeadlineExceeded {
-        return Why::Connect(text);
+        return ClientErrorKind::Connect(text);
     }
-    Why::Refused { code: status.code(), message: status.message().to_owned() }
+    ClientErrorKind::Refused { code: status.code(), message: status.message().to_owned() }
 }
 
 /// An error with what caused it: tonic's own words are only "transport error".

@@ -37,10 +37,10 @@ use super::proto::inference::{
 use crate::event::Endpoint;
 
 pub(super) use error::chain;
-pub use error::{ClientError, Why};
+pub use error::{ClientError, ClientErrorKind};
 pub use ready::{AwaitError, await_ready};
-pub use stream::{Answer, InferStream};
-pub use tensor::{Data, DataType, InferRequest, Tensor, TensorError, tensors_of};
+pub use stream::{StreamResponse, InferStream};
+pub use tensor::{TensorData, DataType, InferRequest, Tensor, TensorError, tensors_of};
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
@@ -82,8 +82,8 @@ impl TritonClient {
         let fail = |why| ClientError::new("connecting", &name, why);
         match tokio::time::timeout(DEADLINE, address.connect()).await {
             Ok(Ok(channel)) => Ok(Self::over(channel, name)),
-            Ok(Err(error)) => Err(fail(Why::Connect(chain(&error)))),
-            Err(_) => Err(fail(Why::Late(DEADLINE))),
+            Ok(Err(error)) => Err(fail(ClientErrorKind::Connect(chain(&error)))),
+            Err(_) => Err(fail(ClientErrorKind::Late(DEADLINE))),
         }
     }
 
@@ -122,7 +122,7 @@ impl TritonClient {
         let why = match tokio::time::timeout(self.deadline, answer).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
             Ok(Err(status)) => error::of_status(&status),
-            Err(_) => Why::Late(self.deadline),
+            Err(_) => ClientErrorKind::Late(self.deadline),
         };
         Err(ClientError::new(asked, &self.address, why))
     }
@@ -163,7 +163,7 @@ impl TritonClient {
         let answer = self.call(asked.clone(), self.service.clone().model_config(request)).await?;
         answer
             .config
-            .ok_or_else(|| ClientError::new(asked, &self.address, Why::Garbled("it has no config in it".to_owned())))
+            .ok_or_else(|| ClientError::new(asked, &self.address, ClientErrorKind::Garbled("it has no config in it".to_owned())))
     }
 
     /// One request, one answer. Decoupled models refuse with `Unimplemented`.
@@ -291,7 +291,7 @@ fn parameter(choice: Parameter) -> ModelRepositoryParameter {
 }
 
 fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
-    let wrong = |_| ClientError::new("connecting", endpoint.to_string(), Why::Address(endpoint.to_string()));
+    let wrong = |_| ClientError::new("connecting", endpoint.to_string(), ClientErrorKind::Address(endpoint.to_string()));
     Address::from_shared(format!("http://{}:{}", bracketed(&endpoint.host), endpoint.grpc))
         .map(|address| address.tcp_nodelay(true))
         .map_err(wrong)

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Endpoint as Address;
 
-use super::{ClientError, TritonClient, Why, address, chain};
+use super::{ClientError, TritonClient, ClientErrorKind, address, chain};
 use crate::event::Endpoint;
 
 /// How often a server that is not ready is asked again.
@@ -67,7 +67,7 @@ async fn ask(address: &Address, endpoint: &Endpoint) -> Result<(), String> {
     match client.is_ready().await {
         Ok(true) => Ok(()),
         Ok(false) => Err("the server is up and not ready".to_owned()),
-        Err(ClientError { why: Why::Refused { code: Code::Unimplemented, .. }, .. }) => {
+        Err(ClientError { why: ClientErrorKind::Refused { code: Code::Unimplemented, .. }, .. }) => {
             Err("something answers there that is not a Triton server".to_owned())
         }
         Err(error) => Err(error.why.to_string()),

@@ -9,7 +9,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 use super::error::of_status;
-use super::{ClientError, Why};
+use super::{ClientError, ClientErrorKind};
 use crate::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
@@ -34,7 +34,7 @@ enum State {
 
 /// One response of a stream. Which request it answers is said by its id: ids should differ.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct StreamResponse {
     /// What went wrong with this request; the stream goes on.
     pub error: Option<String>,
     pub response: ModelInferResponse,
@@ -65,21 +65,21 @@ impl InferStream {
     }
 
     /// The next answer; `None` when the stream is over. The deadline counts for each answer anew.
-    pub async fn next(&mut self) -> Option<Result<Answer, ClientError>> {
+    pub async fn next(&mut self) -> Option<Result<StreamResponse, ClientError>> {
         let deadline = self.deadline;
         let step = match tokio::time::timeout(deadline, self.step()).await {
             Ok(step) => step,
-            Err(_) => Err(Why::Late(deadline)),
+            Err(_) => Err(ClientErrorKind::Late(deadline)),
         };
         match step {
-            Ok(Some(message)) => Some(Ok(Answer::of(message))),
+            Ok(Some(message)) => Some(Ok(StreamResponse::of(message))),
             Ok(None) => {
                 self.state = State::Over;
                 None
             }
             Err(why) => {
                 // What is late may still come; what broke will not.
-                if !matches!(why, Why::Late(_)) {
+                if !matches!(why, ClientErrorKind::Late(_)) {
                     self.state = State::Over;
                 }
                 Some(Err(ClientError::new("ModelStreamInfer", &self.address, why)))
@@ -87,7 +87,7 @@ impl InferStream {
         }
     }
 
-    async fn step(&mut self) -> Result<Option<ModelStreamInferResponse>, Why> {
+    async fn step(&mut self) -> Result<Option<ModelStreamInferResponse>, ClientErrorKind> {
         if let State::Opening(opening) = &mut self.state {
             let opened = opening.await.map_err(|status| of_status(&status))?;
             self.state = State::Open(Box::new(opened.into_inner()));
@@ -99,7 +99,7 @@ impl InferStream {
     }
 }
 
-impl Answer {
+impl StreamResponse {
     fn of(message: ModelStreamInferResponse) -> Self {
         let at = Instant::now();
         let response = message.infer_response.unwrap_or_default();

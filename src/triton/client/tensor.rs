@@ -110,7 +110,7 @@ pub enum TensorError {
 
 /// Typed elements, row major. 16-bit floats are their bits.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Data {
+pub enum TensorData {
     Bool(Vec<bool>),
     Uint8(Vec<u8>),
     Uint16(Vec<u16>),
@@ -147,7 +147,7 @@ macro_rules! numbers {
     };
 }
 
-impl Data {
+impl TensorData {
     pub const fn datatype(&self) -> DataType {
         match self {
             Self::Bool(_) => DataType::Bool,
@@ -229,11 +229,11 @@ fn strings(raw: &Bytes) -> Option<Vec<Bytes>> {
 pub struct Tensor {
     pub name: String,
     pub shape: Vec<i64>,
-    pub data: Data,
+    pub data: TensorData,
 }
 
 impl Tensor {
-    pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: Data) -> Result<Self, TensorError> {
+    pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: TensorData) -> Result<Self, TensorError> {
         let (name, shape) = (name.into(), shape.into());
         let sizes = shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
         // More elements than can be counted are more than can be given.
@@ -255,8 +255,8 @@ impl Tensor {
     /// Flat values; strings that are not UTF-8 lose what is not.
     pub fn to_json(&self) -> Value {
         match &self.data {
-            Data::Fp16(bits) => bits.iter().map(|bits| json!(f16_to_f32(*bits))).collect(),
-            Data::Bf16(bits) => bits.iter().map(|bits| json!(bf16_to_f32(*bits))).collect(),
+            TensorData::Fp16(bits) => bits.iter().map(|bits| json!(f16_to_f32(*bits))).collect(),
+            TensorData::Bf16(bits) => bits.iter().map(|bits| json!(bf16_to_f32(*bits))).collect(),
             data => numbers!(data,
                 values => values.iter().map(|value| json!(value)).collect(),
                 bytes strings => strings.iter().map(|bytes| json!(String::from_utf8_lossy(bytes))).collect(),
@@ -282,7 +282,7 @@ fn flatten<'a>(value: &'a Value, depth: usize, shape: &mut Vec<i64>, flat: &mut 
     items.iter().try_for_each(|item| flatten(item, depth + 1, shape, flat))
 }
 
-fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<Data, TensorError> {
+fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData, TensorError> {
     fn all<T>(values: &[&Value], of: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, String> {
         values.iter().map(|value| of(value).ok_or_else(|| value.to_string())).collect()
     }
@@ -292,22 +292,22 @@ fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<Data, Tens
     let float = |value: &Value| value.as_f64().map(|value| value as f32);
     let data = match datatype {
         DataType::Bool => {
-            all(values, |value| value.as_bool().or_else(|| value.as_u64().map(|n| n != 0))).map(Data::Bool)
+            all(values, |value| value.as_bool().or_else(|| value.as_u64().map(|n| n != 0))).map(TensorData::Bool)
         }
-        DataType::Uint8 => all(values, int).map(Data::Uint8),
-        DataType::Uint16 => all(values, int).map(Data::Uint16),
-        DataType::Uint32 => all(values, int).map(Data::Uint32),
-        DataType::Uint64 => all(values, Value::as_u64).map(Data::Uint64),
-        DataType::Int8 => all(values, int).map(Data::Int8),
-        DataType::Int16 => all(values, int).map(Data::Int16),
-        DataType::Int32 => all(values, int).map(Data::Int32),
-        DataType::Int64 => all(values, Value::as_i64).map(Data::Int64),
-        DataType::Fp16 => all(values, |value| float(value).map(f32_to_f16)).map(Data::Fp16),
-        DataType::Bf16 => all(values, |value| float(value).map(f32_to_bf16)).map(Data::Bf16),
-        DataType::Fp32 => all(values, float).map(Data::Fp32),
-        DataType::Fp64 => all(values, Value::as_f64).map(Data::Fp64),
+        DataType::Uint8 => all(values, int).map(TensorData::Uint8),
+        DataType::Uint16 => all(values, int).map(TensorData::Uint16),
+        DataType::Uint32 => all(values, int).map(TensorData::Uint32),
+        DataType::Uint64 => all(values, Value::as_u64).map(TensorData::Uint64),
+        DataType::Int8 => all(values, int).map(TensorData::Int8),
+        DataType::Int16 => all(values, int).map(TensorData::Int16),
+        DataType::Int32 => all(values, int).map(TensorData::Int32),
+        DataType::Int64 => all(values, Value::as_i64).map(TensorData::Int64),
+        DataType::Fp16 => all(values, |value| float(value).map(f32_to_f16)).map(TensorData::Fp16),
+        DataType::Bf16 => all(values, |value| float(value).map(f32_to_bf16)).map(TensorData::Bf16),
+        DataType::Fp32 => all(values, float).map(TensorData::Fp32),
+        DataType::Fp64 => all(values, Value::as_f64).map(TensorData::Fp64),
         DataType::Bytes => {
-            all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes()))).map(Data::Bytes)
+            all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes()))).map(TensorData::Bytes)
         }
     };
     data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value })
@@ -406,9 +406,9 @@ pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorEr
         let datatype = DataType::of(&output.datatype)
             .ok_or_else(|| TensorError::Type { name: name.clone(), datatype: output.datatype.clone() })?;
         let data = match (response.raw_output_contents.get(index), &output.contents) {
-            (Some(raw), _) => Data::read(name, datatype, raw)?,
+            (Some(raw), _) => TensorData::read(name, datatype, raw)?,
             (None, Some(contents)) => typed(datatype, contents),
-            (None, None) => Data::read(name, datatype, &Bytes::new())?,
+            (None, None) => TensorData::read(name, datatype, &Bytes::new())?,
         };
         Tensor::new(name, output.shape.clone(), data)
     });
@@ -416,22 +416,22 @@ pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorEr
 }
 
 /// Typed contents, narrowed to what they are: the wire has no 8 and 16 bit integers, and no 16-bit floats at all.
-fn typed(datatype: DataType, from: &InferTensorContents) -> Data {
+fn typed(datatype: DataType, from: &InferTensorContents) -> TensorData {
     match datatype {
-        DataType::Bool => Data::Bool(from.bool_contents.clone()),
-        DataType::Uint8 => Data::Uint8(from.uint_contents.iter().map(|value| *value as u8).collect()),
-        DataType::Uint16 => Data::Uint16(from.uint_contents.iter().map(|value| *value as u16).collect()),
-        DataType::Uint32 => Data::Uint32(from.uint_contents.clone()),
-        DataType::Uint64 => Data::Uint64(from.uint64_contents.clone()),
-        DataType::Int8 => Data::Int8(from.int_contents.iter().map(|value| *value as i8).collect()),
-        DataType::Int16 => Data::Int16(from.int_contents.iter().map(|value| *value as i16).collect()),
-        DataType::Int32 => Data::Int32(from.int_contents.clone()),
-        DataType::Int64 => Data::Int64(from.int64_contents.clone()),
-        DataType::Fp16 => Data::Fp16(Vec::new()),
-        DataType::Bf16 => Data::Bf16(Vec::new()),
-        DataType::Fp32 => Data::Fp32(from.fp32_contents.clone()),
-        DataType::Fp64 => Data::Fp64(from.fp64_contents.clone()),
-        DataType::Bytes => Data::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect()),
+        DataType::Bool => TensorData::Bool(from.bool_contents.clone()),
+        DataType::Uint8 => TensorData::Uint8(from.uint_contents.iter().map(|value| *value as u8).collect()),
+        DataType::Uint16 => TensorData::Uint16(from.uint_contents.iter().map(|value| *value as u16).collect()),
+        DataType::Uint32 => TensorData::Uint32(from.uint_contents.clone()),
+        DataType::Uint64 => TensorData::Uint64(from.uint64_contents.clone()),
+        DataType::Int8 => TensorData::Int8(from.int_contents.iter().map(|value| *value as i8).collect()),
+        DataType::Int16 => TensorData::Int16(from.int_contents.iter().map(|value| *value as i16).collect()),
+        DataType::Int32 => TensorData::Int32(from.int_contents.clone()),
+        DataType::Int64 => TensorData::Int64(from.int64_contents.clone()),
+        DataType::Fp16 => TensorData::Fp16(Vec::new()),
+        DataType::Bf16 => TensorData::Bf16(Vec::new()),
+        DataType::Fp32 => TensorData::Fp32(from.fp32_contents.clone()),
+        DataType::Fp64 => TensorData::Fp64(from.fp64_contents.clone()),
+        DataType::Bytes => TensorData::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect()),
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{ClientError, Why, bracketed, chain};
+use super::client::{ClientError, ClientErrorKind, bracketed, chain};
 
 pub use probe::{Listens, probe};
 pub use sse::SseEvents;
@@ -155,7 +155,7 @@ impl HttpClient {
 
     fn json(&self, asked: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
         let value: Value = serde_json::from_str(text)
-            .map_err(|error| self.error(&asked, Why::Garbled(format!("it is not JSON: {error}"))))?;
+            .map_err(|error| self.error(&asked, ClientErrorKind::Garbled(format!("it is not JSON: {error}"))))?;
         if value.get("error").is_some() {
             return Err(self.refused(asked, status, text));
         }
@@ -167,7 +167,7 @@ impl HttpClient {
         let limit = self.deadline;
         let kept = self.open.is_some();
         let mut answer = timeout(limit, self.send(&method, path, body.clone())).await;
-        if kept && matches!(answer, Ok(Err(Why::Connect(_)))) {
+        if kept && matches!(answer, Ok(Err(ClientErrorKind::Connect(_)))) {
             // The server closed the connection that was kept; that says nothing about this question.
             self.open = None;
             answer = timeout(limit, self.send(&method, path, body)).await;
@@ -175,14 +175,14 @@ impl HttpClient {
         let why = match answer {
             Ok(Ok(response)) => return Ok(response),
             Ok(Err(why)) => why,
-            Err(_) => Why::Late(limit),
+            Err(_) => ClientErrorKind::Late(limit),
         };
         self.open = None;
         Err(self.error(&asked, why))
     }
 
-    async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Why> {
-        let connect = |error: &(dyn std::error::Error + 'static)| Why::Connect(chain(error));
+    async fn send(&mut self, method: &Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientErrorKind> {
+        let connect = |error: &(dyn std::error::Error + 'static)| ClientErrorKind::Connect(chain(error));
         let sender = if let Some(sender) = self.open.take().filter(|sender| !sender.is_closed()) {
             self.open.insert(sender)
         } else {
@@ -201,10 +201,10 @@ impl HttpClient {
             .header("host", self.address.to_string())
             .header("content-type", "application/json")
             .body(Full::new(body))
-            .map_err(|error| Why::Address(error.to_string()))?;
+            .map_err(|error| ClientErrorKind::Address(error.to_string()))?;
         sender.send_request(request).await.map_err(|error| {
             if error.is_parse() {
-                Why::Protocol("something answers there that does not speak HTTP/1.1".to_owned())
+                ClientErrorKind::Protocol("something answers there that does not speak HTTP/1.1".to_owned())
             } else {
                 connect(&error)
             }
@@ -214,14 +214,14 @@ impl HttpClient {
     async fn body(&mut self, asked: &str, response: Response<Incoming>) -> Result<String, ClientError> {
         let why = match timeout(self.deadline, response.into_body().collect()).await {
             Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
-            Ok(Err(error)) => Why::Connect(chain(&error)),
-            Err(_) => Why::Late(self.deadline),
+            Ok(Err(error)) => ClientErrorKind::Connect(chain(&error)),
+            Err(_) => ClientErrorKind::Late(self.deadline),
         };
         self.open = None;
         Err(self.error(asked, why))
     }
 
-    fn error(&self, asked: &str, why: Why) -> ClientError {
+    fn error(&self, asked: &str, why: ClientErrorKind) -> ClientError {
         ClientError::new(asked, self.address.to_string(), why)
     }
 
@@ -231,7 +231,7 @@ impl HttpClient {
 }
 
 /// The server's own words: `error` of the body, or all of it.
-fn refusal(status: StatusCode, text: &str) -> Why {
+fn refusal(status: StatusCode, text: &str) -> ClientErrorKind {
     // `generate_stream` puts even its refusals into an event.
     let text = text.trim();
     let text = text.strip_prefix("data:").unwrap_or(text);
@@ -239,7 +239,7 @@ fn refusal(status: StatusCode, text: &str) -> Why {
     let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
     let message = error.unwrap_or(text).trim();
     let message = if message.is_empty() { status.canonical_reason().unwrap_or("refused") } else { message };
-    Why::Http { status: status.as_u16(), message: message.to_owned() }
+    ClientErrorKind::Http { status: status.as_u16(), message: message.to_owned() }
 }
 
 fn model(name: &str, version: &str) -> String {

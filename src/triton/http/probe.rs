@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HttpAddress, HttpClient};
 use crate::event::Endpoint;
-use crate::triton::client::{TritonClient, Why};
+use crate::triton::client::{TritonClient, ClientErrorKind};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -32,9 +32,9 @@ pub async fn probe(host: &str, port: u16) -> Listens {
         Ok(_) => return metrics_or_not(&mut http).await,
         Err(error) => match error.why {
             // What is loading or leaving answers too.
-            Why::Http { status: 400 | 503, .. } => return Listens::Http,
-            Why::Http { .. } => return metrics_or_not(&mut http).await,
-            Why::Connect(text) if text.contains("refused") || text.contains("lookup") => return Listens::Nothing,
+            ClientErrorKind::Http { status: 400 | 503, .. } => return Listens::Http,
+            ClientErrorKind::Http { .. } => return metrics_or_not(&mut http).await,
+            ClientErrorKind::Connect(text) if text.contains("refused") || text.contains("lookup") => return Listens::Nothing,
             _ => {}
         },
     }

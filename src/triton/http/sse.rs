@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::refusal;
-use crate::triton::client::{ClientError, Why, chain};
+use crate::triton::client::{ClientError, ClientErrorKind, chain};
 
 /// The answers of one `generate_stream`. Dropping it closes the connection, which cancels the request.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl SseEvents {
                 let event = match serde_json::from_str::<Value>(&data) {
                     Ok(value) if value.get("error").is_some() => Err(refusal(StatusCode::OK, &data)),
                     Ok(value) => Ok((value, self.at)),
-                    Err(error) => Err(Why::Garbled(format!("an event is not JSON: {error}"))),
+                    Err(error) => Err(ClientErrorKind::Garbled(format!("an event is not JSON: {error}"))),
                 };
                 return Some(event.map_err(|why| self.error(why)));
             }
@@ -58,17 +58,17 @@ impl SseEvents {
                 }
                 Ok(Some(Err(error))) => {
                     self.over = true;
-                    return Some(Err(self.error(Why::Connect(chain(&error)))));
+                    return Some(Err(self.error(ClientErrorKind::Connect(chain(&error)))));
                 }
                 Err(_) => {
                     self.over = true;
-                    return Some(Err(self.error(Why::Late(self.deadline))));
+                    return Some(Err(self.error(ClientErrorKind::Late(self.deadline))));
                 }
             }
         }
     }
 
-    fn error(&self, why: Why) -> ClientError {
+    fn error(&self, why: ClientErrorKind) -> ClientError {
         ClientError::new(self.asked.clone(), self.address.clone(), why)
     }
 }

@@ -1,7 +1,7 @@
 //! The `tritonserver` command line of each rank, in the order in which `launch_triton_server.py` writes it.
 
 use super::decide::Decided;
-use super::spec::{LaunchSpec, Mode, ServerSpec};
+use super::spec::{LaunchSpec, ServerMode, ServerSpec};
 use super::{Launcher, Rank};
 
 /// The models that ranks above 0 load when the repository does not say which run an engine.
@@ -118,7 +118,7 @@ impl Of<'_> {
 
     /// An orchestrator only passes requests on: pools of its own would be taken from its workers. What `options` say wins.
     fn extras(&self) -> Vec<(&'static str, String)> {
-        if !(self.decided.mode == Mode::Orchestrator && self.decided.spawns) {
+        if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();
         }
         let said = |name: &str| self.spec.tuning.options.iter().any(|(option, _)| option == name);
@@ -151,10 +151,10 @@ impl Of<'_> {
 
     fn role(&self) -> String {
         match (self.decided.mode, self.number) {
-            (Mode::Plain, _) => "the only rank, opens the ports".to_owned(),
-            (Mode::Leader, 0) => "leader, opens the ports".to_owned(),
-            (Mode::Leader, _) => "worker, never opens its ports".to_owned(),
-            (Mode::Orchestrator, 0) if self.decided.spawns => {
+            (ServerMode::Plain, _) => "the only rank, opens the ports".to_owned(),
+            (ServerMode::Leader, 0) => "leader, opens the ports".to_owned(),
+            (ServerMode::Leader, _) => "worker, never opens its ports".to_owned(),
+            (ServerMode::Orchestrator, 0) if self.decided.spawns => {
                 let models = self.server.models.iter();
                 let workers: u32 = models.map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
                 match workers {
@@ -163,8 +163,8 @@ impl Of<'_> {
                     n => format!("orchestrator, opens the ports, spawns {n} workers"),
                 }
             }
-            (Mode::Orchestrator, 0) => "orchestrator, opens the ports".to_owned(),
-            (Mode::Orchestrator, rank) => match self.participant(rank) {
+            (ServerMode::Orchestrator, 0) => "orchestrator, opens the ports".to_owned(),
+            (ServerMode::Orchestrator, rank) => match self.participant(rank) {
                 Some((model, copy, _)) => {
                     let model = &self.server.models[model];
                     let copy = if model.copies > 1 { format!(" (copy {copy})") } else { String::new() };
@@ -188,11 +188,11 @@ impl Of<'_> {
     fn gpu(&self) -> Option<u32> {
         let gpus = &self.decided.gpus;
         let device = match self.decided.mode {
-            Mode::Orchestrator => {
+            ServerMode::Orchestrator => {
                 let (model, copy, place) = self.participant(self.number)?;
                 *self.server.models.get(model)?.gpu_device_ids.get(copy)?.get(place)? as usize
             }
-            Mode::Plain | Mode::Leader => {
+            ServerMode::Plain | ServerMode::Leader => {
                 if gpus.is_empty() {
                     return None;
                 }

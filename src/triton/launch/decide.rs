@@ -1,12 +1,12 @@
 //! Which mode, how many ranks, whose GPUs; and everything that speaks against it.
 
-use super::spec::{LaunchSpec, Launcher, Mode, Model, ServerSpec};
-use crate::triton::Problem;
+use super::spec::{LaunchSpec, Launcher, ServerMode, LaunchModel, ServerSpec};
+use crate::triton::SpecProblem;
 
 /// What one server is to be.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
-    pub mode: Mode,
+    pub mode: ServerMode,
     pub launcher: Launcher,
     /// Orchestrator: spawns its workers.
     pub spawns: bool,
@@ -14,7 +14,7 @@ pub(super) struct Decided {
     pub gpus: Vec<u32>,
 }
 
-pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<Problem>, notes: &mut Vec<String>) -> Vec<Decided> {
+pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<Decided> {
     let mut say = |message: String, hint: &str| problems.push(problem(message, hint));
     let servers = spec.servers.len();
     if servers == 0 {
@@ -49,7 +49,7 @@ struct One<'a> {
     spec: &'a LaunchSpec,
     server: &'a ServerSpec,
     name: String,
-    problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<SpecProblem>,
     notes: &'a mut Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl One<'_> {
         let spec = self.spec;
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; what is not known is taken to be one.
-        let of_one = self.server.models.iter().filter_map(Model::ranks).max().unwrap_or(1);
+        let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
         let all: u32 = self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
         let unknown: Vec<&str> = self
             .server
@@ -73,35 +73,35 @@ impl One<'_> {
             .collect();
         let mode = spec.mode.unwrap_or(
             match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.world_size.unwrap_or(1) })) {
-                (2.., _) => Mode::Orchestrator,
-                (_, 2..) => Mode::Leader,
-                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => Mode::Leader,
-                _ => Mode::Plain,
+                (2.., _) => ServerMode::Orchestrator,
+                (_, 2..) => ServerMode::Leader,
+                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => ServerMode::Leader,
+                _ => ServerMode::Plain,
             },
         );
-        let spawns = mode == Mode::Orchestrator && spec.spawn_processes.unwrap_or(true);
+        let spawns = mode == ServerMode::Orchestrator && spec.spawn_processes.unwrap_or(true);
         let needed = match mode {
-            Mode::Plain => 1,
-            Mode::Leader if self.server.models.is_empty() || !unknown.is_empty() => spec.world_size.unwrap_or(of_one),
-            Mode::Leader => of_one,
-            Mode::Orchestrator if spawns => 1,
-            Mode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),
-            Mode::Orchestrator => 1 + all,
+            ServerMode::Plain => 1,
+            ServerMode::Leader if self.server.models.is_empty() || !unknown.is_empty() => spec.world_size.unwrap_or(of_one),
+            ServerMode::Leader => of_one,
+            ServerMode::Orchestrator if spawns => 1,
+            ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),
+            ServerMode::Orchestrator => 1 + all,
         };
         let world_size = spec.world_size.unwrap_or(needed);
         self.mode(mode, copies, of_one);
         self.world(mode, spawns, world_size, needed);
-        if mode == Mode::Orchestrator && !spawns {
+        if mode == ServerMode::Orchestrator && !spawns {
             self.participants(world_size);
         }
-        if spec.spawn_processes.is_some() && mode != Mode::Orchestrator {
+        if spec.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
             self.say(
                 format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
                 "take it away, or say `mode: orchestrator`",
             );
         }
         let launcher = self.launcher(mode, spawns, world_size);
-        let workers = if mode == Mode::Plain || mode == Mode::Leader { of_one.max(needed) } else { all };
+        let workers = if mode == ServerMode::Plain || mode == ServerMode::Leader { of_one.max(needed) } else { all };
         self.gpus(&gpus, workers, !unknown.is_empty());
         if !unknown.is_empty() && spec.world_size.is_none() {
             let names = unknown.join(", ");
@@ -112,33 +112,33 @@ impl One<'_> {
         Decided { mode, launcher, spawns, world_size, gpus }
     }
 
-    fn mode(&mut self, mode: Mode, copies: u32, of_one: u32) {
+    fn mode(&mut self, mode: ServerMode, copies: u32, of_one: u32) {
         let name = self.name.clone();
         match mode {
-            Mode::Plain if of_one > 1 => self.say(
+            ServerMode::Plain if of_one > 1 => self.say(
                 format!("mode plain is one rank, and the engine of {name} needs {of_one} (tp × pp)"),
                 "leave `mode` out to get leader",
             ),
-            Mode::Leader if copies > 1 => self.say(
+            ServerMode::Leader if copies > 1 => self.say(
                 format!("mode leader serves one copy of one model, and {name} has {copies}"),
                 "leave `mode` out to get orchestrator, or use more servers (`triton_num_servers`)",
             ),
-            Mode::Plain if copies > 1 => self.notes.push(format!(
+            ServerMode::Plain if copies > 1 => self.notes.push(format!(
                 "{name} has {copies} models in one rank without an orchestrator: they share one process"
             )),
             _ => {}
         }
     }
 
-    fn world(&mut self, mode: Mode, spawns: bool, world_size: u32, needed: u32) {
+    fn world(&mut self, mode: ServerMode, spawns: bool, world_size: u32, needed: u32) {
         if world_size == needed {
             return;
         }
         let because = match mode {
-            Mode::Plain => "mode plain is one rank".to_owned(),
-            Mode::Leader => format!("the engine needs {needed} (tp × pp)"),
-            Mode::Orchestrator if spawns => "an orchestrator that spawns its workers is one rank".to_owned(),
-            Mode::Orchestrator => format!("the orchestrator and all ranks of its models are {needed}"),
+            ServerMode::Plain => "mode plain is one rank".to_owned(),
+            ServerMode::Leader => format!("the engine needs {needed} (tp × pp)"),
+            ServerMode::Orchestrator if spawns => "an orchestrator that spawns its workers is one rank".to_owned(),
+            ServerMode::Orchestrator => format!("the orchestrator and all ranks of its models are {needed}"),
         };
         let name = self.name.clone();
         self.say(
@@ -147,8 +147,8 @@ impl One<'_> {
         );
     }
 
-    fn launcher(&mut self, mode: Mode, spawns: bool, world_size: u32) -> Launcher {
-        let default = if mode == Mode::Plain { Launcher::None } else { Launcher::Mpi };
+    fn launcher(&mut self, mode: ServerMode, spawns: bool, world_size: u32) -> Launcher {
+        let default = if mode == ServerMode::Plain { Launcher::None } else { Launcher::Mpi };
         let launcher = self.spec.launcher.unwrap_or(default);
         match launcher {
             Launcher::None if world_size > 1 => self.say(
@@ -270,6 +270,6 @@ impl One<'_> {
     }
 }
 
-pub(super) fn problem(message: String, hint: &str) -> Problem {
-    Problem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+pub(super) fn problem(message: String, hint: &str) -> SpecProblem {
+    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
 }

@@ -49,28 +49,28 @@ mod wrap;
 mod tests;
 
 pub use place::{Bases, place};
-pub use spec::{LaunchSpec, LaunchTuning, Launcher, Mode, Model, Mpi, Port, Ports, ServerSpec, Srun};
+pub use spec::{LaunchSpec, LaunchTuning, Launcher, ServerMode, LaunchModel, Mpi, Port, Ports, ServerSpec, Srun};
 pub use wrap::quoted;
 
 use serde::Serialize;
 
-use super::Problem;
+use super::SpecProblem;
 use decide::Decided;
 
 /// Every process of every server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaunchPlan {
-    pub servers: Vec<Server>,
+    pub servers: Vec<LaunchedServer>,
     /// What a person should know; nothing that keeps it from starting.
     pub notes: Vec<String>,
 }
 
 /// One server: what clients see as one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Server {
+pub struct LaunchedServer {
     /// `server 0`
     pub name: String,
-    pub mode: Mode,
+    pub mode: ServerMode,
     pub launcher: Launcher,
     /// tp × pp of its model where it has one.
     pub parallelism: Option<String>,
@@ -87,7 +87,7 @@ pub struct Server {
     pub env: Vec<(String, String)>,
     /// What of our environment it must not have; `*` at the end stands for anything.
     pub unset: Vec<String>,
-    pub world: World,
+    pub world: LaunchWorld,
     /// Files and folders that it makes beside the task's own log.
     pub logs: Vec<String>,
 }
@@ -111,7 +111,7 @@ pub struct Rank {
 /// What there is to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum World {
+pub enum LaunchWorld {
     /// One process group.
     Process,
     /// A launcher with so many ranks below it.
@@ -122,7 +122,7 @@ pub enum World {
     Slurm { ranks: u32 },
 }
 
-impl Server {
+impl LaunchedServer {
     /// The command as it is started.
     pub fn argv(&self) -> Vec<String> {
         self.command.concat()
@@ -131,9 +131,9 @@ impl Server {
 
 /// Why nothing can be started: all of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", problems.iter().map(Problem::line).collect::<Vec<_>>().join("; "))]
+#[error("{}", problems.iter().map(SpecProblem::line).collect::<Vec<_>>().join("; "))]
 pub struct LaunchError {
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SpecProblem>,
 }
 
 /// Plans every server.
@@ -146,8 +146,8 @@ pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let decided: Vec<Decided> = decide::all(spec, &mut problems, &mut notes);
     wrap::check(spec, &decided, &mut problems, &mut notes);
     place::check(spec, &mut problems);
-    let unique = |list: Vec<Problem>| {
-        list.into_iter().fold(Vec::new(), |mut kept: Vec<Problem>, one| {
+    let unique = |list: Vec<SpecProblem>| {
+        list.into_iter().fold(Vec::new(), |mut kept: Vec<SpecProblem>, one| {
             if !kept.contains(&one) {
                 kept.push(one);
             }

@@ -1,7 +1,7 @@
 //! Ports: counted up from a base, and no two the same.
 
 use super::spec::{LaunchSpec, Port, Ports};
-use crate::triton::Problem;
+use crate::triton::SpecProblem;
 
 /// The ports of the first server, where they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub struct Bases {
 }
 
 /// The ports of so many servers. What was not given is free.
-pub fn place(bases: Bases, servers: usize) -> Result<Vec<Ports>, Problem> {
+pub fn place(bases: Bases, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
     let counted = |name: &str, base: Option<u16>, index: usize| match base {
         None => Ok(Port::Free),
         Some(base) => {
             let port = u16::try_from(index).ok().and_then(|index| base.checked_add(index));
-            port.map(Port::Known).ok_or_else(|| Problem {
+            port.map(Port::Known).ok_or_else(|| SpecProblem {
                 message: format!("{name}_port {base} leaves no room for {servers} servers: the last port is 65535"),
                 hint: Some("choose a smaller one".to_owned()),
             })
@@ -35,7 +35,7 @@ pub fn place(bases: Bases, servers: usize) -> Result<Vec<Ports>, Problem> {
 }
 
 /// No port twice.
-pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<Problem>) {
+pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
     let mut seen: Vec<(u16, String)> = Vec::new();
     for (index, server) in spec.servers.iter().enumerate() {
         for (name, port) in server.ports.all() {
@@ -51,7 +51,7 @@ pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<Problem>) {
                         8001 + 2 * apart.max(100)
                     );
                     problems
-                        .push(Problem { message: format!("port {port} would be {first} and {who}"), hint: Some(hint) });
+                        .push(SpecProblem { message: format!("port {port} would be {first} and {who}"), hint: Some(hint) });
                 }
                 None => seen.push((port, who)),
             }

@@ -14,7 +14,7 @@ pub struct LaunchSpec {
     pub gpus: Vec<u32>,
     pub program: String,
     pub args: Vec<String>,
-    pub mode: Option<Mode>,
+    pub mode: Option<ServerMode>,
     pub world_size: Option<u32>,
     pub spawn_processes: Option<bool>,
     pub launcher: Option<Launcher>,
@@ -35,7 +35,7 @@ pub struct LaunchSpec {
 pub struct ServerSpec {
     pub repository: String,
     /// Those that run an engine.
-    pub models: Vec<Model>,
+    pub models: Vec<LaunchModel>,
     pub ports: Ports,
     /// Where each rank's output goes when there are several: a folder.
     pub rank_logs: String,
@@ -43,7 +43,7 @@ pub struct ServerSpec {
 
 /// A model with the backend `tensorrtllm`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Model {
+pub struct LaunchModel {
     pub name: String,
     /// The engine's folder.
     pub engine: Option<String>,
@@ -57,7 +57,7 @@ pub struct Model {
     pub participant_ids: Vec<Vec<u32>>,
 }
 
-impl Model {
+impl LaunchModel {
     /// GPUs of one copy: tp × pp.
     pub fn ranks(&self) -> Option<u32> {
         self.parallelism.map(|(tp, pp)| tp * pp)
@@ -66,7 +66,7 @@ impl Model {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ServerMode {
     Plain,
     Leader,
     Orchestrator,
@@ -80,7 +80,7 @@ pub enum Launcher {
     None,
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for ServerMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Plain => "plain",

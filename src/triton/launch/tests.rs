@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::container::{Container, ContainerEngine, ContainerGpus};
 
-fn model(tp: u32, pp: u32, copies: u32) -> Model {
+fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
     let ranks = tp * pp;
-    Model {
+    LaunchModel {
         name: "tensorrt_llm".to_owned(),
         engine: Some("/engine".to_owned()),
         parallelism: Some((tp, pp)),
@@ -106,13 +106,13 @@ fn an_orchestrator_differs_from_the_script_only_in_its_ports() {
     let env = |name: &str| server.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     assert_eq!(env("TRTLLM_ORCHESTRATOR"), Some("1"));
     assert_eq!(env("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES"), Some("1"));
-    assert_eq!(server.world, World::Mpi { ranks: 5 });
+    assert_eq!(server.world, LaunchWorld::Mpi { ranks: 5 });
 }
 
 #[test]
 fn every_impossible_wish_is_said_at_once() {
     let mut wish = spec(1, 2, 1, 2);
-    wish.mode = Some(Mode::Leader);
+    wish.mode = Some(ServerMode::Leader);
     wish.world_size = Some(3);
     wish.launcher = Some(Launcher::None);
     wish.spawn_processes = Some(false);
@@ -160,7 +160,7 @@ fn what_contradicts_the_engine_or_the_machine_is_refused() {
          server 1 has 1 GPUs, and its models need 2"
     );
     assert_eq!(
-        with(&|wish| wish.mode = Some(Mode::Plain)),
+        with(&|wish| wish.mode = Some(ServerMode::Plain)),
         "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the engine of server 1 needs 2 (tp × pp)"
     );
     assert_eq!(with(&|wish| wish.servers.clear()), "there is no repository, so there would be no server");
@@ -231,9 +231,9 @@ proptest! {
         let (mut gpus, mut seen, mut ports, mut prefixes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for server in &plan.servers {
             let ranks = match server.mode {
-                Mode::Plain | Mode::Leader => tp * pp,
-                Mode::Orchestrator if spawn => 1,
-                Mode::Orchestrator => 1 + tp * pp * copies,
+                ServerMode::Plain | ServerMode::Leader => tp * pp,
+                ServerMode::Orchestrator if spawn => 1,
+                ServerMode::Orchestrator => 1 + tp * pp * copies,
             };
             prop_assert_eq!(server.ranks.len() as u32, ranks);
             prop_assert_eq!(server.ranks.iter().filter(|rank| rank.opens_ports).count(), 1);

@@ -6,10 +6,10 @@
 
 use super::argv::Ranked;
 use super::decide::{Decided, problem};
-use super::spec::{LaunchSpec, Launcher, Mode, ServerSpec};
-use super::{Server, World};
+use super::spec::{LaunchSpec, Launcher, ServerMode, ServerSpec};
+use super::{LaunchedServer, LaunchWorld};
 use crate::container::{self, Container, ContainerEngine, Sees, contradictions};
-use crate::triton::Problem;
+use crate::triton::SpecProblem;
 
 /// What `mpirun` and `srun` tell their ranks. A server that inherits it believes to be a rank of somebody else's world,
 /// and its Python models hang when they import a library that looks at it.
@@ -25,7 +25,7 @@ const BEYOND: u32 = 5;
 const EXIT_TIMEOUT: u32 = 30;
 
 /// What containers and launchers cannot do together.
-pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<Problem>, notes: &mut Vec<String>) {
+pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) {
     let Some(container) = &spec.container else { return };
     let word = container.engine.word();
     problems.extend(contradictions(container).into_iter().map(|(what, hint)| problem(what, hint)));
@@ -50,10 +50,10 @@ pub(super) fn check(spec: &LaunchSpec, decided: &[Decided], problems: &mut Vec<P
     }
 }
 
-pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: Vec<Ranked>) -> Server {
+pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: Vec<Ranked>) -> LaunchedServer {
     let wished = &spec.servers[index];
     let mut env: Vec<(String, String)> = Vec::new();
-    if decided.mode == Mode::Orchestrator {
+    if decided.mode == ServerMode::Orchestrator {
         env.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
         env.push(("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES".to_owned(), u8::from(decided.spawns).to_string()));
     }
@@ -70,7 +70,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
         }
         Some(container) => {
             let wrapped = Wrapped { spec, container, wished, index, several: ranks.len() > 1, gpus: &decided.gpus };
-            container::Words { argv: wrapper, env: outside } = wrapped.words(&inside);
+            container::EngineCommand { argv: wrapper, env: outside } = wrapped.words(&inside);
         }
     }
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
@@ -82,18 +82,18 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
         Launcher::None => {
             let mut command = pieces(wrapper);
             command.extend(argvs);
-            (command, World::Process)
+            (command, LaunchWorld::Process)
         }
         Launcher::Mpi => {
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
             let mut command = pieces(wrapper);
             command.extend(mpirun(spec, wished, argvs, &names));
-            (command, World::Mpi { ranks: world_size + spawned })
+            (command, LaunchWorld::Mpi { ranks: world_size + spawned })
         }
-        Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), World::Slurm { ranks: world_size }),
+        Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), LaunchWorld::Slurm { ranks: world_size }),
     };
     let world = match &spec.container {
-        Some(container) if container.engine.is_detached() => World::Container {
+        Some(container) if container.engine.is_detached() => LaunchWorld::Container {
             program: container.program().to_owned(),
             name: name_of(container, index, spec.servers.len()),
         },
@@ -115,7 +115,7 @@ pub(super) fn server(spec: &LaunchSpec, index: usize, decided: Decided, ranked: 
     // What enroot shows of the GPUs is counted from 0 inside.
     let enroot = |container: &Container| container.engine == ContainerEngine::Enroot;
     let recounted = spec.container.as_ref().filter(|one| enroot(one)).map(|_| "CUDA_VISIBLE_DEVICES");
-    Server {
+    LaunchedServer {
         name: format!("server {index}"),
         mode: decided.mode,
         launcher: decided.launcher,
@@ -251,7 +251,7 @@ struct Wrapped<'a> {
 
 impl Wrapped<'_> {
     /// The engine's words up to the image, and what its own environment has.
-    fn words(&self, inside: &[(String, String)]) -> container::Words {
+    fn words(&self, inside: &[(String, String)]) -> container::EngineCommand {
         let patience = self.spec.tuning.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
         let sees = Sees {
             mounts: self.mounts(),

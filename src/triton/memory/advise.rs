@@ -81,7 +81,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
 /// max_batch_size and max_num_tokens, as far as what they take is more than what is missing.
 fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let shape = fit.shape.as_ref();
-    let tokens = shape.and_then(super::Shape::activations_of_token).zip(fit.max_num_tokens);
+    let tokens = shape.and_then(super::ModelSplit::activations_of_token).zip(fit.max_num_tokens);
     let requests = shape.and_then(|shape| shape.buffers_of_request(fit.max_beam_width)).zip(fit.max_batch_size);
     // Without a number from the log: what there is too little of by the arithmetic, else half of it.
     let over = missing.or_else(|| {
@@ -117,7 +117,7 @@ fn more_gpus(fit: &Fit, advice: &mut Advice) {
         if f64::from(tp) <= tp_now {
             continue;
         }
-        let cut = super::Shape { tp: f64::from(tp), ..shape.clone() };
+        let cut = super::ModelSplit { tp: f64::from(tp), ..shape.clone() };
         let there = Fit { shape: Some(cut), ..fit.clone() };
         let mut needed = weights * tp_now / f64::from(tp) + fit.workspace;
         for part in [there.activations(), there.buffers(), there.one_sequence()] {
@@ -231,13 +231,13 @@ impl Advice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::ModelSplit;
     use super::*;
 
     /// Llama-2-70B in fp8 on one H200, as it is served in MLPerf.
     fn llama() -> Fit {
         Fit {
-            shape: Some(Shape {
+            shape: Some(ModelSplit {
                 layers: 80.0,
                 hidden: 8192.0,
                 intermediate: Some(28672.0),
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn the_kv_cache_of_a_token_is_what_the_table_says() {
         let shape = llama().shape.unwrap();
-        let whole = |shape: &Shape| shape.kv_of_token() as u64;
+        let whole = |shape: &ModelSplit| shape.kv_of_token() as u64;
         assert_eq!(whole(&shape), 163_840);
-        assert_eq!(whole(&Shape { tp: 16.0, ..shape.clone() }), 163_840 / 8, "heads are copied");
-        assert_eq!(whole(&Shape { pp: 2.0, kv_bytes: 2.0, ..shape }), 163_840);
+        assert_eq!(whole(&ModelSplit { tp: 16.0, ..shape.clone() }), 163_840 / 8, "heads are copied");
+        assert_eq!(whole(&ModelSplit { pp: 2.0, kv_bytes: 2.0, ..shape }), 163_840);
     }
 }

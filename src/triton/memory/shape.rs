@@ -4,7 +4,7 @@ use crate::triton::EngineConfig;
 
 /// A model, cut over GPUs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
+pub struct ModelSplit {
     pub layers: f64,
     pub hidden: f64,
     pub intermediate: Option<f64>,
@@ -27,7 +27,7 @@ pub fn bytes_of(name: &str) -> Option<f64> {
     }
 }
 
-impl Shape {
+impl ModelSplit {
     pub fn of(engine: &EngineConfig) -> Self {
         let model = &engine.pretrained_config;
         let kv = model.quantization.kv_cache_quant_algo.as_deref().and_then(bytes_of);
@@ -72,7 +72,7 @@ pub enum KvShare {
 /// An engine and how it is served, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    pub shape: Option<Shape>,
+    pub shape: Option<ModelSplit>,
     /// Of one GPU.
     pub memory: Option<f64>,
     /// Of one GPU, and where the number is from.
@@ -113,7 +113,7 @@ impl Fit {
     pub fn of(engine: &EngineConfig) -> Self {
         let build = &engine.build_config;
         Self {
-            shape: Some(Shape::of(engine)),
+            shape: Some(ModelSplit::of(engine)),
             max_batch_size: Some(f64::from(build.max_batch_size)),
             max_num_tokens: Some(f64::from(build.max_num_tokens)),
             max_seq_len: Some(f64::from(engine.max_seq_len())),

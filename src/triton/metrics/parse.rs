@@ -17,7 +17,7 @@ pub struct MetricsError {
 /// How a family's numbers are to be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows, until the server starts anew.
     Counter,
     Gauge,
@@ -29,15 +29,15 @@ pub enum Kind {
 
 /// A number; JSON has no name for those that are none.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Value(pub f64);
+pub struct MetricValue(pub f64);
 
-impl Serialize for Value {
+impl Serialize for MetricValue {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         if self.0.is_finite() { to.serialize_f64(self.0) } else { to.serialize_str(&self.to_string()) }
     }
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for MetricValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             value if value.is_nan() => f.write_str("NaN"),
@@ -50,17 +50,17 @@ impl std::fmt::Display for Value {
 
 /// One number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sample {
+pub struct MetricSample {
     /// The family's name, with `_bucket`, `_sum` or `_count` where it has parts.
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    pub value: Value,
+    pub value: MetricValue,
     /// Milliseconds since the epoch, where the server says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<i64>,
 }
 
-impl Sample {
+impl MetricSample {
     /// `name{label="value"}`, labels in order: the same series has the same key.
     pub fn key(&self) -> String {
         let mut key = self.name.clone();
@@ -78,26 +78,26 @@ impl Sample {
 
 /// Samples of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Family {
+pub struct MetricFamily {
     pub name: String,
     pub help: String,
-    pub kind: Kind,
-    pub samples: Vec<Sample>,
+    pub kind: MetricKind,
+    pub samples: Vec<MetricSample>,
 }
 
 /// Everything that one answer of `/metrics` says, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Exposition {
-    pub families: Vec<Family>,
+    pub families: Vec<MetricFamily>,
 }
 
 impl Exposition {
     pub fn parse(text: &str) -> Result<Self, MetricsError> {
-        let mut families: Vec<Family> = Vec::new();
+        let mut families: Vec<MetricFamily> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        let mut place = |families: &mut Vec<Family>, name: &str| {
+        let mut place = |families: &mut Vec<MetricFamily>, name: &str| {
             *places.entry(name.to_owned()).or_insert_with(|| {
-                families.push(Family { name: name.to_owned(), ..Family::default() });
+                families.push(MetricFamily { name: name.to_owned(), ..MetricFamily::default() });
                 families.len() - 1
             })
         };
@@ -114,11 +114,11 @@ impl Exposition {
                     Some("TYPE") => {
                         let at = place(&mut families, name);
                         families[at].kind = match rest.unwrap_or_default().trim() {
-                            "counter" => Kind::Counter,
-                            "gauge" => Kind::Gauge,
-                            "histogram" => Kind::Histogram,
-                            "summary" => Kind::Summary,
-                            _ => Kind::Untyped,
+                            "counter" => MetricKind::Counter,
+                            "gauge" => MetricKind::Gauge,
+                            "histogram" => MetricKind::Histogram,
+                            "summary" => MetricKind::Summary,
+                            _ => MetricKind::Untyped,
                         };
                     }
                     _ => {}
@@ -133,23 +133,23 @@ impl Exposition {
         Ok(Self { families })
     }
 
-    pub fn samples(&self) -> impl Iterator<Item = (&Family, &Sample)> {
+    pub fn samples(&self) -> impl Iterator<Item = (&MetricFamily, &MetricSample)> {
         self.families.iter().flat_map(|family| family.samples.iter().map(move |sample| (family, sample)))
     }
 }
 
 /// A histogram's family holds `_bucket`, `_sum` and `_count`; a summary's all but the first.
-fn holds(family: &Family, name: &str) -> bool {
+fn holds(family: &MetricFamily, name: &str) -> bool {
     let Some(part) = name.strip_prefix(&family.name) else { return false };
     match family.kind {
         _ if part.is_empty() => true,
-        Kind::Histogram => matches!(part, "_bucket" | "_sum" | "_count"),
-        Kind::Summary => matches!(part, "_sum" | "_count"),
+        MetricKind::Histogram => matches!(part, "_bucket" | "_sum" | "_count"),
+        MetricKind::Summary => matches!(part, "_sum" | "_count"),
         _ => false,
     }
 }
 
-fn sample(line: &str) -> Result<Sample, String> {
+fn sample(line: &str) -> Result<MetricSample, String> {
     let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or("it has no value")?;
     let (name, mut rest) = line.split_at(end);
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -165,7 +165,7 @@ fn sample(line: &str) -> Result<Sample, String> {
     let timestamp = words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no time"))).transpose()?;
     match words.next() {
         Some(more) => Err(format!("`{more}` is too much")),
-        None => Ok(Sample { name: name.to_owned(), labels, value, timestamp }),
+        None => Ok(MetricSample { name: name.to_owned(), labels, value, timestamp }),
     }
 }
 
@@ -207,14 +207,14 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn number(word: &str) -> Result<Value, String> {
+fn number(word: &str) -> Result<MetricValue, String> {
     let value = match word {
         "+Inf" | "Inf" => f64::INFINITY,
         "-Inf" => f64::NEG_INFINITY,
         "NaN" | "Nan" => f64::NAN,
         word => word.parse().map_err(|_| format!("`{word}` is no number"))?,
     };
-    Ok(Value(value))
+    Ok(MetricValue(value))
 }
 
 #[cfg(test)]
@@ -233,14 +233,14 @@ mod tests {
         let told = Exposition::parse(text).unwrap();
         assert_eq!(told.families.len(), 2);
         let failures = &told.families[0];
-        assert_eq!((failures.kind, failures.help.as_str()), (Kind::Counter, "Failed requests,\nall batch sizes"));
+        assert_eq!((failures.kind, failures.help.as_str()), (MetricKind::Counter, "Failed requests,\nall batch sizes"));
         assert_eq!(
             failures.samples[0].key(),
             "nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"}"
         );
         assert_eq!(failures.samples[1].labels["model"], "a \"b\\\n");
         assert_eq!(failures.samples[1].timestamp, Some(1_700_000_000_123));
-        assert_eq!((told.families[1].kind, told.families[1].samples[0].value), (Kind::Untyped, Value(0.25)));
+        assert_eq!((told.families[1].kind, told.families[1].samples[0].value), (MetricKind::Untyped, MetricValue(0.25)));
         assert_eq!(told.families[1].samples[0].key(), "nv_cpu_utilization");
     }
 
@@ -269,10 +269,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_reads_back(value in ".*") {
-            let sample = Sample {
+            let sample = MetricSample {
                 name: "m".to_owned(),
                 labels: BTreeMap::from([("l".to_owned(), value)]),
-                value: Value(1.0),
+                value: MetricValue(1.0),
                 timestamp: None,
             };
             // Lines end at a line feed only; other separators are part of a value.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::parse::{Exposition, Kind, Value};
+use super::parse::{Exposition, MetricKind, MetricValue};
 use crate::triton::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
@@ -27,7 +27,7 @@ pub struct Scrape {
     pub servers: Vec<HttpAddress>,
     pub interval: Duration,
     /// What the numbers of [`Tick::values`] are of.
-    pub series: Vec<Series>,
+    pub series: Vec<MetricSeries>,
     pub ticks: Vec<Tick>,
     /// CPU that polling and reading took, all of it.
     pub cpu: Duration,
@@ -35,12 +35,12 @@ pub struct Scrape {
 
 /// One number over time, at every server that has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
+pub struct MetricSeries {
     /// As Prometheus writes it.
     pub key: String,
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    pub kind: Kind,
+    pub kind: MetricKind,
 }
 
 /// One server asked once.
@@ -148,14 +148,14 @@ impl Scrape {
             let key = sample.key();
             let place = known.get(&key).copied().unwrap_or_else(|| {
                 let place = self.series.len() as u32;
-                self.series.push(Series {
+                self.series.push(MetricSeries {
                     key: key.clone(),
                     name: sample.name.clone(),
                     labels: sample.labels.clone(),
                     // The parts of a histogram or a summary only grow; its quantiles do not.
                     kind: match family.kind {
-                        Kind::Histogram | Kind::Summary if sample.name != family.name => Kind::Counter,
-                        Kind::Summary => Kind::Gauge,
+                        MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => MetricKind::Counter,
+                        MetricKind::Summary => MetricKind::Gauge,
                         kind => kind,
                     },
                 });
@@ -180,7 +180,7 @@ impl Scrape {
                 Ok(values) => {
                     let values: Map<String, serde_json::Value> = values
                         .iter()
-                        .map(|(place, value)| (self.series[*place as usize].key.clone(), json!(Value(*value))))
+                        .map(|(place, value)| (self.series[*place as usize].key.clone(), json!(MetricValue(*value))))
                         .collect();
                     line.insert("values".to_owned(), values.into());
                 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Kind;
-use super::scrape::{Scrape, Series, since};
+use super::MetricKind;
+use super::scrape::{Scrape, MetricSeries, since};
 
 /// Prometheus names that say something about serving; the rest stays in the file of all numbers.
 const TOLD: [&str; 7] =
@@ -110,7 +110,7 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         if series.labels.contains_key("le") {
             continue;
         }
-        let is_counter = series.kind == Kind::Counter;
+        let is_counter = series.kind == MetricKind::Counter;
         let (metric, line) = if is_counter { counter(series, servers) } else { gauge(series, servers, window) };
         if is_counter {
             growths.add(&metric);
@@ -164,7 +164,7 @@ fn baseline(track: &[Point]) -> &[Point] {
     &track[before.saturating_sub(1)..]
 }
 
-fn counter(series: &Series, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, f64)>) {
+fn counter(series: &MetricSeries, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, f64)>) {
     let (mut increase, mut per_second, mut resets, mut last) = (0.0, 0.0, 0, 0.0);
     let mut rates: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for track in servers.iter().filter(|track| !track.is_empty()) {
@@ -199,7 +199,7 @@ fn counter(series: &Series, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, 
     (metric, rates.into_values().collect())
 }
 
-fn gauge(series: &Series, servers: &[Vec<Point>], window: Duration) -> (ServerMetric, Vec<(f64, f64)>) {
+fn gauge(series: &MetricSeries, servers: &[Vec<Point>], window: Duration) -> (ServerMetric, Vec<(f64, f64)>) {
     let mean_over = is_share(series);
     let mut rounds: BTreeMap<u32, (f64, f64, usize)> = BTreeMap::new();
     for point in servers.iter().flat_map(|track| baseline(track)) {
@@ -230,12 +230,12 @@ fn gauge(series: &Series, servers: &[Vec<Point>], window: Duration) -> (ServerMe
 }
 
 /// Shares and sizes do not add up over servers.
-fn is_share(series: &Series) -> bool {
+fn is_share(series: &MetricSeries) -> bool {
     let words = ["fraction", "tokens_per", "utilization", "timestamp", "iteration_counter", "micro_batch_id"];
     words.iter().any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
 }
 
-fn named(series: &Series, servers: &[Vec<Point>]) -> ServerMetric {
+fn named(series: &MetricSeries, servers: &[Vec<Point>]) -> ServerMetric {
     ServerMetric {
         name: series.name.clone(),
         labels: series.labels.clone(),
@@ -342,7 +342,7 @@ mod tests {
         let begun = Instant::now();
         let address = |port| HttpAddress { host: "h".to_owned(), port };
         let labels = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        let series = |name: &str, labels: BTreeMap<String, String>, kind| Series {
+        let series = |name: &str, labels: BTreeMap<String, String>, kind| MetricSeries {
             key: name.to_owned(),
             name: name.to_owned(),
             labels,
@@ -361,10 +361,10 @@ mod tests {
             servers: vec![address(1), address(2)],
             interval: Duration::from_secs(1),
             series: vec![
-                series("nv_inference_count", labels("model", "m"), Kind::Counter),
-                series("nv_trt_llm_kv_cache_block_metrics", labels("kv_cache_block_type", "used"), Kind::Gauge),
-                series("nv_inference_exec_count", labels("model", "m"), Kind::Counter),
-                series("nv_inference_pending_request_count", labels("model", "m"), Kind::Gauge),
+                series("nv_inference_count", labels("model", "m"), MetricKind::Counter),
+                series("nv_trt_llm_kv_cache_block_metrics", labels("kv_cache_block_type", "used"), MetricKind::Gauge),
+                series("nv_inference_exec_count", labels("model", "m"), MetricKind::Counter),
+                series("nv_inference_pending_request_count", labels("model", "m"), MetricKind::Gauge),
             ],
             ticks,
             cpu: Duration::from_millis(7),

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use super::tree::{Field, Shape, Value, parse};
+use super::tree::{PbtxtField, PbtxtShape, PbtxtValue, parse};
 use super::{PbtxtError, quoted, schema};
 use crate::triton::proto::inference::ModelConfig;
 
 /// A text that follows the syntax. Whether it follows the schema, [`Document::config`] says.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct PbtxtDocument {
     text: String,
-    fields: Vec<Field>,
+    fields: Vec<PbtxtField>,
 }
 
 /// A step on the way to a value.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum PbtxtStep<'a> {
     /// The field of this name.
     Name(&'a str),
     /// The n-th of a repeated field, counted from 0 over all places where it is written.
@@ -24,7 +24,7 @@ pub enum Step<'a> {
     Key(&'a str),
 }
 
-impl Document {
+impl PbtxtDocument {
     pub fn parse(text: impl Into<String>) -> Result<Self, PbtxtError> {
         let text = text.into();
         let fields = parse(&text)?;
@@ -48,19 +48,19 @@ impl Document {
     }
 
     /// Where the value at the end of this way is. Where the way is not there to its end: the last place on it.
-    pub fn place(&self, way: &[Step<'_>]) -> Range<usize> {
+    pub fn place(&self, way: &[PbtxtStep<'_>]) -> Range<usize> {
         let (bytes, _) = self.walk(way);
         bytes
     }
 
     /// The same, only if the way is there to its end.
-    pub fn find(&self, way: &[Step<'_>]) -> Option<Range<usize>> {
+    pub fn find(&self, way: &[PbtxtStep<'_>]) -> Option<Range<usize>> {
         let (bytes, whole) = self.walk(way);
         whole.then_some(bytes)
     }
 
     /// Writes another value in the place of one that is there. The rest of the text stays as it is.
-    pub fn set(&mut self, way: &[Step<'_>], literal: &str) -> Result<(), PbtxtError> {
+    pub fn set(&mut self, way: &[PbtxtStep<'_>], literal: &str) -> Result<(), PbtxtError> {
         match self.find(way) {
             Some(bytes) => self.splice(bytes, literal),
             None => Err(PbtxtError::new(&self.text, self.place(way), "there is no such field".to_owned(), None)),
@@ -69,7 +69,7 @@ impl Document {
 
     /// Sets the text of a parameter of the model, at its place or on a line of its own at the end.
     pub fn set_parameter(&mut self, key: &str, value: &str) -> Result<(), PbtxtError> {
-        let way = [Step::Name("parameters"), Step::Key(key), Step::Name("value"), Step::Name("string_value")];
+        let way = [PbtxtStep::Name("parameters"), PbtxtStep::Key(key), PbtxtStep::Name("value"), PbtxtStep::Name("string_value")];
         if let Some(bytes) = self.find(&way) {
             return self.splice(bytes, &quoted(value));
         }
@@ -86,14 +86,14 @@ impl Document {
         Ok(())
     }
 
-    fn walk(&self, way: &[Step<'_>]) -> (Range<usize>, bool) {
-        let mut fields: &[Field] = &self.fields;
+    fn walk(&self, way: &[PbtxtStep<'_>]) -> (Range<usize>, bool) {
+        let mut fields: &[PbtxtField] = &self.fields;
         let mut bytes = 0..0;
-        let mut named: Vec<&Value> = Vec::new();
+        let mut named: Vec<&PbtxtValue> = Vec::new();
         for step in way {
             match step {
-                Step::Name(name) => {
-                    let here: Vec<&Field> = fields.iter().filter(|field| field.name == *name).collect();
+                PbtxtStep::Name(name) => {
+                    let here: Vec<&PbtxtField> = fields.iter().filter(|field| field.name == *name).collect();
                     let Some(last) = here.last() else { return (bytes, false) };
                     named = here.iter().flat_map(|field| &field.values).collect();
                     bytes = match named.as_slice() {
@@ -101,18 +101,18 @@ impl Document {
                         _ => here[0].at.clone(),
                     };
                     fields = match named.last() {
-                        Some(Value { shape: Shape::Message(inner), .. }) => inner,
+                        Some(PbtxtValue { shape: PbtxtShape::Message(inner), .. }) => inner,
                         _ => &[],
                     };
                 }
-                Step::Nth(index) => {
+                PbtxtStep::Nth(index) => {
                     let Some(value) = named.get(*index) else { return (bytes, false) };
                     bytes = value.bytes.clone();
-                    fields = if let Shape::Message(inner) = &value.shape { inner } else { &[] };
+                    fields = if let PbtxtShape::Message(inner) = &value.shape { inner } else { &[] };
                 }
-                Step::Key(key) => {
+                PbtxtStep::Key(key) => {
                     let entry = named.iter().rev().find_map(|value| match &value.shape {
-                        Shape::Message(inner) if key_of(inner).as_deref() == Some(key) => Some((value, inner)),
+                        PbtxtShape::Message(inner) if key_of(inner).as_deref() == Some(key) => Some((value, inner)),
                         _ => None,
                     });
                     let Some((value, inner)) = entry else { return (bytes, false) };
@@ -126,11 +126,11 @@ impl Document {
 }
 
 /// Every key of a map is a text or a number.
-fn key_of(entry: &[Field]) -> Option<String> {
+fn key_of(entry: &[PbtxtField]) -> Option<String> {
     let key = entry.iter().rfind(|field| field.name == "key")?.values.last()?;
     match &key.shape {
-        Shape::Text(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Shape::Bare(word) => Some(word.clone()),
+        PbtxtShape::Text(bytes) => String::from_utf8(bytes.clone()).ok(),
+        PbtxtShape::Bare(word) => Some(word.clone()),
         _ => None,
     }
 }
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn an_edit_changes_its_value_and_nothing_else() {
-        let mut document = Document::parse(TEXT).unwrap();
+        let mut document = PbtxtDocument::parse(TEXT).unwrap();
         assert_eq!(document.text(), TEXT);
-        document.set(&[Step::Name("max_batch_size")], "16").unwrap();
-        document.set(&[Step::Name("input"), Step::Nth(2), Step::Name("name")], "\"w\"").unwrap();
-        document.set(&[Step::Name("input"), Step::Nth(0), Step::Name("dims"), Step::Nth(1)], "5").unwrap();
+        document.set(&[PbtxtStep::Name("max_batch_size")], "16").unwrap();
+        document.set(&[PbtxtStep::Name("input"), PbtxtStep::Nth(2), PbtxtStep::Name("name")], "\"w\"").unwrap();
+        document.set(&[PbtxtStep::Name("input"), PbtxtStep::Nth(0), PbtxtStep::Name("dims"), PbtxtStep::Nth(1)], "5").unwrap();
         document.set_parameter("a", "3").unwrap();
         document.set_parameter("b", "new").unwrap();
         let expected = TEXT
@@ -162,36 +162,36 @@ mod tests {
             .replace("\"1\" '2'", "\"3\"")
             + "parameters { key: \"b\" value: { string_value: \"new\" } }\n";
         assert_eq!(document.text(), expected);
-        assert!(document.set(&[Step::Name("backend")], "\"python\"").is_err());
+        assert!(document.set(&[PbtxtStep::Name("backend")], "\"python\"").is_err());
     }
 
     #[test]
     fn a_way_that_ends_early_is_its_last_place() {
-        let document = Document::parse(TEXT).unwrap();
-        let way = [Step::Name("input"), Step::Nth(1), Step::Name("dims")];
+        let document = PbtxtDocument::parse(TEXT).unwrap();
+        let way = [PbtxtStep::Name("input"), PbtxtStep::Nth(1), PbtxtStep::Name("dims")];
         assert_eq!(&TEXT[document.place(&way)], "{ name: \"y\" }");
         assert_eq!(document.find(&way), None);
     }
 
     #[test]
     fn an_edit_that_breaks_the_text_is_not_made() {
-        let mut document = Document::parse(TEXT).unwrap();
-        assert!(document.set(&[Step::Name("name")], "\"").is_err());
+        let mut document = PbtxtDocument::parse(TEXT).unwrap();
+        assert!(document.set(&[PbtxtStep::Name("name")], "\"").is_err());
         assert_eq!(document.text(), TEXT);
     }
 
     proptest! {
         #[test]
         fn any_text_that_is_read_is_kept(text in "[a-z_\\[\\]{}<>:,;\"'#$0-9\\n -]{0,80}") {
-            if let Ok(document) = Document::parse(text.clone()) {
+            if let Ok(document) = PbtxtDocument::parse(text.clone()) {
                 prop_assert_eq!(document.text(), text);
             }
         }
 
         #[test]
         fn the_value_that_was_set_is_the_one_that_is_read(size in 0i32.., value in "\\PC{0,12}") {
-            let mut document = Document::parse(TEXT).unwrap();
-            document.set(&[Step::Name("max_batch_size")], &size.to_string()).unwrap();
+            let mut document = PbtxtDocument::parse(TEXT).unwrap();
+            document.set(&[PbtxtStep::Name("max_batch_size")], &size.to_string()).unwrap();
             document.set_parameter("a", &value).unwrap();
             let config = pbtxt::read_as_server(document.text()).unwrap();
             prop_assert_eq!(config.max_batch_size, size);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::PbtxtError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum PbtxtToken {
     /// A name, a number, `true`, `TYPE_INT32`: anything bare, without a sign.
     Bare,
     /// A text in quotes, its escapes resolved. Any bytes can be written.
@@ -28,15 +28,15 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next word and where it is; the end is a word too.
-    pub(super) fn next(&mut self) -> Result<(Word, Range<usize>), PbtxtError> {
+    pub(super) fn next(&mut self) -> Result<(PbtxtToken, Range<usize>), PbtxtError> {
         self.skip();
         let start = self.at;
-        let Some(first) = self.peek() else { return Ok((Word::End, start..start)) };
+        let Some(first) = self.peek() else { return Ok((PbtxtToken::End, start..start)) };
         let word = match first {
             b'"' | b'\'' => self.quoted(first)?,
             b'{' | b'}' | b'<' | b'>' | b'[' | b']' | b':' | b',' | b';' | b'-' => {
                 self.at += 1;
-                Word::Mark(first)
+                PbtxtToken::Mark(first)
             }
             b'$' => self.placeholder(),
             c if c.is_ascii_alphanumeric() || c == b'_' || c == b'.' => self.bare()?,
@@ -69,7 +69,7 @@ impl<'t> Lexer<'t> {
         )
     }
 
-    fn placeholder(&mut self) -> Word {
+    fn placeholder(&mut self) -> PbtxtToken {
         let rest = &self.text[self.at + 1..];
         let inner = rest.strip_prefix('{').unwrap_or(rest);
         let name: String = inner.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
@@ -81,11 +81,11 @@ impl<'t> Lexer<'t> {
         } else {
             name.len()
         };
-        Word::Placeholder(name)
+        PbtxtToken::Placeholder(name)
     }
 
     /// Letters, digits, `_` and `.`; a sign belongs to it inside an exponent only.
-    fn bare(&mut self) -> Result<Word, PbtxtError> {
+    fn bare(&mut self) -> Result<PbtxtToken, PbtxtError> {
         let start = self.at;
         let number = self.peek().is_some_and(|c| c.is_ascii_digit() || c == b'.');
         let hexadecimal = self.text[start..].starts_with("0x") || self.text[start..].starts_with("0X");
@@ -101,10 +101,10 @@ impl<'t> Lexer<'t> {
         if self.at == start {
             return Err(self.stray());
         }
-        Ok(Word::Bare)
+        Ok(PbtxtToken::Bare)
     }
 
-    fn quoted(&mut self, quote: u8) -> Result<Word, PbtxtError> {
+    fn quoted(&mut self, quote: u8) -> Result<PbtxtToken, PbtxtError> {
         let start = self.at;
         let mut bytes = Vec::new();
         self.at += 1;
@@ -122,7 +122,7 @@ impl<'t> Lexer<'t> {
                 Some(0) => return Err(self.stray()),
                 Some(c) if c == quote => {
                     self.at += 1;
-                    return Ok(Word::Text(bytes));
+                    return Ok(PbtxtToken::Text(bytes));
                 }
                 Some(b'\\') => self.escape(&mut bytes)?,
                 Some(c) => {

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
 
-pub use document::{Document, Step};
+pub use document::{PbtxtDocument, PbtxtStep};
 pub use json::json;
 pub use write::write;
 
@@ -70,29 +70,29 @@ pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
 
 /// Reads a config.pbtxt as a server does: a `${…}` inside quotes is a legal text, outside it stops the parser.
 pub fn read_as_server(text: &str) -> Result<ModelConfig, PbtxtError> {
-    let (config, wrong) = Document::parse(text)?.config();
+    let (config, wrong) = PbtxtDocument::parse(text)?.config();
     wrong.into_iter().next().map_or(Ok(config), Err)
 }
 
 /// What a byte of a text is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PbtxtPlace {
     Bare,
     Quotes,
     Comment,
 }
 
 /// Where a byte stands. Behind a mistake in the text everything counts as bare.
-pub fn place_in(text: &str, byte: usize) -> Place {
+pub fn place_in(text: &str, byte: usize) -> PbtxtPlace {
     let mut lexer = lex::Lexer::new(text);
     loop {
         match lexer.next() {
-            Ok((lex::Word::Text(_), at)) if at.contains(&byte) => return Place::Quotes,
-            Ok((lex::Word::End, _)) => return Place::Comment,
-            Ok((_, at)) if at.start > byte => return Place::Comment,
-            Ok((_, at)) if at.contains(&byte) => return Place::Bare,
+            Ok((lex::PbtxtToken::Text(_), at)) if at.contains(&byte) => return PbtxtPlace::Quotes,
+            Ok((lex::PbtxtToken::End, _)) => return PbtxtPlace::Comment,
+            Ok((_, at)) if at.start > byte => return PbtxtPlace::Comment,
+            Ok((_, at)) if at.contains(&byte) => return PbtxtPlace::Bare,
             Ok(_) => {}
-            Err(_) => return Place::Bare,
+            Err(_) => return PbtxtPlace::Bare,
         }
     }
 }

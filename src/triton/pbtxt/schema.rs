@@ -7,7 +7,7 @@ use prost_reflect::{
 };
 
 use super::PbtxtError;
-use super::tree::{Field, Shape, Value};
+use super::tree::{PbtxtField, PbtxtShape, PbtxtValue};
 use crate::diag::did_you_mean;
 use crate::triton::proto::DESCRIPTORS;
 
@@ -23,7 +23,7 @@ pub(super) fn model_config() -> &'static MessageDescriptor {
 }
 
 /// The message that the fields spell, as far as they can be read.
-pub(super) fn read(text: &str, fields: &[Field]) -> (DynamicMessage, Vec<PbtxtError>) {
+pub(super) fn read(text: &str, fields: &[PbtxtField]) -> (DynamicMessage, Vec<PbtxtError>) {
     let mut reader = Reader { text, wrong: Vec::new() };
     let message = reader.message(model_config(), fields);
     (message, reader.wrong)
@@ -39,7 +39,7 @@ impl Reader<'_> {
         self.wrong.push(PbtxtError::new(self.text, bytes.clone(), message, hint));
     }
 
-    fn message(&mut self, schema: &MessageDescriptor, fields: &[Field]) -> DynamicMessage {
+    fn message(&mut self, schema: &MessageDescriptor, fields: &[PbtxtField]) -> DynamicMessage {
         let mut message = DynamicMessage::new(schema.clone());
         let mut seen: Vec<&str> = Vec::new();
         for field in fields {
@@ -57,7 +57,7 @@ impl Reader<'_> {
     }
 
     /// A field that is no list may be set once, and one of a choice alone.
-    fn twice(&mut self, known: &FieldDescriptor, field: &Field, seen: &[&str]) {
+    fn twice(&mut self, known: &FieldDescriptor, field: &PbtxtField, seen: &[&str]) {
         if known.is_list() || known.is_map() {
             return;
         }
@@ -71,7 +71,7 @@ impl Reader<'_> {
         }
     }
 
-    fn field(&mut self, message: &mut DynamicMessage, known: &FieldDescriptor, field: &Field) {
+    fn field(&mut self, message: &mut DynamicMessage, known: &FieldDescriptor, field: &PbtxtField) {
         let is_message = matches!(known.kind(), Kind::Message(_));
         if field.is_list && !(known.is_list() || known.is_map()) {
             let what = format!("`{}` is one value, not a list", field.name);
@@ -102,8 +102,8 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, known: &FieldDescriptor, value: &Value) -> Option<Reflected> {
-        if let Shape::Placeholder(name) = &value.shape {
+    fn value(&mut self, known: &FieldDescriptor, value: &PbtxtValue) -> Option<Reflected> {
+        if let PbtxtShape::Placeholder(name) = &value.shape {
             let what = if name.is_empty() {
                 format!("`{}` has a `$` for its value", known.name())
             } else {
@@ -113,7 +113,7 @@ impl Reader<'_> {
             self.say(&value.bytes, what, Some(hint));
             return None;
         }
-        if let (Kind::Message(schema), Shape::Message(fields)) = (known.kind(), &value.shape) {
+        if let (Kind::Message(schema), PbtxtShape::Message(fields)) = (known.kind(), &value.shape) {
             return Some(Reflected::Message(self.message(&schema, fields)));
         }
         match scalar(known, &value.shape) {
@@ -128,15 +128,15 @@ impl Reader<'_> {
 }
 
 /// The value of one word, or a hint.
-fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<String>> {
+fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Option<String>> {
     match (known.kind(), shape) {
-        (Kind::String, Shape::Text(bytes)) => String::from_utf8(bytes.clone())
+        (Kind::String, PbtxtShape::Text(bytes)) => String::from_utf8(bytes.clone())
             .map(Reflected::String)
             .map_err(|_| Some("a text must be UTF-8; the server hangs at one that is not".to_owned())),
-        (Kind::Bytes, Shape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
-        (Kind::String | Kind::Bytes, Shape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
+        (Kind::Bytes, PbtxtShape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
+        (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
         (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
-        (Kind::Enum(words), Shape::Bare(word)) => {
+        (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
             // Numbers that no word belongs to are read by the server as well; what they mean nobody knows.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
@@ -149,7 +149,7 @@ fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<St
             };
             number.map(Reflected::EnumNumber).ok_or_else(hint)
         }
-        (Kind::Bool, Shape::Bare(word)) => match word.as_str() {
+        (Kind::Bool, PbtxtShape::Bare(word)) => match word.as_str() {
             "true" | "True" | "t" => Ok(Reflected::Bool(true)),
             "false" | "False" | "f" => Ok(Reflected::Bool(false)),
             number => match whole(number) {
@@ -158,9 +158,9 @@ fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<St
                 _ => Err(Some("write `true` or `false`".to_owned())),
             },
         },
-        (Kind::Float, Shape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
-        (Kind::Double, Shape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
-        (kind, Shape::Bare(word)) => {
+        (Kind::Float, PbtxtShape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
+        (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
+        (kind, PbtxtShape::Bare(word)) => {
             let number = whole(word).ok_or(None)?;
             let fits = || Some("it does not fit into the field".to_owned());
             match kind {
@@ -174,7 +174,7 @@ fn scalar(known: &FieldDescriptor, shape: &Shape) -> Result<Reflected, Option<St
                 _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
             }
         }
-        (_, Shape::Text(_)) => Err(Some("take the quotes away".to_owned())),
+        (_, PbtxtShape::Text(_)) => Err(Some("take the quotes away".to_owned())),
         (_, _) => Err(None),
     }
 }

@@ -3,31 +3,31 @@
 use std::ops::Range;
 
 use super::PbtxtError;
-use super::lex::{Lexer, Word};
+use super::lex::{Lexer, PbtxtToken};
 
 /// `name: value` or `name { … }` or `name: [ … ]`.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct PbtxtField {
     pub name: String,
     /// The name alone.
     pub at: Range<usize>,
     pub has_colon: bool,
     pub is_list: bool,
-    pub values: Vec<Value>,
+    pub values: Vec<PbtxtValue>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub(super) struct PbtxtValue {
     pub bytes: Range<usize>,
-    pub shape: Shape,
+    pub shape: PbtxtShape,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(super) enum PbtxtShape {
     /// A number, a switch or a word of the schema, with its sign.
     Bare(String),
     Text(Vec<u8>),
-    Message(Vec<Field>),
+    Message(Vec<PbtxtField>),
     Placeholder(String),
 }
 
@@ -35,8 +35,8 @@ pub(super) enum Shape {
 const DEEPEST: usize = 64;
 
 /// The fields of a whole text. A syntax error ends the reading: what follows it has no sure meaning.
-pub(super) fn parse(text: &str) -> Result<Vec<Field>, PbtxtError> {
-    let mut parser = Parser { text, lexer: Lexer::new(text), word: Word::End, at: 0..0, end: 0 };
+pub(super) fn parse(text: &str) -> Result<Vec<PbtxtField>, PbtxtError> {
+    let mut parser = Parser { text, lexer: Lexer::new(text), word: PbtxtToken::End, at: 0..0, end: 0 };
     parser.advance()?;
     parser.fields(None, 0)
 }
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Field>, PbtxtError> {
 struct Parser<'t> {
     text: &'t str,
     lexer: Lexer<'t>,
-    word: Word,
+    word: PbtxtToken,
     at: Range<usize>,
     /// Where the word before this one ended.
     end: usize,
@@ -63,13 +63,13 @@ impl Parser<'_> {
 
     fn found(&self) -> String {
         match &self.word {
-            Word::End => "the end of the file".to_owned(),
+            PbtxtToken::End => "the end of the file".to_owned(),
             _ => format!("`{}`", self.text[self.at.clone()].lines().next().unwrap_or_default()),
         }
     }
 
     fn is(&self, mark: u8) -> bool {
-        self.word == Word::Mark(mark)
+        self.word == PbtxtToken::Mark(mark)
     }
 
     fn take(&mut self, mark: u8) -> Result<bool, PbtxtError> {
@@ -81,15 +81,15 @@ impl Parser<'_> {
     }
 
     /// Until the closing bracket, or the end of the text for the outermost.
-    fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<Field>, PbtxtError> {
+    fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<PbtxtField>, PbtxtError> {
         if depth > DEEPEST {
             return Err(self.wrong("this is nested too deeply", None));
         }
         let mut fields = Vec::new();
         loop {
             match (&self.word, opened) {
-                (Word::End, None) => return Ok(fields),
-                (Word::End, Some((_, at))) => {
+                (PbtxtToken::End, None) => return Ok(fields),
+                (PbtxtToken::End, Some((_, at))) => {
                     let hint = "close it, or take it away".to_owned();
                     return Err(PbtxtError::new(
                         self.text,
@@ -98,12 +98,12 @@ impl Parser<'_> {
                         Some(hint),
                     ));
                 }
-                (Word::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
-                (Word::Bare, _) => fields.push(self.field(depth)?),
-                (Word::Mark(b'}' | b'>' | b']'), _) => {
+                (PbtxtToken::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
+                (PbtxtToken::Bare, _) => fields.push(self.field(depth)?),
+                (PbtxtToken::Mark(b'}' | b'>' | b']'), _) => {
                     return Err(self.wrong(format!("{} closes nothing that is open here", self.found()), None));
                 }
-                (Word::Placeholder(name), _) => {
+                (PbtxtToken::Placeholder(name), _) => {
                     return Err(self.wrong(format!("the placeholder `{name}` stands where a field should begin"), None));
                 }
                 _ => return Err(self.wrong(format!("a field's name should stand here, not {}", self.found()), None)),
@@ -111,7 +111,7 @@ impl Parser<'_> {
         }
     }
 
-    fn field(&mut self, depth: usize) -> Result<Field, PbtxtError> {
+    fn field(&mut self, depth: usize) -> Result<PbtxtField, PbtxtError> {
         let at = self.at.clone();
         let name = self.text[at.clone()].to_owned();
         if name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -143,50 +143,50 @@ impl Parser<'_> {
         if !self.take(b',')? {
             self.take(b';')?;
         }
-        Ok(Field { name, at, has_colon, is_list, values })
+        Ok(PbtxtField { name, at, has_colon, is_list, values })
     }
 
-    fn value(&mut self, name: &str, depth: usize) -> Result<Value, PbtxtError> {
+    fn value(&mut self, name: &str, depth: usize) -> Result<PbtxtValue, PbtxtError> {
         let start = self.at.start;
         let shape = match self.word.clone() {
-            Word::Mark(open @ (b'{' | b'<')) => {
+            PbtxtToken::Mark(open @ (b'{' | b'<')) => {
                 let closing = if open == b'{' { b'}' } else { b'>' };
                 let opened = (closing, self.at.clone());
                 self.advance()?;
                 let fields = self.fields(Some(&opened), depth + 1)?;
                 self.advance()?;
-                Shape::Message(fields)
+                PbtxtShape::Message(fields)
             }
-            Word::Text(mut bytes) => {
+            PbtxtToken::Text(mut bytes) => {
                 self.advance()?;
-                while let Word::Text(more) = &self.word {
+                while let PbtxtToken::Text(more) = &self.word {
                     bytes.extend(more);
                     self.advance()?;
                 }
-                Shape::Text(bytes)
+                PbtxtShape::Text(bytes)
             }
-            Word::Mark(b'-') => {
+            PbtxtToken::Mark(b'-') => {
                 self.advance()?;
-                if self.word != Word::Bare {
+                if self.word != PbtxtToken::Bare {
                     return Err(self.wrong(format!("a number should follow the `-`, not {}", self.found()), None));
                 }
                 let text = format!("-{}", &self.text[self.at.clone()]);
                 self.advance()?;
-                Shape::Bare(text)
+                PbtxtShape::Bare(text)
             }
-            Word::Bare => {
+            PbtxtToken::Bare => {
                 let text = self.text[self.at.clone()].to_owned();
                 self.advance()?;
-                Shape::Bare(text)
+                PbtxtShape::Bare(text)
             }
-            Word::Placeholder(name) => {
+            PbtxtToken::Placeholder(name) => {
                 self.advance()?;
-                Shape::Placeholder(name)
+                PbtxtShape::Placeholder(name)
             }
-            Word::Mark(_) | Word::End => {
+            PbtxtToken::Mark(_) | PbtxtToken::End => {
                 return Err(self.wrong(format!("`{name}` needs a value here, not {}", self.found()), None));
             }
         };
-        Ok(Value { bytes: start..self.end, shape })
+        Ok(PbtxtValue { bytes: start..self.end, shape })
     }
 }

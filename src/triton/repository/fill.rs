@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::flags::{FLAGS, Meaning, meaning};
+use super::flags::{FLAGS, FlagMeaning, meaning};
 use super::limits::limits;
 use super::parameters::{PARAMETERS, find};
-use super::{Layout, Problem, RepositoryError, RepositorySpec, TEMPLATES};
+use super::{Layout, SpecProblem, RepositoryError, RepositorySpec, TEMPLATES};
 use crate::triton::EngineConfig;
 
 /// Every parameter by its template name; `None` is not written.
-pub(super) struct Filled {
+pub(super) struct FilledParameters {
     values: BTreeMap<&'static str, Option<String>>,
     /// Copies of the engine in one server.
     pub copies: u32,
     pub notes: Vec<String>,
 }
 
-impl Filled {
+impl FilledParameters {
     /// The names that one model's template may use.
     pub(super) fn of(&self, model: &str) -> BTreeMap<&'static str, Option<String>> {
         let mut values = self.values.clone();
@@ -31,7 +31,7 @@ impl Filled {
 }
 
 /// Spells every parameter and holds it against the engine.
-pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Filled, RepositoryError> {
+pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<FilledParameters, RepositoryError> {
     let mut problems = Vec::new();
     check_models(spec, &mut problems);
     let given = given(spec, &mut problems);
@@ -66,13 +66,13 @@ pub(super) fn fill(spec: &RepositorySpec, engine: &EngineConfig) -> Result<Fille
     check_files(spec, values["triton_backend"].as_deref().unwrap_or_default(), &mut problems);
     if problems.is_empty() {
         let notes = notes(spec, &values);
-        Ok(Filled { values, copies, notes })
+        Ok(FilledParameters { values, copies, notes })
     } else {
         Err(RepositoryError::Invalid { problems })
     }
 }
 
-fn check_models(spec: &RepositorySpec, problems: &mut Vec<Problem>) {
+fn check_models(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) {
     if spec.triton_num_servers == 0 {
         problems.push(problem("triton_num_servers is 0: there would be no server".to_owned(), None));
     }
@@ -101,25 +101,25 @@ fn check_models(spec: &RepositorySpec, problems: &mut Vec<Problem>) {
 }
 
 /// What the spec says itself, spelled; flags first, then parameters.
-fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'static str, String> {
+fn given(spec: &RepositorySpec, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'static str, String> {
     let mut said: Vec<(&'static str, String, Value)> = Vec::new();
     for (flag, value) in &spec.runtime_flags {
         match meaning(flag, value) {
-            Meaning::Parameters(mut list) => {
+            FlagMeaning::Parameters(mut list) => {
                 // There a batch is the engine's affair, not the server's.
                 list.retain(|(name, _)| spec.layout == Layout::Five || *name != "triton_max_batch_size");
                 said.extend(list.into_iter().map(|(name, v)| (name, format!("runtime flag `{flag}`"), v)));
             }
-            Meaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
-            Meaning::Elsewhere => problems.push(problem(
+            FlagMeaning::Wrong(message) => problems.push(problem(format!("runtime flag `{flag}`: {message}"), None)),
+            FlagMeaning::Elsewhere => problems.push(problem(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),
                 Some("take it away".to_owned()),
             )),
-            Meaning::Unknown if find(flag).is_some() => problems.push(problem(
+            FlagMeaning::Unknown if find(flag).is_some() => problems.push(problem(
                 format!("`{flag}` is a template parameter, not a runtime flag"),
                 Some("put it under `parameters`".to_owned()),
             )),
-            Meaning::Unknown => problems.push(unknown("runtime flag", flag, FLAGS)),
+            FlagMeaning::Unknown => problems.push(unknown("runtime flag", flag, FLAGS)),
         }
     }
     let names: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
@@ -151,7 +151,7 @@ fn given(spec: &RepositorySpec, problems: &mut Vec<Problem>) -> BTreeMap<&'stati
 }
 
 /// How many copies of the engine (data-parallel ranks) each server has: its GPUs / (tp × pp).
-fn copies(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<Problem>) -> u32 {
+fn copies(spec: &RepositorySpec, engine: &EngineConfig, problems: &mut Vec<SpecProblem>) -> u32 {
     let (ranks, servers) = (engine.ranks(), spec.triton_num_servers.max(1));
     let wanted = match spec.layout {
         Layout::Harness { triton_num_models_per_server } => triton_num_models_per_server,
@@ -193,7 +193,7 @@ fn groups(copies: u32, ranks: u32) -> String {
 }
 
 /// Experts are cut over the ranks of tensor parallelism.
-fn check_experts(engine: &EngineConfig, problems: &mut Vec<Problem>) {
+fn check_experts(engine: &EngineConfig, problems: &mut Vec<SpecProblem>) {
     let mapping = &engine.pretrained_config.mapping;
     let size = |key: &str| mapping.rest.get(key).and_then(Value::as_u64).unwrap_or(1);
     let (tp, ep) = (size("moe_tp_size"), size("moe_ep_size"));
@@ -208,7 +208,7 @@ fn check_experts(engine: &EngineConfig, problems: &mut Vec<Problem>) {
 }
 
 /// The folder that the files of the models come from has what each model needs.
-fn check_files(spec: &RepositorySpec, backend: &str, problems: &mut Vec<Problem>) {
+fn check_files(spec: &RepositorySpec, backend: &str, problems: &mut Vec<SpecProblem>) {
     let Some(files) = &spec.files else { return };
     for role in roles(spec).filter(|role| is_python(role, backend)) {
         let path = files.join(role).join("1/model.py");
@@ -247,11 +247,11 @@ fn notes(spec: &RepositorySpec, values: &BTreeMap<&'static str, Option<String>>)
     notes
 }
 
-fn problem(message: String, hint: Option<String>) -> Problem {
-    Problem { message, hint }
+fn problem(message: String, hint: Option<String>) -> SpecProblem {
+    SpecProblem { message, hint }
 }
 
-fn unknown(what: &str, name: &str, known: &[&str]) -> Problem {
+fn unknown(what: &str, name: &str, known: &[&str]) -> SpecProblem {
     let close = known
         .iter()
         .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))

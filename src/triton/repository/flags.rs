@@ -36,7 +36,7 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 /// A flag as parameters of the templates.
-pub enum Meaning {
+pub enum FlagMeaning {
     Parameters(Vec<(&'static str, Value)>),
     /// A name of NVIDIA's that a Triton repository has no place for.
     Elsewhere,
@@ -46,41 +46,41 @@ pub enum Meaning {
 }
 
 /// What a flag of NVIDIA's harness means in config.pbtxt.
-pub fn meaning(flag: &str, value: &Value) -> Meaning {
-    let same = |name| Meaning::Parameters(vec![(name, value.clone())]);
+pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
+    let same = |name| FlagMeaning::Parameters(vec![(name, value.clone())]);
     match flag {
         "batch_scheduler_policy" => policy(value),
         "context_chunking_policy" => same("context_chunking_policy"),
         "use_inflight_batching" => match value {
             Value::Bool(true) => word("batching_strategy", "inflight_fused_batching"),
             Value::Bool(false) => word("batching_strategy", "V1"),
-            other => Meaning::Wrong(format!("`{other}` is not true or false")),
+            other => FlagMeaning::Wrong(format!("`{other}` is not true or false")),
         },
         "enable_chunked_context" => same("enable_chunked_context"),
         "kvcache_free_gpu_mem_frac" => same("kv_cache_free_gpu_mem_fraction"),
         "exclude_input_from_output" => same("exclude_input_in_output"),
         "max_batch_size" => {
-            Meaning::Parameters(vec![("triton_max_batch_size", value.clone()), ("max_batch_size", value.clone())])
+            FlagMeaning::Parameters(vec![("triton_max_batch_size", value.clone()), ("max_batch_size", value.clone())])
         }
         "max_num_tokens" => same("max_num_tokens"),
-        other if ELSEWHERE.contains(&other) => Meaning::Elsewhere,
-        _ => Meaning::Unknown,
+        other if ELSEWHERE.contains(&other) => FlagMeaning::Elsewhere,
+        _ => FlagMeaning::Unknown,
     }
 }
 
 /// The harness's short words and the backend's long ones. The backend itself silently ignores a word it does not know.
-fn policy(value: &Value) -> Meaning {
+fn policy(value: &Value) -> FlagMeaning {
     match value.as_str() {
         Some("max_util" | "max_utilization") => word("batch_scheduler_policy", "max_utilization"),
         Some("no_evict" | "guaranteed_no_evict") => word("batch_scheduler_policy", "guaranteed_no_evict"),
         // Static batching is a batching strategy of the backend, not a scheduler policy.
         Some("static" | "static_batch") => word("batching_strategy", "V1"),
-        _ => Meaning::Wrong(format!(
+        _ => FlagMeaning::Wrong(format!(
             "{value} is not one of max_util, no_evict, static (or max_utilization, guaranteed_no_evict)"
         )),
     }
 }
 
-fn word(name: &'static str, value: &str) -> Meaning {
-    Meaning::Parameters(vec![(name, Value::from(value))])
+fn word(name: &'static str, value: &str) -> FlagMeaning {
+    FlagMeaning::Parameters(vec![(name, Value::from(value))])
 }

@@ -20,10 +20,10 @@ use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
 
-pub use check::{Checked, check};
-pub use flags::{FLAGS as RUNTIME_FLAGS, Meaning, meaning};
+pub use check::{CheckedRepository, check};
+pub use flags::{FLAGS as RUNTIME_FLAGS, FlagMeaning, meaning};
 pub use parameters::knob;
-pub use parameters::{Kind, PARAMETERS, Parameter};
+pub use parameters::{ParameterKind, PARAMETERS, Parameter};
 pub use substitute::{pairs, substitute};
 pub use tree::{FilledModel, TreeError, Values, fill_tree};
 
@@ -75,7 +75,7 @@ pub enum Layout {
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenRepositories {
     /// In the order of the servers.
     pub repositories: Vec<PathBuf>,
     /// What a person should know before a real Triton reads them.
@@ -84,7 +84,7 @@ pub struct Written {
 
 /// One mistake in a [`RepositorySpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SpecProblem {
     pub message: String,
     pub hint: Option<String>,
 }
@@ -94,25 +94,25 @@ pub struct Problem {
 pub enum RepositoryError {
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("{}", problems.iter().map(Problem::line).collect::<Vec<_>>().join("; "))]
-    Invalid { problems: Vec<Problem> },
+    #[error("{}", problems.iter().map(SpecProblem::line).collect::<Vec<_>>().join("; "))]
+    Invalid { problems: Vec<SpecProblem> },
     #[error("the template of {model} does not fit: {message}")]
     Template { model: String, message: String },
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
 }
 
-impl Problem {
+impl SpecProblem {
     pub fn line(&self) -> String {
         self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{} ({hint})", self.message))
     }
 }
 
 /// Writes one repository for each server under `out`, which must exist.
-pub fn write(spec: &RepositorySpec, out: &Path) -> Result<Written, RepositoryError> {
+pub fn write(spec: &RepositorySpec, out: &Path) -> Result<WrittenRepositories, RepositoryError> {
     let engine = EngineConfig::load(&spec.engine)?;
     let filled = fill::fill(spec, &engine)?;
-    let mut written = Written { repositories: Vec::new(), notes: filled.notes.clone() };
+    let mut written = WrittenRepositories { repositories: Vec::new(), notes: filled.notes.clone() };
     for server in 0..spec.triton_num_servers {
         let repository = out.join(format!("triton_model_repo_{server}"));
         for planned in planned(spec, &filled, server, engine.ranks())? {
@@ -139,7 +139,7 @@ struct Planned<'a> {
 
 fn planned<'a>(
     spec: &'a RepositorySpec,
-    filled: &fill::Filled,
+    filled: &fill::FilledParameters,
     server: u32,
     ranks: u32,
 ) -> Result<Vec<Planned<'a>>, RepositoryError> {
@@ -158,8 +158,8 @@ fn planned<'a>(
         let devices: Vec<String> = (copy * ranks..(copy + 1) * ranks).map(|gpu| gpu.to_string()).collect();
         let wrong =
             |error: pbtxt::PbtxtError| RepositoryError::Template { model: role.to_owned(), message: error.to_string() };
-        let mut document = pbtxt::Document::parse(text.clone()).map_err(wrong)?;
-        document.set(&[pbtxt::Step::Name("name")], &pbtxt::quoted(&name)).map_err(wrong)?;
+        let mut document = pbtxt::PbtxtDocument::parse(text.clone()).map_err(wrong)?;
+        document.set(&[pbtxt::PbtxtStep::Name("name")], &pbtxt::quoted(&name)).map_err(wrong)?;
         document.set_parameter("gpu_device_ids", &devices.join(",")).map_err(wrong)?;
         planned.push(Planned { role, name, text: document.text().to_owned() });
     }
@@ -181,7 +181,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// One model's config.pbtxt, read back once so that what is written is known to be readable.
-fn render(model: &str, filled: &fill::Filled) -> Result<String, RepositoryError> {
+fn render(model: &str, filled: &fill::FilledParameters) -> Result<String, RepositoryError> {
     let wrong = |message: String| RepositoryError::Template { model: model.to_owned(), message };
     let template = TEMPLATES.iter().find(|(name, _)| *name == model).map(|(_, text)| *text);
     let template = template.ok_or_else(|| wrong("there is none".to_owned()))?;

@@ -55,7 +55,7 @@ fn problems(spec: &RepositorySpec) -> Vec<String> {
     let error = write(spec, out.path()).unwrap_err();
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "nothing may be written");
     let RepositoryError::Invalid { problems } = error else { panic!("{error}") };
-    problems.iter().map(Problem::line).collect()
+    problems.iter().map(SpecProblem::line).collect()
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::substitute::{Placeholder, substitute};
-use crate::diag::{Diagnostic, Diagnostics, Source, did_you_mean};
-use crate::triton::pbtxt::{Document, Place, place_in};
+use crate::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
+use crate::triton::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 
 /// What `fill_template.py` fills without being asked.
 const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_microseconds", "0")];
@@ -74,7 +74,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
             };
             // Python reads every kind of line end as one line feed.
             let text = text.replace("\r\n", "\n").replace('\r', "\n");
-            let source = Source::new(shown.display().to_string(), text);
+            let source = SourceText::new(shown.display().to_string(), text);
             let model = entry.path().parent().and_then(Path::file_name).unwrap_or_default();
             let (text, filled) = one(&model.to_string_lossy(), out.join(&relative), &source, values, &mut mistakes);
             configs.push((relative, text));
@@ -112,7 +112,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
 fn one(
     model: &str,
     path: PathBuf,
-    source: &Source,
+    source: &SourceText,
     values: &Values,
     mistakes: &mut Diagnostics,
 ) -> (String, FilledModel) {
@@ -131,11 +131,11 @@ fn one(
             continue;
         }
         let place = place_in(source.text(), bytes.start);
-        if place == Place::Comment {
+        if place == PbtxtPlace::Comment {
             continue;
         }
-        if place == Place::Bare || !values.allow_unfilled {
-            let fate = if place == Place::Bare {
+        if place == PbtxtPlace::Bare || !values.allow_unfilled {
+            let fate = if place == PbtxtPlace::Bare {
                 "the server cannot read the file with it".to_owned()
             } else {
                 "inside quotes it reaches the backend as this very text; `--allow-unfilled` lets it".to_owned()
@@ -153,9 +153,9 @@ fn one(
 }
 
 /// A value can break a text: a quote in it ends the text it stands in.
-fn readable(template: &Source, text: &str, mistakes: &mut Diagnostics) {
-    let source = Source::new(format!("{} (filled)", template.name()), text);
-    let wrong = match Document::parse(text) {
+fn readable(template: &SourceText, text: &str, mistakes: &mut Diagnostics) {
+    let source = SourceText::new(format!("{} (filled)", template.name()), text);
+    let wrong = match PbtxtDocument::parse(text) {
         Ok(document) => document.config().1,
         Err(wrong) => vec![wrong],
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, Content, Ended, Length, Limits, Measured, Pace, Protocol, Request, Scenario, Slo, Spec, Until, run,
+    Arrivals, PromptSource, RequestEnd, Length, Limits, Measured, SendingSpec, Protocol, Request, Scenario, Slo, BenchSpec, StopAfter, run,
 };
 
 use crate::server::Server;
@@ -22,19 +22,19 @@ pub struct Race {
 impl Race {
     /// Everything is recorded, every chunk's stamp too. No request may fail.
     pub fn run(&self, server: &Server) -> Result<Measured, Box<dyn std::error::Error>> {
-        let spec = Spec {
+        let spec = BenchSpec {
             endpoints: vec![server.address.to_string().parse()?],
             protocol: Protocol::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario: self.scenario.clone(),
             arrivals: self.arrivals,
-            stop: Until { requests: Some(self.requests), duration: None },
+            stop: StopAfter { requests: Some(self.requests), duration: None },
             input_len: Length::Fixed(32),
             output_len: Length::Fixed(self.tokens),
             seed: self.seed,
             warmup: 0,
-            pace: Pace::default(),
-            content: Content::default(),
+            pace: SendingSpec::default(),
+            content: PromptSource::default(),
             frontends: 1,
             clients: self.clients,
             stall_timeout: Duration::from_mins(1),
@@ -47,7 +47,7 @@ impl Race {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let measured = runtime.block_on(run(&spec, &Stop::new(), |_| {}))?;
-        let failed = measured.requests.iter().find(|request| request.ended != Ended::Ok);
+        let failed = measured.requests.iter().find(|request| request.ended != RequestEnd::Ok);
         match failed {
             Some(request) => Err(format!("request {} is {:?}", request.index, request.ended).into()),
             None => Ok(measured),

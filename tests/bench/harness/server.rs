@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use regatta::sim::{Manner, Proof, Script};
+use regatta::sim::{ResponsePattern, GroundTruthServer, ResponseScript};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;
@@ -93,12 +93,12 @@ pub fn monotonic(instant: Instant) -> i128 {
 /// Of the other process.
 pub fn serve(manner: &[String]) -> Outcome {
     let number = |at: usize| manner.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or_default();
-    let proof = Proof::start(match manner.first().map(String::as_str) {
+    let proof = GroundTruthServer::start(match manner.first().map(String::as_str) {
         Some("paced") => {
             let even = |ms| (ms, ms);
-            Manner::Scripted(Script { seed: 0, first_ms: even(number(1)), gap_ms: even(number(2)) })
+            ResponsePattern::Scripted(ResponseScript { seed: 0, first_ms: even(number(1)), gap_ms: even(number(2)) })
         }
-        _ => Manner::AtOnce { tokens: number(1) as u32 },
+        _ => ResponsePattern::AtOnce { tokens: number(1) as u32 },
     })?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", proof.address.port())?;

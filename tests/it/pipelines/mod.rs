@@ -11,7 +11,7 @@ mod twins;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regatta::manifest::{Given, Library, Manifest, load};
+use regatta::manifest::{GivenValues, ManifestLibrary, Manifest, load};
 use regatta::plan::{Plan, expand};
 
 pub const WORKLOADS: [&str; 4] = ["llama2-70b", "llama3.1-405b", "llama3.1-8b", "mixtral-8x7b"];
@@ -37,7 +37,7 @@ fn real(workload: &str) -> Vec<String> {
 
 /// A pipeline for a system, with everything that a person must give.
 fn manifest(workload: &str, system: &str, params: &[(&str, &str)]) -> Manifest {
-    let mut given = Given::default();
+    let mut given = GivenValues::default();
     let mut say = |name: &str, value: &str| given.params.push((name.to_owned(), value.to_owned()));
     say("system", system);
     if !system.starts_with("sim-") {
@@ -53,7 +53,7 @@ fn manifest(workload: &str, system: &str, params: &[(&str, &str)]) -> Manifest {
     for (name, value) in params {
         say(name, value);
     }
-    load(&Library::new(root()), workload, &given).unwrap_or_else(|found| panic!("{workload} {system}: {found}"))
+    load(&ManifestLibrary::new(root()), workload, &given).unwrap_or_else(|found| panic!("{workload} {system}: {found}"))
 }
 
 fn plan(workload: &str, system: &str, params: &[(&str, &str)]) -> Plan {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use regatta::manifest::model::{Action, CherryPick, Git, Script};
+use regatta::manifest::model::{Action, CherryPick, Git, ShellScript};
 use regatta::plan::{ActionKind, Plan, Task, loadgen};
-use regatta::stage::{Launch, engine_commands, previews};
+use regatta::stage::{LaunchPreview, engine_commands, previews};
 use serde_json::Value;
 
 use super::{WORKLOADS, golden, manifest, plan, real, systems};
@@ -53,7 +53,7 @@ fn told(task: &Task, out: &mut String) {
                 .collect();
             line(&format!("{url} at {rev}{}{}", picks.concat(), if submodules { ", with submodules" } else { "" }));
         }
-        Action::Shell(Script::Text(text)) => text.lines().for_each(line),
+        Action::Shell(ShellScript::Text(text)) => text.lines().for_each(line),
         Action::Engine(engine) => {
             for argv in engine_commands(&engine, Path::new("CHECKPOINT"), Path::new("OUT")).expect("commands") {
                 line(&argv.join(" "));
@@ -65,7 +65,7 @@ fn told(task: &Task, out: &mut String) {
 
 fn launched(plan: &Plan, out: &mut String) {
     for preview in previews(plan, &vec![true; plan.tasks.len()], Path::new("/")) {
-        let Launch::Start(launch) = preview.launch else { panic!("{}: {:?}", preview.task, preview.launch) };
+        let LaunchPreview::Start(launch) = preview.launch else { panic!("{}: {:?}", preview.task, preview.launch) };
         let _ = writeln!(out, "{}: {} servers", preview.task, launch.servers.len());
         for note in launch.notes.iter().filter(|note| note.contains("nodes")) {
             let _ = writeln!(out, "  {note}");
@@ -218,7 +218,7 @@ fn every_program_for_containers_can_start_the_servers() {
     for program in ["docker", "podman", "enroot", "apptainer", "none"] {
         let planned = plan("llama2-70b", "h200-x8", &[("container", program)]);
         for preview in previews(&planned, &vec![true; planned.tasks.len()], Path::new("/")) {
-            let Launch::Start(launch) = preview.launch else { panic!("{program}: {:?}", preview.launch) };
+            let LaunchPreview::Start(launch) = preview.launch else { panic!("{program}: {:?}", preview.launch) };
             let argv = launch.servers[0].argv();
             assert!(argv[0] == program || program == "none", "{argv:?}");
         }
@@ -246,12 +246,12 @@ fn every_system_can_be_measured_by_loadgens_rules() {
 
 #[test]
 fn what_is_not_known_must_be_said() {
-    use regatta::manifest::{Given, Library, load};
+    use regatta::manifest::{GivenValues, ManifestLibrary, load};
     let params =
         [("system", "b200-x1"), ("model_path", "/usr")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let given = Given { params: params.to_vec(), ..Given::default() };
+    let given = GivenValues { params: params.to_vec(), ..GivenValues::default() };
     let found =
-        load(&Library::new(super::root()), "llama2-70b", &given).expect_err("v6.0 names no commit").render(false);
+        load(&ManifestLibrary::new(super::root()), "llama2-70b", &given).expect_err("v6.0 names no commit").render(false);
     assert!(found.contains("the parameter `trt_llm_rev` has no value"), "{found}");
     assert!(found.contains("the parameter `image` has no value"), "{found}");
 }

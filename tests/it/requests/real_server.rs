@@ -30,8 +30,8 @@ fn serve(files: &Files) -> RealTriton {
     wait_for(RealTriton::ready(&files.repository(), &[]))
 }
 
-fn spec_of(server: &RealTriton, model: &str, request: Request) -> Spec {
-    Spec { model: model.to_owned(), ..spec(server.endpoint.clone(), 12, request) }
+fn spec_of(server: &RealTriton, model: &str, request: Request) -> BenchSpec {
+    BenchSpec { model: model.to_owned(), ..spec(server.endpoint.clone(), 12, request) }
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
         assert_eq!(measured.result.client.call, "stream");
     }
     for model in ["tensorrt_llm", "ensemble", "tensorrt_llm_bls"] {
-        let shared = measured(&Spec { pace: SHARED, ..spec_of(&server, model, Request::default()) });
+        let shared = measured(&BenchSpec { pace: SHARED, ..spec_of(&server, model, Request::default()) });
         all_ok(&shared);
         assert_eq!(shared.result.connections.shared_streams, Some(2), "one for each connection");
         assert!(shared.requests.iter().all(|record| record.final_marker));
@@ -55,20 +55,20 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
     // Its tokens are the letters in a circle: every answer says "a" within 26 tokens.
     let letter = 3 + i32::from(b'a');
     let words = Request { stop_words: Some(Words::Ids(vec![vec![letter]])), ..Request::default() };
-    let stopped = measured(&Spec { output_len: Length::Fixed(40), ..spec_of(&server, "tensorrt_llm", words) });
+    let stopped = measured(&BenchSpec { output_len: Length::Fixed(40), ..spec_of(&server, "tensorrt_llm", words) });
     assert_eq!(stopped.result.counts.ok, 12);
     assert!(stopped.requests.iter().all(|record| (1..=26).contains(&record.tokens)), "{:?}", stopped.requests);
     for by in [CancelBy::Rpc, CancelBy::Stop] {
         let request = Request { cancel: Some(Cancel { after_tokens: 2, share: 1.0, by }), ..Request::default() };
         // At 2 ms a token an answer would take a minute.
-        let long = Spec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
+        let long = BenchSpec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
         let cancelled = measured(&long).result;
         assert_eq!((cancelled.counts.withdrawn, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
         assert!(cancelled.withdrawals.unwrap().tokens < 12 * 30_000);
     }
     let cancel = Some(Cancel { after_tokens: 2, share: 0.5, by: CancelBy::Stop });
     let request = Request { cancel, ..Request::default() };
-    let half = Spec { output_len: Length::Fixed(200), pace: SHARED, ..spec_of(&server, "tensorrt_llm", request) };
+    let half = BenchSpec { output_len: Length::Fixed(200), pace: SHARED, ..spec_of(&server, "tensorrt_llm", request) };
     let half = measured(&half).result;
     assert_eq!(
         (half.counts.ok + half.counts.withdrawn, half.connections.shared_streams),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use pretty_assertions::assert_eq;
-use regatta::sim::{EngineSpec, Gpu, Model, ServeError, SimOptions, serve, write_engine};
+use regatta::sim::{EngineSpec, GpuTiming, DecoderModel, ServeError, SimOptions, serve, write_engine};
 use regatta::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
 use regatta::triton::proto::inference::model_infer_request::InferInputTensor;
@@ -77,7 +77,7 @@ impl Files {
 
 pub fn engine_spec() -> EngineSpec {
     EngineSpec {
-        model: Model {
+        model: DecoderModel {
             name: "llama3.1-8b".into(),
             architecture: "LlamaForCausalLM".into(),
             parameters: 8_030_261_248,
@@ -90,7 +90,7 @@ pub fn engine_spec() -> EngineSpec {
             vocab_size: 128_256,
             max_position_embeddings: 131_072,
         },
-        gpu: Gpu { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 },
+        gpu: GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 },
         precision: "fp8".into(),
         tensor_parallelism: 1,
         pipeline_parallelism: 1,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Examined, Lock, LockedResult, LockedRun, Mode, Round, Scenario, Weight};
+use regatta::mlperf::{self, Examined, PackageProvenance, LockedResult, LockedRun, TestMode, Round, MlperfScenario, FindingWeight};
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, line, run, summary, write};
@@ -149,16 +149,16 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
 
 /// Writes the lock that `pack` would have written, changed.
 fn lock(s: &Submission, change: impl Fn(&mut Value)) {
-    let scenarios = [Scenario::Offline, Scenario::Server, Scenario::Interactive];
+    let scenarios = [MlperfScenario::Offline, MlperfScenario::Server, MlperfScenario::Interactive];
     let results = scenarios.map(|scenario| {
-        let runs = [(Mode::Performance, "performance/run_1"), (Mode::Accuracy, "accuracy")].map(|(mode, folder)| {
+        let runs = [(TestMode::Performance, "performance/run_1"), (TestMode::Accuracy, "accuracy")].map(|(mode, folder)| {
             let bytes = fs::read(s.log(&format!("{}/{folder}", scenario.title()))).unwrap();
             let files = BTreeMap::from([("mlperf_log_detail.txt".to_owned(), super::fixture::sha256(&bytes))]);
             (mode, LockedRun { files, ..LockedRun::default() })
         });
         LockedResult { benchmark: BENCHMARK.to_owned(), scenario, runs: runs.into_iter().collect() }
     });
-    let lock = Lock {
+    let lock = PackageProvenance {
         regatta: "0.1.0".to_owned(),
         round: "v6.1".to_owned(),
         division: mlperf::Division::Closed,
@@ -216,7 +216,7 @@ fn every_broken_submission_is_refused_for_its_own_reason() {
         assert!(examined.refused() > 0, "{name} passes");
         let _ = writeln!(told, "\n{name}\n  official: {}", official.get(*name).map_or("not asked", String::as_str));
         for finding in &examined.findings {
-            let word = if finding.weight == Weight::Refused { "refused" } else { "warning" };
+            let word = if finding.weight == FindingWeight::Refused { "refused" } else { "warning" };
             let place = finding.place.strip_prefix("closed/Example/").unwrap_or(&finding.place);
             let place = place.replace(&format!("results/{SYSTEM}/{BENCHMARK}/"), "…/");
             let _ = writeln!(

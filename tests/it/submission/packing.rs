@@ -4,28 +4,28 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Division, Entry, Mode, Order, Round, Scenario, Unpacked};
+use regatta::mlperf::{self, Division, PackageEntry, TestMode, PackageRequest, Round, MlperfScenario, Unpacked};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};
 
-fn order(runs: &Runs) -> Order {
+fn order(runs: &Runs) -> PackageRequest {
     write(runs.0.join("documentation/calibration.md"), "how it was calibrated\n");
-    let scenarios = [Scenario::Offline, Scenario::Server, Scenario::Interactive];
+    let scenarios = [MlperfScenario::Offline, MlperfScenario::Server, MlperfScenario::Interactive];
     let results = scenarios.map(|scenario| {
         let of = |name: &str| runs.of(scenario.title(), name);
-        Entry {
+        PackageEntry {
             benchmark: BENCHMARK.to_owned(),
             scenario,
             performance: of("performance"),
             accuracy: of("accuracy"),
             score: of("score"),
-            audits: [(Mode::Test06, of("test06"))].into_iter().collect(),
-            verified: [(Mode::Test06, of("verify"))].into_iter().collect(),
+            audits: [(TestMode::Test06, of("test06"))].into_iter().collect(),
+            verified: [(TestMode::Test06, of("verify"))].into_iter().collect(),
         }
     });
     let object = |value: Value| value.as_object().unwrap().clone();
-    Order {
+    PackageRequest {
         round: Round::named("v6.1").unwrap(),
         division: Division::Closed,
         submitter: "Example".to_owned(),
@@ -107,7 +107,7 @@ fn older_rounds_have_their_own_layout() {
         }
     }
     let out = folder.path().join("out");
-    let order = Order { round: Round::named("v5.1").unwrap(), ..order(&runs) };
+    let order = PackageRequest { round: Round::named("v5.1").unwrap(), ..order(&runs) };
     mlperf::pack(&order, &out).unwrap();
     assert_eq!(mlperf::examine(&out, &order.round).findings, []);
     let submitter = out.join("closed/Example");
@@ -139,7 +139,7 @@ fn older_rounds_have_their_own_layout() {
 fn everything_that_only_a_person_knows_is_asked_for_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::new(&folder.path().join("runs"), |_| ());
-    let order = Order { system_json: Map::new(), measurements: Map::new(), ..order(&runs) };
+    let order = PackageRequest { system_json: Map::new(), measurements: Map::new(), ..order(&runs) };
     let Err(Unpacked::Incomplete { problems, snippet }) = mlperf::pack(&order, &folder.path().join("out")) else {
         panic!("it was packed");
     };
@@ -217,7 +217,7 @@ fn all_that_is_wrong_with_its_runs_is_told_at_once() {
 
     // A rehearsal is packed when it is asked for, and marked.
     let runs = Runs::new(&folder.path().join("again"), |test| test["rehearsal"] = json!(true));
-    let order = Order { rehearse: true, ..self::order(&runs) };
+    let order = PackageRequest { rehearse: true, ..self::order(&runs) };
     let out = folder.path().join("out");
     mlperf::pack(&order, &out).unwrap();
     let checks: Vec<String> =

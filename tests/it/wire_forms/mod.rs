@@ -9,7 +9,7 @@ mod sse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regatta::harness::{Api, Http, Length, Level, Measured, Protocol, Scenario, Spec, StreamMode};
+use regatta::harness::{Api, Http, Length, LoadLevel, Measured, Protocol, Scenario, BenchSpec, StreamMode};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;
@@ -52,7 +52,7 @@ fn play(form: &Form) -> Measured {
         By::Http { api, streams, steps } => {
             let steps = steps.clone();
             let server = HttpServer::start(move |_| steps.clone());
-            let mut spec = Spec {
+            let mut spec = BenchSpec {
                 model: "m".to_owned(),
                 protocol: Protocol::Http(Http::new(*api)),
                 ..openai::spec(&server.address.to_string(), *api, REQUESTS)
@@ -70,7 +70,7 @@ fn play(form: &Form) -> Measured {
                 (true, _) => GAP * 5,
             };
             let server = GrpcServer::start(true, None, kserve::script(move |id| Act::Play { gap: gap(id), messages }));
-            let mut spec = Spec { clients: 1, ..kserve::spec(&server, REQUESTS) };
+            let mut spec = BenchSpec { clients: 1, ..kserve::spec(&server, REQUESTS) };
             if is_shared {
                 spec.pace.stream = StreamMode::Shared;
             }
@@ -79,9 +79,9 @@ fn play(form: &Form) -> Measured {
     }
 }
 
-fn one_by_one(spec: Spec) -> Spec {
-    Spec {
-        scenario: Scenario::Concurrency { users: Level::Fixed(1.0) },
+fn one_by_one(spec: BenchSpec) -> BenchSpec {
+    BenchSpec {
+        scenario: Scenario::Concurrency { users: LoadLevel::Fixed(1.0) },
         input_len: Length::Fixed(8),
         output_len: Length::Fixed(ASKED),
         timelines: true,
@@ -105,7 +105,7 @@ fn row(form: &Form, measured: &Measured) -> Row {
     let of_all = |one: u32| u64::from(one) * REQUESTS;
     let result = &measured.result;
     let good = || measured.requests.iter().filter(|record| record.is_ok());
-    let sum = |of: fn(&regatta::harness::Record) -> u32| good().map(|record| u64::from(of(record))).sum::<u64>();
+    let sum = |of: fn(&regatta::harness::RequestRecord) -> u32| good().map(|record| u64::from(of(record))).sum::<u64>();
     let is_known = good().all(|record| !record.chunk_tokens_unknown);
     let itl = &result.latency.itl_token;
     let itl_n = if itl.absent.is_some() { "left out".to_owned() } else { itl.n.to_string() };

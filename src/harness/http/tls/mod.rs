@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 pub(super) use self::told::alert;
-use self::trust::{Anybody, certificates, private_key, trusted};
+use self::trust::{AnyCertificate, certificates, private_key, trusted};
 use super::target::Tls;
 
 /// Read once for a run; every connection is made with it.
@@ -32,7 +32,7 @@ impl Connector {
         let mut faults = Vec::new();
         let mut keep = |fault: String| faults.push(fault);
         let verifier: Option<Arc<dyn ServerCertVerifier>> = if tls.insecure {
-            Some(Arc::new(Anybody(Arc::clone(&provider))))
+            Some(Arc::new(AnyCertificate(Arc::clone(&provider))))
         } else {
             trusted(tls.ca.as_deref(), &provider).map_err(&mut keep).ok()
         };

@@ -37,7 +37,7 @@ pub(super) fn trusted(
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| error.to_string())?;
-    Ok(Arc::new(Trusted { inner, pinned }))
+    Ok(Arc::new(NamedCertificates { inner, pinned }))
 }
 
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -63,12 +63,12 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String>
 
 /// As browsers check, and a certificate that was itself named in `tls.ca`, as self-signed ones are.
 #[derive(Debug)]
-struct Trusted {
+struct NamedCertificates {
     inner: Arc<WebPkiServerVerifier>,
     pinned: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for Trusted {
+impl ServerCertVerifier for NamedCertificates {
     fn verify_server_cert(
         &self,
         end: &CertificateDer<'_>,
@@ -114,9 +114,9 @@ impl ServerCertVerifier for Trusted {
 
 /// `insecure`: whoever answers is the server.
 #[derive(Debug)]
-pub(super) struct Anybody(pub Arc<CryptoProvider>);
+pub(super) struct AnyCertificate(pub Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

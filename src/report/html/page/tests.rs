@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::report::sample;
 
-fn told(events: &[crate::event::Event], seconds: &[f64]) -> Story {
-    let mut story = Story::new();
+fn told(events: &[crate::event::Event], seconds: &[f64]) -> RunState {
+    let mut story = RunState::new();
     for (n, event) in events.iter().enumerate() {
         story.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
     }
@@ -51,8 +51,8 @@ fn result() -> Value {
     })
 }
 
-fn about() -> About {
-    About {
+fn about() -> RunOrigin {
+    RunOrigin {
         manifest_path: "manifests/quickstart.yaml".to_owned(),
         manifest: "regatta: 1\nname: quickstart\nabout: <b>bold</b>\n".to_owned(),
         versions: vec![("regatta".to_owned(), "0.1.0".to_owned()), ("tritonserver".to_owned(), "2.60.0".to_owned())],
@@ -144,11 +144,11 @@ fn nothing_from_outside_becomes_markup() {
     ];
     let result = json!({ evil: 1, "reasons": [evil], "latency": { evil: { "percentile_rule": evil, "unit": evil } },
         "curves": { evil: [[0, 0], [1, 1]] }, "verdict": evil });
-    let about = About {
+    let about = RunOrigin {
         manifest_path: evil.to_owned(),
         manifest: evil.to_owned(),
         versions: vec![(evil.to_owned(), evil.to_owned())],
-        ..About::default()
+        ..RunOrigin::default()
     };
     let page = render(&told(&events, &[0.0, 0.1, 1.0]), &about, &[(id, result)], &plan).expect("a page");
     assert!(!page.contains("<script"), "markup got through");
@@ -158,6 +158,6 @@ fn nothing_from_outside_becomes_markup() {
 #[test]
 fn an_empty_run_has_a_page() {
     let plan = Plan { name: "nothing".to_owned(), ..Plan::default() };
-    let page = render(&Story::new(), &About::default(), &[], &plan).expect("a page");
+    let page = render(&RunState::new(), &RunOrigin::default(), &[], &plan).expect("a page");
     assert!(page.contains("Nothing had to run"));
 }

@@ -3,16 +3,16 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::compare::Rules;
-use crate::report::compat::{Chunk, Chunks, Kind, Seen};
+use crate::report::compare::CompareRules;
+use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
 
 /// 300 requests at 20 a second, TTFT `by` ms.
-fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> Told {
+fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {
     let seen = (0..300_u64).map(|index| {
         let sched = index as f64 * 50.0;
         let at = sched + by(index);
-        let chunk = |at| Chunk { at, tokens: 1, kind: Kind::Token };
-        Seen {
+        let chunk = |at| TracedChunk { at, tokens: 1, kind: ChunkKind::Token };
+        RequestTrace {
             index,
             ok: true,
             sched: Some(sched),
@@ -21,11 +21,11 @@ fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) ->
             input: Some(8),
             tokens: Some(3),
             retokenised: None,
-            chunks: Chunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
+            chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
             error: None,
         }
     });
-    let seen: Vec<Seen> = seen.collect();
+    let seen: Vec<RequestTrace> = seen.collect();
     let metric = |zero: &str| {
         json!({ "unit": "ms", "n": 300, "population": "successful requests", "zero_point": zero,
             "token_source": "output_ids", "window": "full", "percentile_rule": "nearest rank, sorted element floor(N·p)",
@@ -42,21 +42,21 @@ fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) ->
         "rates": { "requests_full": 19.5, "output_tokens": 58.5 }, "slices": slices,
     });
     change(&mut result);
-    Told { name: name.to_owned(), result, seen }
+    MeasuredRun { name: name.to_owned(), result, seen }
 }
 
 fn noise(index: u64) -> f64 {
     (index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / f64::from(1 << 24) * 40.0
 }
 
-fn page(file: &str, told: &[Told]) -> String {
-    let sets: Vec<RunSet> = told.iter().map(|told| RunSet::single(Sheet::of(told))).collect();
+fn page(file: &str, told: &[MeasuredRun]) -> String {
+    let sets: Vec<RunSet> = told.iter().map(|told| RunSet::single(ComparedResult::of(told))).collect();
     page_of(file, told, &sets)
 }
 
-fn page_of(file: &str, told: &[Told], sets: &[RunSet]) -> String {
+fn page_of(file: &str, told: &[MeasuredRun], sets: &[RunSet]) -> String {
     let (first, others) = sets.split_first().expect("results");
-    let comparisons: Vec<_> = others.iter().map(|other| Comparison::of(first, other, Rules::default())).collect();
+    let comparisons: Vec<_> = others.iter().map(|other| Comparison::of(first, other, CompareRules::default())).collect();
     let page = compare(told, sets, &comparisons).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(file), &page).expect("written");
@@ -90,12 +90,12 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
 
 #[test]
 fn several_runs_are_judged_on_the_page() {
-    let side = |name: &str, from: f64| -> Vec<Told> {
+    let side = |name: &str, from: f64| -> Vec<MeasuredRun> {
         (0..4).map(|run| told(name, move |index| from + f64::from(run) / 10.0 + noise(index), |_| {})).collect()
     };
     let (a, b) = (side("before", 100.0), side("after", 112.0));
     let set =
-        |told: &[Told]| RunSet::new(told[0].name.clone(), told.iter().map(Sheet::of).collect()).expect("one load");
+        |told: &[MeasuredRun]| RunSet::new(told[0].name.clone(), told.iter().map(ComparedResult::of).collect()).expect("one load");
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
     for wanted in [
         "4 runs",

@@ -10,9 +10,9 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, once};
 use tonic::Status;
 
-use super::super::driver::Reply;
-use super::super::load::Model;
-use super::super::service::{Inner, Speaking};
+use super::super::driver::ResponseSink;
+use super::super::load::LoadedModel;
+use super::super::service::{ServiceInner, Speaking};
 use super::super::tensor::full_shape;
 use super::{Answer, event, events, failed, refused, said};
 use crate::triton::proto::inference::model_infer_request::InferInputTensor;
@@ -21,7 +21,7 @@ use crate::triton::proto::inference::{DataType, ModelInferRequest, ModelInferRes
 type Said = Result<ModelStreamInferResponse, Status>;
 
 pub(super) async fn perform(
-    inner: &Arc<Inner>,
+    inner: &Arc<ServiceInner>,
     name: &str,
     version: &str,
     body: &Map<String, Value>,
@@ -41,7 +41,7 @@ pub(super) async fn perform(
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
-    if let Some(answer) = inner.submit(accepted, call.owner, || Some(Reply::Stream(sender.clone()))) {
+    if let Some(answer) = inner.submit(accepted, call.owner, || Some(ResponseSink::Stream(sender.clone()))) {
         let _ = sender.send(Ok(answer.empty_final()));
     }
     drop(sender);
@@ -115,7 +115,7 @@ fn outputs(response: &ModelInferResponse) -> Value {
 }
 
 /// Keys that are no input are parameters, which nobody here reads.
-fn request(model: &Model, body: &Map<String, Value>) -> Result<ModelInferRequest, String> {
+fn request(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, String> {
     let mut request = ModelInferRequest { model_name: model.name.clone(), ..ModelInferRequest::default() };
     if let Some(id) = body.get("id").and_then(Value::as_str) {
         id.clone_into(&mut request.id);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tonic::Code;
 
-use super::super::service::Inner;
+use super::super::service::ServiceInner;
 use super::{Answer, failed, said, status_of, whole};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
@@ -54,7 +54,7 @@ struct Binary {
 }
 
 pub(super) async fn perform(
-    inner: &Arc<Inner>,
+    inner: &Arc<ServiceInner>,
     name: &str,
     version: &str,
     headers: &HeaderMap,

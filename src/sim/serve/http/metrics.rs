@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::driver::Shared;
-use super::super::load::{Kind, Model};
+use super::super::driver::ServerCounters;
+use super::super::load::{ModelKind, LoadedModel};
 use super::super::request::version;
-use super::super::service::Inner;
+use super::super::service::ServiceInner;
 use super::super::statistics::ModelStatistics;
-use crate::sim::core::Holding;
+use crate::sim::core::CoreLoad;
 
-type Counter = fn(&Shared) -> &AtomicU64;
+type Counter = fn(&ServerCounters) -> &AtomicU64;
 /// Name, help and value of a counter that every model has.
 type Inference = (&'static str, &'static str, fn(&ModelStatistics) -> u64);
 
@@ -49,7 +49,7 @@ const INFERENCE: [Inference; 8] = [
     ),
 ];
 
-pub(super) fn text(inner: &Inner) -> String {
+pub(super) fn text(inner: &ServiceInner) -> String {
     let mut page = Page(String::new());
     let models = || inner.models.values().filter_map(|model| Some((model, inner.statistics.of(&model.name)?)));
     for (name, help, of) in INFERENCE {
@@ -75,11 +75,11 @@ pub(super) fn text(inner: &Inner) -> String {
     page.0
 }
 
-fn engine_gauges(inner: &Inner, page: &mut Page) {
+fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
     let name = "nv_trt_llm_request_metrics";
     page.head(name, "TRT LLM request metrics", "gauge");
     for (model, _, all) in engines(inner) {
-        let Kind::Engine(engine) = &model.kind else { continue };
+        let ModelKind::Engine(engine) = &model.kind else { continue };
         let max = engine.limits.max_batch_size * engine.instances;
         let values = [
             ("waiting", all.waiting),
@@ -95,7 +95,7 @@ fn engine_gauges(inner: &Inner, page: &mut Page) {
     let name = "nv_trt_llm_kv_cache_block_metrics";
     page.head(name, "TRT LLM KV cache block metrics", "gauge");
     for (model, _, all) in engines(inner) {
-        let Kind::Engine(engine) = &model.kind else { continue };
+        let ModelKind::Engine(engine) = &model.kind else { continue };
         let max = engine.limits.blocks * engine.instances as u64;
         let values = [
             ("tokens_per", engine.limits.tokens_per_block as f64),
@@ -132,7 +132,7 @@ fn engine_gauges(inner: &Inner, page: &mut Page) {
     }
 }
 
-fn token_counters(inner: &Inner, page: &mut Page) {
+fn token_counters(inner: &ServiceInner, page: &mut Page) {
     let counters: [(&str, &str, Counter); 2] = [
         ("nv_llm_input_token_len", "total_input_tokens", |s| &s.input_tokens),
         ("nv_llm_output_token_len", "total_output_tokens", |s| &s.tokens),
@@ -146,9 +146,9 @@ fn token_counters(inner: &Inner, page: &mut Page) {
 }
 
 /// Each engine model with what its copies count and hold together.
-fn engines(inner: &Inner) -> impl Iterator<Item = (&Model, &Shared, Holding)> {
+fn engines(inner: &ServiceInner) -> impl Iterator<Item = (&LoadedModel, &ServerCounters, CoreLoad)> {
     inner.drivers.iter().filter_map(|(name, (drivers, shared))| {
-        let sum = |all: Holding, one: Holding| Holding {
+        let sum = |all: CoreLoad, one: CoreLoad| CoreLoad {
             active: all.active + one.active,
             waiting: all.waiting + one.waiting,
             contexts: all.contexts + one.contexts,
@@ -158,7 +158,7 @@ fn engines(inner: &Inner) -> impl Iterator<Item = (&Model, &Shared, Holding)> {
             steps: all.steps + one.steps,
             pauses: all.pauses + one.pauses,
         };
-        let holding = drivers.iter().map(super::super::driver::Driver::holding).fold(Holding::default(), sum);
+        let holding = drivers.iter().map(super::super::driver::Driver::holding).fold(CoreLoad::default(), sum);
         Some((inner.models.get(name)?, &**shared, holding))
     })
 }
@@ -170,7 +170,7 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn line(&mut self, name: &str, model: &Model, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    fn line(&mut self, name: &str, model: &LoadedModel, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let _ = write!(self.0, "{name}{{model=\"{}\",", model.name);
         for (label, value) in labels {
             let _ = write!(self.0, "{label}=\"{value}\",");

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::describe;
-use super::service::Inner;
-use super::tensor::{Refusal, wire_name};
+use super::service::ServiceInner;
+use super::tensor::{RequestRefusal, wire_name};
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::repository_index_response::ModelIndex;
@@ -46,7 +46,7 @@ type Answer = Response<Body>;
 
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Face {
+pub(super) enum PortFace {
     /// Triton's HTTP service and OpenAI's interface.
     Service,
     /// `/metrics`.
@@ -56,12 +56,12 @@ pub(super) enum Face {
 /// A port that is open and not yet served.
 pub(super) struct Open {
     listener: TcpListener,
-    face: Face,
+    face: PortFace,
 }
 
 impl Open {
     /// Port 0 takes a free one.
-    pub async fn bind(address: SocketAddr, face: Face) -> std::io::Result<Self> {
+    pub async fn bind(address: SocketAddr, face: PortFace) -> std::io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await?, face })
     }
 
@@ -70,7 +70,7 @@ impl Open {
     }
 
     /// Serves until `stopped`; calls in flight then go on by themselves.
-    pub async fn serve(self, inner: Arc<Inner>, stopped: CancellationToken) {
+    pub async fn serve(self, inner: Arc<ServiceInner>, stopped: CancellationToken) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -95,10 +95,10 @@ impl Open {
     }
 }
 
-async fn answer(inner: &Arc<Inner>, face: Face, request: Request<Incoming>) -> Answer {
+async fn answer(inner: &Arc<ServiceInner>, face: PortFace, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let words: Vec<&str> = path.split('/').skip(1).collect();
-    if face == Face::Metrics {
+    if face == PortFace::Metrics {
         return match words.as_slice() {
             ["metrics"] => plain(metrics::text(inner), "text/plain; charset=utf-8"),
             _ => empty(StatusCode::NOT_FOUND),
@@ -116,7 +116,7 @@ async fn answer(inner: &Arc<Inner>, face: Face, request: Request<Incoming>) -> A
 }
 
 /// The calls of KServe v2; `words` are the path behind `/v2/`.
-async fn kserve(inner: &Arc<Inner>, words: &[&str], request: Request<Incoming>) -> Answer {
+async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Incoming>) -> Answer {
     let is_post = request.method() == Method::POST;
     if !is_post && request.method() != Method::GET {
         return empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -144,7 +144,7 @@ async fn kserve(inner: &Arc<Inner>, words: &[&str], request: Request<Incoming>) 
     told.map_or_else(|refusal| refused(&refusal), |told| said(StatusCode::OK, &told))
 }
 
-async fn post(inner: &Arc<Inner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {
+async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {
     let headers = request.headers().clone();
     let body = match bytes(request).await {
         Ok(body) => body,
@@ -159,7 +159,7 @@ async fn post(inner: &Arc<Inner>, name: &str, version: &str, call: &str, request
     }
 }
 
-fn server(inner: &Inner) -> Value {
+fn server(inner: &ServiceInner) -> Value {
     let told = describe::server(inner);
     json!({ "name": told.name, "version": told.version, "extensions": told.extensions })
 }
@@ -266,7 +266,7 @@ fn failed(status: StatusCode, message: &str) -> Answer {
     said(status, &json!({"error": message}))
 }
 
-fn refused(refusal: &Refusal) -> Answer {
+fn refused(refusal: &RequestRefusal) -> Answer {
     failed(status_of(refusal.code), &refusal.message)
 }
 

@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
 
-use super::super::answer::{self, Prompt};
-use super::super::decode::Voice;
-use super::super::driver::Reply;
+use super::super::answer::{self, ServedPrompt};
+use super::super::decode::TokenSpeaker;
+use super::super::driver::ResponseSink;
 use super::super::more::Returns;
 use super::super::prompt::PromptTokens;
-use super::super::request::{Accepted, Part, check_lengths, version};
-use super::super::service::{Inner, Speaking};
-use super::super::tensor::Refusal;
+use super::super::request::{Accepted, RequestPart, check_lengths, version};
+use super::super::service::{ServiceInner, Speaking};
+use super::super::tensor::RequestRefusal;
 use super::{Answer, body, event, events, said, status_of};
 use crate::triton::proto::inference::ModelStreamInferResponse;
 
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Completions,
 }
 
-pub(super) fn models(inner: &Inner) -> Answer {
+pub(super) fn models(inner: &ServiceInner) -> Answer {
     let served = inner.models.values().filter(|model| inner.engine_under(model).is_some());
     let data: Vec<Value> = served
         .map(|model| json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator"}))
@@ -39,17 +39,17 @@ pub(super) fn models(inner: &Inner) -> Answer {
 /// What a body asks for.
 struct Asked {
     engine: String,
-    part: Part,
+    part: RequestPart,
     model: String,
     streams: bool,
     include_usage: bool,
     continuous_usage: bool,
 }
 
-pub(super) async fn perform(inner: &Arc<Inner>, kind: Kind, request: Request<Incoming>) -> Answer {
+pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Answer {
     let body = match body(request).await {
         Ok(body) => body,
-        Err(why) => return refuse(&Refusal::invalid(why)),
+        Err(why) => return refuse(&RequestRefusal::invalid(why)),
     };
     let asked = match ask(inner, kind, &body) {
         Ok(asked) => asked,
@@ -70,7 +70,7 @@ pub(super) async fn perform(inner: &Arc<Inner>, kind: Kind, request: Request<Inc
     let (sender, receiver) = mpsc::unbounded_channel();
     let mut sender = Some(sender);
     let accepted = Accepted::Serve { engine, parts: vec![part] };
-    inner.submit(accepted, call.owner, || sender.take().map(Reply::Stream));
+    inner.submit(accepted, call.owner, || sender.take().map(ResponseSink::Stream));
     let mut answers = Speaking::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
     let first = match answers.next().await {
         None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
@@ -105,38 +105,38 @@ fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<St
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
 }
 
-fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Refusal> {
+fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, RequestRefusal> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
     let model = inner
         .find(name, "")
-        .map_err(|refusal| Refusal { message: format!("The model `{name}` does not exist."), ..refusal })?;
+        .map_err(|refusal| RequestRefusal { message: format!("The model `{name}` does not exist."), ..refusal })?;
     let (engine_name, engine) =
-        inner.engine_under(model).ok_or_else(|| Refusal::invalid(format!("`{name}` does not generate text")))?;
+        inner.engine_under(model).ok_or_else(|| RequestRefusal::invalid(format!("`{name}` does not generate text")))?;
     if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
-        return Err(Refusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
+        return Err(RequestRefusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
     }
     let isl = prompt_tokens(&inner.prompts, kind, body)?;
     let osl =
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
-    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Refusal::invalid("max_tokens must be at least 1".to_owned()))?;
-    check_lengths(isl, osl, engine).map_err(|refusal| Refusal::invalid(refusal.message))?;
+    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| RequestRefusal::invalid("max_tokens must be at least 1".to_owned()))?;
+    check_lengths(isl, osl, engine).map_err(|refusal| RequestRefusal::invalid(refusal.message))?;
     let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
     let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
     if inner.error_on_request == Some(number) {
-        return Err(Refusal::backend(format!("simulated failure of request number {number}")));
+        return Err(RequestRefusal::backend(format!("simulated failure of request number {number}")));
     }
     let id = format!("cmpl-{number}");
-    let answer = answer::Answer {
+    let answer = answer::ServedAnswer {
         model_name: model.name.clone(),
         model_version: version(model),
         row: 0,
         sequence: 0,
-        beams: vec![Voice::new(&id, None, 0, 0, engine.vocab_size, None)],
+        beams: vec![TokenSpeaker::new(&id, None, 0, 0, engine.vocab_size, None)],
         decoded: None,
         id,
-        prompt: Prompt::Text(Vec::new()),
+        prompt: ServedPrompt::Text(Vec::new()),
         is_streaming: streams,
         is_final_apart: false,
         wants_empty_final: false,
@@ -146,7 +146,7 @@ fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Re
     };
     Ok(Asked {
         engine: engine_name.to_owned(),
-        part: Part { isl, osl, answer },
+        part: RequestPart { isl, osl, answer },
         model: name.to_owned(),
         streams,
         include_usage: option("include_usage"),
@@ -155,9 +155,9 @@ fn ask(inner: &Inner, kind: Kind, body: &Map<String, Value>) -> Result<Asked, Re
 }
 
 /// As on the text path of the gRPC face. A chat's template is not counted.
-fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, Refusal> {
+fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, RequestRefusal> {
     let count = |text: &str| prompts.count(text.as_bytes());
-    let missing = |what: &str| Refusal::invalid(format!("`{what}` is missing or has the wrong type"));
+    let missing = |what: &str| RequestRefusal::invalid(format!("`{what}` is missing or has the wrong type"));
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
@@ -252,7 +252,7 @@ impl Shape {
     }
 }
 
-fn refuse(refusal: &Refusal) -> Answer {
+fn refuse(refusal: &RequestRefusal) -> Answer {
     error(status_of(refusal.code), &refusal.message)
 }
 

@@ -70,7 +70,7 @@ fn typed_contents_are_read_too() {
         ..InferOutputTensor::default()
     };
     let response = ModelInferResponse { outputs: vec![output], ..ModelInferResponse::default() };
-    assert_eq!(tensors_of(&response).unwrap()[0].data, Data::Int8(vec![-1, 7]));
+    assert_eq!(tensors_of(&response).unwrap()[0].data, TensorData::Int8(vec![-1, 7]));
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn what_is_no_tensor_says_why() {
     assert_eq!(wrong(DataType::Bytes, json!([1])), "`x`: 1 is no BYTES");
     assert_eq!(wrong(DataType::Int32, json!([[1, 2], [3]])), "`x`: its lists are not all of the same length");
     assert_eq!(wrong(DataType::Int32, json!([1, [2]])), "`x`: its lists are not all of the same length");
-    let short = Tensor::new("x", [2, 2], Data::Int32(vec![1, 2, 3])).unwrap_err().to_string();
+    let short = Tensor::new("x", [2, 2], TensorData::Int32(vec![1, 2, 3])).unwrap_err().to_string();
     assert_eq!(short, "`x`: shape [2, 2] has 4 elements, and 3 are given");
-    let torn = Data::read("x", DataType::Bytes, &Bytes::from_static(&[9, 0, 0, 0, b'a'])).unwrap_err().to_string();
+    let torn = TensorData::read("x", DataType::Bytes, &Bytes::from_static(&[9, 0, 0, 0, b'a'])).unwrap_err().to_string();
     assert_eq!(torn, "`x`: 5 bytes are no whole number of BYTES elements");
 }
 
@@ -108,6 +108,6 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(raw in prop::collection::vec(any::<u8>(), 0..40), which in 0usize..14) {
-        let _ = Data::read("x", DataType::ALL[which], &raw.into());
+        let _ = TensorData::read("x", DataType::ALL[which], &raw.into());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Look, parameter, placeholder};
 use crate::diag::{did_you_mean, nearest};
 use crate::triton::EngineConfig;
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::DataType;
 use crate::triton::repository::limits::limits;
 use crate::triton::repository::parameters::{by_key, find, of};
@@ -93,7 +93,7 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
         _ => value,
     };
     let switch =
-        known.kind.words().is_empty() && matches!(value, "0" | "1") && matches!(known.kind, super::super::Kind::Switch);
+        known.kind.words().is_empty() && matches!(value, "0" | "1") && matches!(known.kind, super::super::ParameterKind::Switch);
     if switch || value.is_empty() && !known.unset.is_empty() {
         return;
     }
@@ -121,7 +121,7 @@ fn engine(look: &mut Look<'_>, given: Option<&EngineConfig>) {
         if missing && model.is_whole && !(key == "gpt_model_path" && has_encoder) && config.backend == "tensorrtllm" {
             let hint = find(if key == "gpt_model_type" { "batching_strategy" } else { "engine_dir" });
             let hint = hint.map(|known| format!("it is {}", known.kind));
-            look.error(&[Step::Name("parameters")], format!("the parameter `{key}` is missing"), hint);
+            look.error(&[PbtxtStep::Name("parameters")], format!("the parameter `{key}` is missing"), hint);
         }
     }
     let path = parameter("gpt_model_path");
@@ -160,7 +160,7 @@ fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
     };
     for limit in limits(&value, engine) {
         let key = find(limit.name).map_or("", |known| known.key);
-        let way = if key.is_empty() { vec![Step::Name("max_batch_size")] } else { parameter(key).to_vec() };
+        let way = if key.is_empty() { vec![PbtxtStep::Name("max_batch_size")] } else { parameter(key).to_vec() };
         // The template's name for it is nobody's business here.
         look.error(&way, limit.message.replace("triton_max_batch_size", "max_batch_size"), limit.hint);
     }
@@ -178,7 +178,7 @@ fn fits(look: &mut Look<'_>, engine: &EngineConfig) {
         };
         let is_built = built.and_then(Value::as_bool).unwrap_or(false);
         if output.data_type() != wanted && output.data_type() != DataType::TypeInvalid && is_built {
-            let way = [Step::Name("output"), Step::Nth(index), Step::Name("data_type")];
+            let way = [PbtxtStep::Name("output"), PbtxtStep::Nth(index), PbtxtStep::Name("data_type")];
             let what = format!(
                 "`{}` is {}, and the engine's logits are {logits}",
                 output.name,

@@ -2,7 +2,7 @@
 
 use super::Look;
 use crate::diag::nearest;
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::batch_input::Kind as BatchKind;
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_sequence_batching::StrategyChoice;
@@ -14,7 +14,7 @@ pub(super) fn check(look: &mut Look<'_>) {
     let config = &model.config;
     if config.max_batch_size < 0 {
         let hint = "0 is a model without batches".to_owned();
-        look.error(&[Step::Name("max_batch_size")], "max_batch_size is below 0", Some(hint));
+        look.error(&[PbtxtStep::Name("max_batch_size")], "max_batch_size is below 0", Some(hint));
     }
     match &config.scheduling_choice {
         Some(SchedulingChoice::DynamicBatching(batching)) => dynamic(look, batching),
@@ -24,11 +24,11 @@ pub(super) fn check(look: &mut Look<'_>) {
     let is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     if is_decoupled && config.response_cache.is_some_and(|cache| cache.enable) {
         let hint = "turn one of them off".to_owned();
-        look.error(&[Step::Name("response_cache")], "a decoupled model has no response cache", Some(hint));
+        look.error(&[PbtxtStep::Name("response_cache")], "a decoupled model has no response cache", Some(hint));
     }
     for (index, agent) in config.model_repository_agents.iter().flat_map(|agents| &agents.agents).enumerate() {
         if agent.name != "checksum" {
-            let way = [Step::Name("model_repository_agents"), Step::Name("agents"), Step::Nth(index)];
+            let way = [PbtxtStep::Name("model_repository_agents"), PbtxtStep::Name("agents"), PbtxtStep::Nth(index)];
             let hint =
                 format!("Triton brings `checksum`; another needs libtritonrepoagent_{}.so on the server", agent.name);
             look.error(&way, format!("there is no repository agent `{}`", agent.name), Some(hint));
@@ -38,35 +38,35 @@ pub(super) fn check(look: &mut Look<'_>) {
 }
 
 fn dynamic(look: &mut Look<'_>, batching: &ModelDynamicBatching) {
-    let own = Step::Name("dynamic_batching");
+    let own = PbtxtStep::Name("dynamic_batching");
     preferred(look, &[own], &batching.preferred_batch_size);
     if look.model.config.max_batch_size == 0 && look.model.is_whole && batching.preferred_batch_size.is_empty() {
         look.warn(&[own], "the dynamic batcher does nothing: max_batch_size is 0", None);
     }
     let (levels, default) = (batching.priority_levels, batching.default_priority_level);
     if levels > 0 && !(1..=levels).contains(&default) {
-        let way = [own, Step::Name("default_priority_level")];
+        let way = [own, PbtxtStep::Name("default_priority_level")];
         let hint = format!("a level is from 1 to priority_levels ({levels})");
         look.error(&way, format!("default_priority_level is {default}"), Some(hint));
     }
     for level in batching.priority_queue_policy.keys().filter(|level| levels > 0 && !(1..=levels).contains(*level)) {
         let key = level.to_string();
-        let way = [own, Step::Name("priority_queue_policy"), Step::Key(&key)];
+        let way = [own, PbtxtStep::Name("priority_queue_policy"), PbtxtStep::Key(&key)];
         look.error(&way, format!("there is no priority level {level}: there are {levels}"), None);
     }
     if levels == 0 && default > 0 {
         look.warn(
-            &[own, Step::Name("default_priority_level")],
+            &[own, PbtxtStep::Name("default_priority_level")],
             "a priority without priority_levels does nothing",
             None,
         );
     }
 }
 
-fn preferred(look: &mut Look<'_>, batcher: &[Step<'_>], sizes: &[i32]) {
+fn preferred(look: &mut Look<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i32]) {
     let most = look.model.config.max_batch_size;
     for (nth, size) in sizes.iter().enumerate() {
-        let way = [batcher, &[Step::Name("preferred_batch_size"), Step::Nth(nth)]].concat();
+        let way = [batcher, &[PbtxtStep::Name("preferred_batch_size"), PbtxtStep::Nth(nth)]].concat();
         if *size <= 0 {
             look.error(&way, format!("{size} is no batch size"), Some("it is 1 or more".to_owned()));
         } else if *size > most && look.model.is_whole {
@@ -77,20 +77,20 @@ fn preferred(look: &mut Look<'_>, batcher: &[Step<'_>], sizes: &[i32]) {
 }
 
 fn sequence(look: &mut Look<'_>, batching: &ModelSequenceBatching) {
-    let own = Step::Name("sequence_batching");
+    let own = PbtxtStep::Name("sequence_batching");
     match &batching.strategy_choice {
         Some(StrategyChoice::Oldest(oldest)) => {
-            preferred(look, &[own, Step::Name("oldest")], &oldest.preferred_batch_size);
+            preferred(look, &[own, PbtxtStep::Name("oldest")], &oldest.preferred_batch_size);
         }
         Some(StrategyChoice::Direct(direct)) if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) => {
-            let way = [own, Step::Name("direct"), Step::Name("minimum_slot_utilization")];
+            let way = [own, PbtxtStep::Name("direct"), PbtxtStep::Name("minimum_slot_utilization")];
             look.error(&way, "the slot utilization is a part: 0 to 1", None);
         }
         _ => {}
     }
     let mut seen = Vec::new();
     for (index, input) in batching.control_input.iter().enumerate() {
-        let way = [own, Step::Name("control_input"), Step::Nth(index)];
+        let way = [own, PbtxtStep::Name("control_input"), PbtxtStep::Nth(index)];
         if input.name.is_empty() {
             look.error(&way, "a control input without a name", None);
         }
@@ -98,7 +98,7 @@ fn sequence(look: &mut Look<'_>, batching: &ModelSequenceBatching) {
             look.error(&way, format!("control input `{}` controls nothing", input.name), None);
         }
         for (nth, control) in input.control.iter().enumerate() {
-            let way = [way[0], way[1], way[2], Step::Name("control"), Step::Nth(nth)];
+            let way = [way[0], way[1], way[2], PbtxtStep::Name("control"), PbtxtStep::Nth(nth)];
             let word = control.kind().as_str_name();
             if seen.contains(&control.kind()) {
                 look.error(&way, format!("{word} is controlled twice"), None);
@@ -133,33 +133,33 @@ fn batch_tensors(look: &mut Look<'_>) {
     let config = &model.config;
     let inputs: Vec<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     let outputs: Vec<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
-    let unknown = |look: &mut Look<'_>, way: &[Step<'_>], what: &str, name: &str, known: &[&str]| {
+    let unknown = |look: &mut Look<'_>, way: &[PbtxtStep<'_>], what: &str, name: &str, known: &[&str]| {
         let hint = nearest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
         look.error(way, format!("there is no {what} `{name}`"), hint);
     };
     for (index, batch) in config.batch_input.iter().enumerate() {
-        let way = [Step::Name("batch_input"), Step::Nth(index)];
+        let way = [PbtxtStep::Name("batch_input"), PbtxtStep::Nth(index)];
         if batch.target_name.is_empty() {
             look.error(&way, "a batch_input needs a target_name", None);
         }
         if !matches!(batch.data_type(), DataType::TypeInt32 | DataType::TypeFp32) {
-            let way = [way[0], way[1], Step::Name("data_type")];
+            let way = [way[0], way[1], PbtxtStep::Name("data_type")];
             look.error(&way, "a batch_input is TYPE_INT32 or TYPE_FP32", None);
         }
         if batch.source_input.is_empty() && batch.kind() != BatchKind::BatchItemShape {
             look.error(&way, "a batch_input needs a source_input", None);
         }
         for name in batch.source_input.iter().filter(|name| !inputs.contains(&name.as_str())) {
-            unknown(look, &[way[0], way[1], Step::Name("source_input")], "input", name, &inputs);
+            unknown(look, &[way[0], way[1], PbtxtStep::Name("source_input")], "input", name, &inputs);
         }
     }
     for (index, batch) in config.batch_output.iter().enumerate() {
-        let way = [Step::Name("batch_output"), Step::Nth(index)];
+        let way = [PbtxtStep::Name("batch_output"), PbtxtStep::Nth(index)];
         for name in batch.target_name.iter().filter(|name| !outputs.contains(&name.as_str())) {
-            unknown(look, &[way[0], way[1], Step::Name("target_name")], "output", name, &outputs);
+            unknown(look, &[way[0], way[1], PbtxtStep::Name("target_name")], "output", name, &outputs);
         }
         for name in batch.source_input.iter().filter(|name| !inputs.contains(&name.as_str())) {
-            unknown(look, &[way[0], way[1], Step::Name("source_input")], "input", name, &inputs);
+            unknown(look, &[way[0], way[1], PbtxtStep::Name("source_input")], "input", name, &inputs);
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Look, Model, files};
 use crate::diag::{Diagnostics, did_you_mean};
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{DataType, ModelEnsembling, model_ensembling};
 
-const SCHEDULING: Step<'static> = Step::Name("ensemble_scheduling");
+const SCHEDULING: PbtxtStep<'static> = PbtxtStep::Name("ensemble_scheduling");
 
 /// A tensor as one model sees it.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub(super) fn check(look: &mut Look<'_>, models: &[Model], names: &[&str]) {
             look.error(&[SCHEDULING], "ensemble_scheduling needs the platform `ensemble`", Some(hint));
         }
         (true, None) if !model.is_whole => {}
-        (true, None) => look.error(&[Step::Name("platform")], "an ensemble needs ensemble_scheduling", None),
+        (true, None) => look.error(&[PbtxtStep::Name("platform")], "an ensemble needs ensemble_scheduling", None),
         (true, Some(ensembling)) => {
             frame(look);
             if ensembling.step.is_empty() && model.is_whole {
@@ -58,19 +58,19 @@ fn frame(look: &mut Look<'_>) {
     ];
     let is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     for (name, _) in set.into_iter().filter(|(_, set)| *set) {
-        look.error(&[Step::Name(name)], format!("an ensemble has no `{name}`"), Some("take it away".to_owned()));
+        look.error(&[PbtxtStep::Name(name)], format!("an ensemble has no `{name}`"), Some("take it away".to_owned()));
     }
     if is_decoupled {
         let hint = "an ensemble streams when one of its members is decoupled; take it away".to_owned();
-        look.warn(&[Step::Name("model_transaction_policy")], "`decoupled` says nothing on an ensemble", Some(hint));
+        look.warn(&[PbtxtStep::Name("model_transaction_policy")], "`decoupled` says nothing on an ensemble", Some(hint));
     }
 }
 
 fn steps(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model], names: &[&str]) {
     let own = look.model;
     for (index, step) in ensembling.step.iter().enumerate() {
-        let at = [SCHEDULING, Step::Name("step"), Step::Nth(index)];
-        let field = |name: &'static str| [at[0], at[1], at[2], Step::Name(name)];
+        let at = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index)];
+        let field = |name: &'static str| [at[0], at[1], at[2], PbtxtStep::Name(name)];
         for (name, map) in [("input_map", &step.input_map), ("output_map", &step.output_map)] {
             if map.is_empty() && own.is_whole {
                 look.error(&at, format!("step {index} needs an `{name}`"), None);
@@ -97,13 +97,13 @@ fn steps(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model], na
         if ours > theirs {
             let what =
                 format!("the ensemble's max_batch_size {ours} is above {theirs}, which `{}` allows", member.name);
-            look.error(&[Step::Name("max_batch_size")], what, Some(format!("{theirs} at most")));
+            look.error(&[PbtxtStep::Name("max_batch_size")], what, Some(format!("{theirs} at most")));
         }
     }
 }
 
 /// Whether a member leads back to this ensemble.
-fn circle(look: &mut Look<'_>, way: &[Step<'_>], member: &Model, models: &[Model]) {
+fn circle(look: &mut Look<'_>, way: &[PbtxtStep<'_>], member: &Model, models: &[Model]) {
     let own = look.model.name.as_str();
     let mut seen = BTreeSet::new();
     let mut next = vec![member];
@@ -122,7 +122,7 @@ fn circle(look: &mut Look<'_>, way: &[Step<'_>], member: &Model, models: &[Model
     }
 }
 
-fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, way: &[Step<'_>]) {
+fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, way: &[PbtxtStep<'_>]) {
     let available = files::available(&Look { model: member, found: &mut Diagnostics::new() });
     let is_there = u64::try_from(step.model_version).is_ok_and(|version| available.contains(&version));
     if step.model_version != -1 && !is_there {
@@ -133,13 +133,13 @@ fn version(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, w
 
 /// The names on the members' side of the maps.
 fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, index: usize) {
-    let at = [SCHEDULING, Step::Name("step"), Step::Nth(index)];
+    let at = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index)];
     let inputs: Vec<&str> = member.config.input.iter().map(|input| input.name.as_str()).collect();
     let outputs: Vec<&str> = member.config.output.iter().map(|output| output.name.as_str()).collect();
     for (map, field, known) in [(&step.input_map, "input_map", &inputs), (&step.output_map, "output_map", &outputs)] {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
             let what = if field == "input_map" { "input" } else { "output" };
-            let way = [at[0], at[1], at[2], Step::Name(field), Step::Key(key)];
+            let way = [at[0], at[1], at[2], PbtxtStep::Name(field), PbtxtStep::Key(key)];
             let hint = did_you_mean(key, known.iter().copied());
             look.error(&way, format!("`{}` has no {what} `{key}`", member.name), hint);
         }
@@ -147,14 +147,14 @@ fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, in
     for input in member.config.input.iter().filter(|input| !input.optional && !step.input_map.contains_key(&input.name))
     {
         let what = format!("`{}` needs its input `{}`, and the step gives it none", member.name, input.name);
-        look.error(&[at[0], at[1], at[2], Step::Name("input_map")], what, None);
+        look.error(&[at[0], at[1], at[2], PbtxtStep::Name("input_map")], what, None);
     }
 }
 
 /// What is written, by whom, and whether it is read.
 fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     let config = &look.model.config;
-    let way = |index: usize, map: &'static str| [SCHEDULING, Step::Name("step"), Step::Nth(index), Step::Name(map)];
+    let way = |index: usize, map: &'static str| [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(map)];
     let given: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     let wanted: BTreeSet<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
     let read: BTreeSet<&str> =
@@ -163,7 +163,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     for (index, step) in ensembling.step.iter().enumerate() {
         for (key, tensor) in &step.output_map {
             let at = way(index, "output_map");
-            let at = [at[0], at[1], at[2], at[3], Step::Key(key)];
+            let at = [at[0], at[1], at[2], at[3], PbtxtStep::Key(key)];
             if given.contains(tensor.as_str()) {
                 look.error(&at, format!("`{tensor}` is an input of the ensemble; a step cannot write it"), None);
             } else if written.insert(tensor, index).is_some() {
@@ -195,7 +195,7 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     for index in waiting {
         for (key, tensor) in ensembling.step[index].input_map.iter().filter(|(_, t)| !there.contains(t.as_str())) {
             let at = way(index, "input_map");
-            let at = [at[0], at[1], at[2], at[3], Step::Key(key)];
+            let at = [at[0], at[1], at[2], at[3], PbtxtStep::Key(key)];
             let (what, hint) = if written.contains_key(tensor.as_str()) {
                 (format!("`{tensor}` is never ready: the steps wait for each other"), None)
             } else {
@@ -209,14 +209,14 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
         if !written.contains_key(output.name.as_str()) {
             let hint = did_you_mean(&output.name, written.keys().copied().collect::<Vec<_>>());
             look.error(
-                &[Step::Name("output"), Step::Nth(index)],
+                &[PbtxtStep::Name("output"), PbtxtStep::Nth(index)],
                 format!("no step writes the output `{}`", output.name),
                 hint,
             );
         }
     }
     for (index, input) in config.input.iter().enumerate().filter(|(_, input)| !read.contains(input.name.as_str())) {
-        look.error(&[Step::Name("input"), Step::Nth(index)], format!("no step reads the input `{}`", input.name), None);
+        look.error(&[PbtxtStep::Name("input"), PbtxtStep::Nth(index)], format!("no step reads the input `{}`", input.name), None);
     }
 }
 
@@ -250,7 +250,7 @@ fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
                 first.insert(tensor, seen);
                 continue;
             };
-            let way = [SCHEDULING, Step::Name("step"), Step::Nth(index), Step::Name(field), Step::Key(key)];
+            let way = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(field), PbtxtStep::Key(key)];
             let word = |data_type: i32| DataType::try_from(data_type).map_or("?", |kind| kind.as_str_name());
             if other.data_type != seen.data_type {
                 let (a, b) = (word(other.data_type), word(seen.data_type));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Look, folders, name_of};
 use crate::diag::{list_of, nearest};
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_version_policy::PolicyChoice;
 
 /// Backends of Triton's containers, and the file that each opens in a version folder (empty: it has no fixed one).
@@ -35,7 +35,7 @@ pub(super) fn check(look: &mut Look<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
     if !config.name.is_empty() && config.name != name {
         let what = format!("the model is called `{}` and its folder `{name}`", config.name);
-        look.error(&[Step::Name("name")], what, Some("the server wants the same name; rename one of them".to_owned()));
+        look.error(&[PbtxtStep::Name("name")], what, Some("the server wants the same name; rename one of them".to_owned()));
     }
     backend(look);
     policy(look);
@@ -74,7 +74,7 @@ fn backend(look: &mut Look<'_>) {
         let hint = nearest(&platform, PLATFORMS).map(|name| format!("did you mean `{name}`?"));
         let hint =
             hint.or_else(|| Some(format!("there is: {}; other backends stand in `backend`", list_of(PLATFORMS))));
-        look.error(&[Step::Name("platform")], format!("there is no platform `{platform}`"), hint);
+        look.error(&[PbtxtStep::Name("platform")], format!("there is no platform `{platform}`"), hint);
         return;
     }
     let folder = &look.model.folder;
@@ -98,7 +98,7 @@ fn backend(look: &mut Look<'_>) {
     } else if known.is_none() && !backend.is_empty() && !brings(&own) && runtime.is_empty() {
         let hint = nearest(&backend, names).map(|name| format!("did you mean `{name}`?"));
         let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {own}", list_of(names))));
-        look.error(&[Step::Name("backend")], format!("there is no backend `{backend}`"), hint);
+        look.error(&[PbtxtStep::Name("backend")], format!("there is no backend `{backend}`"), hint);
     }
     let given = look.model.config.default_model_filename.clone();
     let usual = known.map_or("", |(_, file)| file);
@@ -107,14 +107,14 @@ fn backend(look: &mut Look<'_>) {
         let path = look.model.folder.join(version.to_string()).join(file);
         if !file.is_empty() && !path.exists() {
             let hangs = if backend == "python" { "; the server hangs without it" } else { "" };
-            let way = if given.is_empty() { [Step::Name("backend")] } else { [Step::Name("default_model_filename")] };
+            let way = if given.is_empty() { [PbtxtStep::Name("backend")] } else { [PbtxtStep::Name("default_model_filename")] };
             look.error(&way, format!("{} is missing{hangs}", path.display()), None);
         }
     }
 }
 
 fn policy(look: &mut Look<'_>) {
-    let way = [Step::Name("version_policy")];
+    let way = [PbtxtStep::Name("version_policy")];
     let folder = look.model.folder.display().to_string();
     if available(look).is_empty() {
         let what = match look.model.versions.as_slice() {
@@ -138,7 +138,7 @@ fn labels(look: &mut Look<'_>) {
     for (index, output) in look.model.config.output.iter().enumerate() {
         let path = look.model.folder.join(&output.label_filename);
         if !output.label_filename.is_empty() && !path.is_file() {
-            let way = [Step::Name("output"), Step::Nth(index), Step::Name("label_filename")];
+            let way = [PbtxtStep::Name("output"), PbtxtStep::Nth(index), PbtxtStep::Name("label_filename")];
             look.error(&way, format!("{} is missing", path.display()), None);
         }
     }

@@ -1,17 +1,17 @@
 //! Instance groups: where copies of a model run, and how many.
 
 use super::Look;
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_instance_group::Kind;
 
 pub(super) fn check(look: &mut Look<'_>, machine: Option<u32>) {
     let model = look.model;
-    let own = Step::Name("instance_group");
+    let own = PbtxtStep::Name("instance_group");
     if look.is_ensemble() {
         return;
     }
     for (index, group) in model.config.instance_group.iter().enumerate() {
-        let way = |field: &'static str| [own, Step::Nth(index), Step::Name(field)];
+        let way = |field: &'static str| [own, PbtxtStep::Nth(index), PbtxtStep::Name(field)];
         if group.count < 0 {
             let hint = "1 or more; the server takes 1 for it without a word".to_owned();
             look.error(&way("count"), format!("an instance group of {} instances", group.count), Some(hint));
@@ -21,7 +21,7 @@ pub(super) fn check(look: &mut Look<'_>, machine: Option<u32>) {
             look.error(&way("gpus"), "a group on the CPU has no GPUs", Some(hint));
         }
         for (nth, gpu) in group.gpus.iter().enumerate() {
-            let way = [own, Step::Nth(index), Step::Name("gpus"), Step::Nth(nth)];
+            let way = [own, PbtxtStep::Nth(index), PbtxtStep::Name("gpus"), PbtxtStep::Nth(nth)];
             if *gpu < 0 {
                 look.error(&way, format!("{gpu} is no GPU"), None);
             } else if let Some(machine) = machine.filter(|machine| *gpu as u32 >= *machine) {

@@ -15,14 +15,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::diag::{Diagnostic, Diagnostics, Source};
+use crate::diag::{Diagnostic, Diagnostics, SourceText};
 use crate::triton::EngineConfig;
-use crate::triton::pbtxt::{Document, Step, unfilled};
+use crate::triton::pbtxt::{PbtxtDocument, PbtxtStep, unfilled};
 use crate::triton::proto::inference::ModelConfig;
 
 /// What was looked at, and what was found.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct CheckedRepository {
     /// Folders of the models, in order.
     pub models: Vec<PathBuf>,
     pub found: Diagnostics,
@@ -32,8 +32,8 @@ pub struct Checked {
 struct Model {
     name: String,
     folder: PathBuf,
-    source: Source,
-    document: Document,
+    source: SourceText,
+    document: PbtxtDocument,
     config: ModelConfig,
     /// Whether every field could be read. Rules about what is missing hold only then.
     is_whole: bool,
@@ -43,8 +43,8 @@ struct Model {
 
 /// Checks one repository, or each `triton_model_repo_<n>` of a folder. `engine` is looked at in the place of the one
 /// that a config names; `gpus` is how many the serving machine has.
-pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Result<Checked> {
-    let mut checked = Checked::default();
+pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Result<CheckedRepository> {
+    let mut checked = CheckedRepository::default();
     let servers: Vec<PathBuf> =
         folders(folder)?.into_iter().filter(|path| name_of(path).starts_with("triton_model_repo_")).collect();
     let engine = engine.and_then(|path| match EngineConfig::load(path) {
@@ -67,7 +67,7 @@ fn repository(
     folder: &Path,
     engine: Option<&EngineConfig>,
     gpus: Option<u32>,
-    checked: &mut Checked,
+    checked: &mut CheckedRepository,
 ) -> io::Result<()> {
     let mut models = Vec::new();
     let all = folders(folder)?;
@@ -116,8 +116,8 @@ fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
             return Ok(None);
         }
     };
-    let source = Source::new(shown, text.clone());
-    let document = match Document::parse(text) {
+    let source = SourceText::new(shown, text.clone());
+    let document = match PbtxtDocument::parse(text) {
         Ok(document) => document,
         Err(wrong) => {
             let syntax = Diagnostic::error(wrong.message).at(source.span(wrong.bytes), "");
@@ -160,15 +160,15 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn error(&mut self, way: &[Step<'_>], message: impl Into<String>, hint: Option<String>) {
+    fn error(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
         self.say(Diagnostic::error(message), way, hint);
     }
 
-    fn warn(&mut self, way: &[Step<'_>], message: impl Into<String>, hint: Option<String>) {
+    fn warn(&mut self, way: &[PbtxtStep<'_>], message: impl Into<String>, hint: Option<String>) {
         self.say(Diagnostic::warning(message), way, hint);
     }
 
-    fn say(&mut self, what: Diagnostic, way: &[Step<'_>], hint: Option<String>) {
+    fn say(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
         let span = self.model.source.span(self.model.document.place(way));
         self.found.push(what.at(span, "").maybe_hint(hint));
     }
@@ -179,8 +179,8 @@ impl Look<'_> {
 }
 
 /// The way to a text of `parameters`.
-const fn parameter(key: &str) -> [Step<'_>; 4] {
-    [Step::Name("parameters"), Step::Key(key), Step::Name("value"), Step::Name("string_value")]
+const fn parameter(key: &str) -> [PbtxtStep<'_>; 4] {
+    [PbtxtStep::Name("parameters"), PbtxtStep::Key(key), PbtxtStep::Name("value"), PbtxtStep::Name("string_value")]
 }
 
 /// The placeholder that a whole text is, if it is one.

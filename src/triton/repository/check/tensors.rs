@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Look;
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::{DataType, ModelTensorReshape, model_input::Format};
 
 /// What inputs and outputs have in common.
@@ -53,15 +53,15 @@ pub(super) fn check(look: &mut Look<'_>) {
     }
     for (index, input) in config.input.iter().enumerate() {
         if input.format() != Format::None && input.dims.len() != 3 {
-            let way = [Step::Name("input"), Step::Nth(index), Step::Name("format")];
+            let way = [PbtxtStep::Name("input"), PbtxtStep::Nth(index), PbtxtStep::Name("format")];
             look.error(&way, format!("{} needs three dims", input.format().as_str_name()), None);
         }
     }
 }
 
 fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
-    let at = [Step::Name(tensor.list), Step::Nth(tensor.index)];
-    let field = |name: &'static str| [at[0], at[1], Step::Name(name)];
+    let at = [PbtxtStep::Name(tensor.list), PbtxtStep::Nth(tensor.index)];
+    let field = |name: &'static str| [at[0], at[1], PbtxtStep::Name(name)];
     let (list, name) = (tensor.list, tensor.name);
     if name.is_empty() {
         look.error(&at, format!("an {list} without a name"), None);
@@ -78,11 +78,11 @@ fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
     let shape = tensor.reshape.map_or(&[][..], |reshape| &reshape.shape);
     let mut is_possible = true;
     for (way, values) in
-        [(field("dims").to_vec(), tensor.dims), ([&field("reshape")[..], &[Step::Name("shape")]].concat(), shape)]
+        [(field("dims").to_vec(), tensor.dims), ([&field("reshape")[..], &[PbtxtStep::Name("shape")]].concat(), shape)]
     {
         for (nth, dim) in values.iter().enumerate().filter(|(_, dim)| **dim < -1 || **dim == 0) {
             is_possible = false;
-            let way = [way.as_slice(), &[Step::Nth(nth)]].concat();
+            let way = [way.as_slice(), &[PbtxtStep::Nth(nth)]].concat();
             let hint = Some("a dim is 1 or more, or -1 for any length".to_owned());
             look.error(&way, format!("{dim} is no dim of {list} `{name}`"), hint);
         }
@@ -100,7 +100,7 @@ fn one(look: &mut Look<'_>, tensor: &Tensor<'_>) {
 }
 
 /// The same number of elements, between any two free dims too.
-fn reshaped(look: &mut Look<'_>, way: &[Step<'_>], tensor: &Tensor<'_>, shape: &[i64]) {
+fn reshaped(look: &mut Look<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<'_>, shape: &[i64]) {
     let (list, name) = (tensor.list, tensor.name);
     if shape.is_empty() && look.model.config.max_batch_size == 0 {
         let hint = "a tensor without dims needs max_batch_size above 0".to_owned();
@@ -120,7 +120,7 @@ fn reshaped(look: &mut Look<'_>, way: &[Step<'_>], tensor: &Tensor<'_>, shape: &
 
 /// The server takes it; which of the two counts is its secret.
 fn twice(look: &mut Look<'_>, first: &Tensor<'_>, second: &Tensor<'_>) {
-    let way = [Step::Name(second.list), Step::Nth(second.index)];
+    let way = [PbtxtStep::Name(second.list), PbtxtStep::Nth(second.index)];
     let (list, name) = (second.list, second.name);
     if name.is_empty() {
     } else if first.data_type == second.data_type && first.dims == second.dims {

@@ -2,7 +2,7 @@
 
 use super::Look;
 use crate::diag::did_you_mean;
-use crate::triton::pbtxt::Step;
+use crate::triton::pbtxt::PbtxtStep;
 use crate::triton::proto::inference::model_warmup::input::InputDataType;
 
 pub(super) fn check(look: &mut Look<'_>) {
@@ -12,10 +12,10 @@ pub(super) fn check(look: &mut Look<'_>) {
         return;
     }
     for (index, warmup) in config.model_warmup.iter().enumerate() {
-        let own = [Step::Name("model_warmup"), Step::Nth(index)];
+        let own = [PbtxtStep::Name("model_warmup"), PbtxtStep::Nth(index)];
         let most = config.max_batch_size.max(1) as u32;
         if warmup.batch_size > most {
-            let way = [own[0], own[1], Step::Name("batch_size")];
+            let way = [own[0], own[1], PbtxtStep::Name("batch_size")];
             look.error(
                 &way,
                 format!("the warm-up's batch size {} is above max_batch_size {most}", warmup.batch_size),
@@ -23,7 +23,7 @@ pub(super) fn check(look: &mut Look<'_>) {
             );
         }
         for (name, input) in &warmup.inputs {
-            let way = [own[0], own[1], Step::Name("inputs"), Step::Key(name)];
+            let way = [own[0], own[1], PbtxtStep::Name("inputs"), PbtxtStep::Key(name)];
             match config.input.iter().find(|known| known.name == *name) {
                 None => {
                     let names = config.input.iter().map(|input| input.name.as_str());
