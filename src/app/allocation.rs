@@ -16,7 +16,7 @@ use super::output::say_bytes;
 use super::project::{Project, options};
 use super::run::{heed, perform};
 use super::{Trouble, say_error};
-use crate::cli::{self, ExitCode, Global, On, GivenSetting};
+use crate::cli::{self, CliExit, Global, On, GivenSetting};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
 use crate::stage::{Allocation, AttemptClaim, in_allocation};
@@ -26,7 +26,7 @@ use crate::store::{Home, JobFolder};
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
-pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[GivenSetting]) -> Result<ExitCode, Trouble> {
+pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[GivenSetting]) -> Result<CliExit, Trouble> {
     let slurm = slurm(flags)?;
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
@@ -68,17 +68,17 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
     });
     runtime.shutdown_background();
     Ok(match ended {
-        Ok(_) => ExitCode::Done,
-        Err(Failure { kind: FailureKind::Exit(code), .. }) => ExitCode::from_code(code),
+        Ok(_) => CliExit::Done,
+        Err(Failure { kind: FailureKind::Exit(code), .. }) => CliExit::from_code(code),
         Err(failure) => {
             tell_failure(&failure);
-            ExitCode::of(failure.kind)
+            CliExit::of(failure.kind)
         }
     })
 }
 
 /// The run itself, on the job's first node.
-pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<ExitCode, Trouble> {
+pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<CliExit, Trouble> {
     std::env::set_current_dir(claim.project())?;
     let request = cli::parse(
         std::iter::once(OsString::from("regatta")).chain(claim.words().unwrap_or_default().iter().map(OsString::from)),
@@ -92,10 +92,10 @@ pub(super) fn inside(folder: &JobFolder, claim: &AttemptClaim) -> Result<ExitCod
         Ok(_) | Err(_) => Err(Trouble::Usage("this is not a run".to_owned())),
     };
     let how = match &ended {
-        Ok(ExitCode::Done) => Ok(crate::event::Done::default()),
-        Ok(ExitCode::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
+        Ok(CliExit::Done) => Ok(crate::event::Done::default()),
+        Ok(CliExit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run was asked to stop")),
         Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
-        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(ExitCode::Failed.code())), "the run could not go on")),
+        Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not go on")),
     };
     claim.end(folder, how).map_err(anyhow::Error::from)?;
     ended

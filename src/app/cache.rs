@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
-use crate::cli::{Cache, CacheAct, CacheGc, ExitCode, Global, Select, GivenSetting};
+use crate::cli::{Cache, CacheAct, CacheGc, CliExit, Global, Select, GivenSetting};
 use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
 use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
@@ -15,7 +15,7 @@ use crate::share::{self, Address, Inventory, Presence, Put, RemoteCache};
 use crate::stage::StageExecutor;
 use crate::store::{Digests, TaskKey, Latest, ProjectLock, TaskRecord, OutputCache, LockAttempt, name_run};
 
-pub(super) fn cache(global: &Global, request: &Cache) -> Result<ExitCode, Trouble> {
+pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Trouble> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
         let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
         return Err(Trouble::Usage(text.to_owned()));
@@ -84,7 +84,7 @@ impl Errand<'_> {
         self.runtime.block_on(share.inventory()).map_err(|e| self.unusable(&e))
     }
 
-    fn inventory(&self, json: bool) -> Result<ExitCode, Trouble> {
+    fn inventory(&self, json: bool) -> Result<CliExit, Trouble> {
         let all = self.totals()?;
         if json {
             let told = json!({"store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes});
@@ -92,10 +92,10 @@ impl Errand<'_> {
         } else {
             say(&in_all(&self.address, all));
         }
-        Ok(ExitCode::Done)
+        Ok(CliExit::Done)
     }
 
-    fn status(&self, manifest: &str, settings: &[GivenSetting], verify: bool, json: bool) -> Result<ExitCode, Trouble> {
+    fn status(&self, manifest: &str, settings: &[GivenSetting], verify: bool, json: bool) -> Result<CliExit, Trouble> {
         let scene = self.scene(manifest, settings, &Select::default())?;
         let all = self.totals()?;
         let mut rows = Vec::new();
@@ -134,10 +134,10 @@ impl Errand<'_> {
         }
         let damaged = rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_))));
         say(&if json { as_json(&self.address, all, &rows) } else { as_text(&self.address, all, &rows) });
-        Ok(if damaged { ExitCode::Failed } else { ExitCode::Done })
+        Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
-    fn push(&self, manifest: &str, settings: &[GivenSetting], only: &[String], verify: bool) -> Result<ExitCode, Trouble> {
+    fn push(&self, manifest: &str, settings: &[GivenSetting], only: &[String], verify: bool) -> Result<CliExit, Trouble> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let here =
@@ -160,10 +160,10 @@ impl Errand<'_> {
             }
         }
         say(&format!("{new} put into {}, {} sent; {there} there before\n", self.address, size(sent)));
-        Ok(ExitCode::Done)
+        Ok(CliExit::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<ExitCode, Trouble> {
+    fn pull(&self, manifest: &str, settings: &[GivenSetting], until: &[String]) -> Result<CliExit, Trouble> {
         let select = Select { until: until.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let home = scene.project.home.clone();
@@ -202,10 +202,10 @@ impl Errand<'_> {
             self.address,
             all.len()
         ));
-        Ok(ExitCode::Done)
+        Ok(CliExit::Done)
     }
 
-    fn gc(&self, keep: CacheGc) -> Result<ExitCode, Trouble> {
+    fn gc(&self, keep: CacheGc) -> Result<CliExit, Trouble> {
         let CacheGc { older_than, keep, grace, yes } = keep;
         let keep = share::Keep { younger_than: older_than, bytes: keep, grace };
         let gone = self.runtime.block_on(share::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
@@ -225,7 +225,7 @@ impl Errand<'_> {
             text.push_str("`--yes` removes them\n");
         }
         say(&text);
-        Ok(ExitCode::Done)
+        Ok(CliExit::Done)
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::project::Project;
 use super::{Trouble, say};
-use crate::cli::{ExitCode, Gc, Global};
+use crate::cli::{CliExit, Gc, Global};
 use crate::event::{RunId, size};
 use crate::store::{Garbage, Home, ProjectLock, OutputCache, LockAttempt, garbage, remove};
 
-pub(super) fn gc(global: &Global, request: Gc) -> Result<ExitCode, Trouble> {
+pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if request.yes { lock(&home)? } else { None };
     let shelf = OutputCache::open(&home)?;
@@ -18,10 +18,10 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<ExitCode, Trouble> {
     if request.yes {
         remove(&home, &shelf, &found)?;
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-pub(super) fn clean(global: &Global, yes: bool) -> Result<ExitCode, Trouble> {
+pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
     let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
@@ -40,7 +40,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<ExitCode, Trouble> {
             }
         }
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with

@@ -2,12 +2,12 @@
 
 use super::results::{find_all, find_runs};
 use super::{Trouble, say, say_error};
-use crate::cli::{Compare, ExitCode, Explain, Global, Report};
+use crate::cli::{Compare, CliExit, Explain, Global, Report};
 use crate::report::compare::{self, Comparison, FailCondition, FailConditionOutcome, CompareRules, RunSet, ComparedResult};
 use crate::report::{self, Styler, Tool, explain, html};
 use crate::stats::Margins;
 
-pub(super) fn compare(global: &Global, request: &Compare) -> Result<ExitCode, Trouble> {
+pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Trouble> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
     let (mut firsts, mut sets) = (Vec::new(), Vec::new());
@@ -23,7 +23,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<ExitCode, Tr
         sets.push(RunSet::new(word.as_str(), sheets).map_err(Trouble::Usage)?);
         firsts.extend(runs.into_iter().next().map(|found| found.told));
     }
-    let [first, others @ ..] = sets.as_slice() else { return Ok(ExitCode::Done) };
+    let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
     let rules =
         CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } };
     let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
@@ -38,30 +38,30 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<ExitCode, Tr
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
         say_error(&format!("the page: {}\n", path.display()));
     }
-    let mut exit = ExitCode::Done;
+    let mut exit = CliExit::Done;
     for comparison in &comparisons {
         for gate in &gates {
             exit = exit.max(check(gate, comparison)?);
         }
         if !comparison.has_any() {
-            exit = exit.max(ExitCode::Usage);
+            exit = exit.max(CliExit::Usage);
         }
     }
     Ok(exit)
 }
 
 /// Prints what one comparison says about a gate, where it is not simply kept.
-fn check(gate: &FailCondition, comparison: &Comparison) -> Result<ExitCode, Trouble> {
+fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Trouble> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
     Ok(match gate.outcome(comparison).map_err(Trouble::Usage)? {
-        FailConditionOutcome::Kept(_) => ExitCode::Done,
+        FailConditionOutcome::Kept(_) => CliExit::Done,
         FailConditionOutcome::Unproven(delta) => {
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
             let percent = report::signed_percent(percent(delta));
             say_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
-            ExitCode::Done
+            CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
             let how = if comparison.is_judged() {
@@ -71,7 +71,7 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<ExitCode, Trou
             };
             let percent = report::signed_percent(percent(delta));
             say_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
-            ExitCode::DifferenceExceeded
+            CliExit::DifferenceExceeded
         }
     })
 }
@@ -91,7 +91,7 @@ fn tool(name: &str) -> Result<Tool, Trouble> {
 }
 
 /// Our numbers beside those of other tools.
-pub(super) fn compat(global: &Global, request: &Report) -> Result<ExitCode, Trouble> {
+pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Trouble> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let word = match &request.run {
         Some(word) => word.clone(),
@@ -120,10 +120,10 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<ExitCode, Trou
     if request.json {
         say(&format!("{:#}\n", serde_json::Value::Object(all)));
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-pub(super) fn explain(global: &Global, request: &Explain) -> Result<ExitCode, Trouble> {
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Trouble> {
     let paint = Styler::chosen(global.color.choice());
     let text = match &request.metric {
         None if request.json => format!("{:#}\n", explain::list_json()),
@@ -136,5 +136,5 @@ pub(super) fn explain(global: &Global, request: &Explain) -> Result<ExitCode, Tr
         }
     };
     say(&text);
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }

@@ -2,13 +2,13 @@
 
 use super::project::Project;
 use super::{Trouble, say};
-use crate::cli::{Doctor, ExitCode, Force, Global, Select};
+use crate::cli::{Doctor, CliExit, Force, Global, Select};
 use crate::doctor::{examine, needs};
 use crate::report::doctor::FindingLevel;
 use crate::report::{self, Styler};
 
 /// Exit 1 if something that the manifest needs is missing.
-pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<ExitCode, Trouble> {
+pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let folder = project.home.project();
     let needed = match &request.manifest {
@@ -26,5 +26,5 @@ pub(super) fn doctor(global: &Global, request: &Doctor) -> Result<ExitCode, Trou
         report::doctor::text(&findings, Styler::chosen(global.color.choice()))
     });
     let is_missing = findings.iter().any(|finding| finding.standing == FindingLevel::Missing);
-    Ok(if is_missing { ExitCode::Failed } else { ExitCode::Done })
+    Ok(if is_missing { CliExit::Failed } else { CliExit::Done })
 }

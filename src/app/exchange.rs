@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::results::{RESULT, SEEN, find, sources};
 use super::{Trouble, say, say_error, translate};
-use crate::cli::{ExitCode, Export, Global, Import};
+use crate::cli::{CliExit, Export, Global, Import};
 use crate::report::export::{self, ExportFormat};
 use crate::report::import;
 
-pub(super) fn export(global: &Global, request: &Export) -> Result<ExitCode, Trouble> {
+pub(super) fn export(global: &Global, request: &Export) -> Result<CliExit, Trouble> {
     let found = find(global, &request.result)?;
     if found.records.is_empty() {
         return Err(Trouble::Usage(format!(
@@ -27,10 +27,10 @@ pub(super) fn export(global: &Global, request: &Export) -> Result<ExitCode, Trou
             say_error(&format!("{}: left out: {what}\n", shape.name()));
         }
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-pub(super) fn import(global: &Global, request: &Import) -> Result<ExitCode, Trouble> {
+pub(super) fn import(global: &Global, request: &Import) -> Result<CliExit, Trouble> {
     if !request.line.is_empty() {
         return translate::line(global, &request.line);
     }
@@ -62,7 +62,7 @@ pub(super) fn import(global: &Global, request: &Import) -> Result<ExitCode, Trou
         }
         put(&request.out, SEEN, text.as_bytes())?;
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Trouble> {

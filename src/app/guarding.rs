@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{Trouble, say_error};
-use crate::cli::ExitCode;
+use crate::cli::CliExit;
 use crate::process;
 use crate::stage::{AgentInput, AgentOrders, AgentMessage, guard};
 
@@ -16,7 +16,7 @@ use crate::stage::{AgentInput, AgentOrders, AgentMessage, guard};
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
 /// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
-pub(super) fn on_host(awake: bool) -> Result<ExitCode, Trouble> {
+pub(super) fn on_host(awake: bool) -> Result<CliExit, Trouble> {
     if !awake {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
@@ -39,7 +39,7 @@ pub(super) fn on_host(awake: bool) -> Result<ExitCode, Trouble> {
         }
     });
     runtime.shutdown_background();
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// Passes lines on, until the connection ends.

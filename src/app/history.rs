@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::output::is_closed;
 use super::project::Project;
 use super::{Trouble, say, say_error};
-use crate::cli::{self, ExitCode, Global, Logs, Status};
+use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::plan::Plan;
 use crate::report::{self, Styler, RunState, html};
 use crate::store::{Home, Latest, ProjectLock, last_run, read_journal, runs};
 
-pub(super) fn status(global: &Global, request: Status) -> Result<ExitCode, Trouble> {
+pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let Some(run) = last_run(&home) else { return Err(nothing_ran()) };
     let story = story_of(&home, &run)?;
@@ -25,7 +25,7 @@ pub(super) fn status(global: &Global, request: Status) -> Result<ExitCode, Troub
     } else {
         report::tables::status(&story, alive, Styler::chosen(global.color.choice()))
     });
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// The name of the last run.
@@ -60,7 +60,7 @@ fn lives(pid: u32) -> bool {
 }
 
 /// Without a stage: which logs there are. A stage may be a task id or the name of a stage with one log.
-pub(super) fn logs(global: &Global, request: &Logs) -> Result<ExitCode, Trouble> {
+pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let Some(newest) = last_run(&home) else { return Err(nothing_ran()) };
     let Some(wanted) = &request.stage else {
@@ -71,7 +71,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<ExitCode, Trouble>
         if logs.is_empty() {
             say_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
         }
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     };
     let file = TaskId::new(wanted.as_str()).file_name();
     for run in runs(&home).iter().rev() {
@@ -110,7 +110,7 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<ExitCode, Trouble> {
+fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, Trouble> {
     let mut file = fs::File::open(log)?;
     loop {
         // Ask first, read after: what is written before the run ends is then always shown.
@@ -119,7 +119,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<ExitCode, 
         file.read_to_end(&mut bytes)?;
         say(&String::from_utf8_lossy(&bytes));
         if !going_on || is_closed() {
-            return Ok(ExitCode::Done);
+            return Ok(CliExit::Done);
         }
         thread::sleep(Duration::from_millis(100));
         let at = file.stream_position()?;
@@ -127,7 +127,7 @@ fn show(home: &Home, run: &RunId, log: &Path, follow: bool) -> Result<ExitCode, 
     }
 }
 
-pub(super) fn report(global: &Global, request: &cli::Report) -> Result<ExitCode, Trouble> {
+pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, Trouble> {
     let home = Project::here(global)?.home;
     let run = match &request.run {
         Some(name) => RunId::new(name.as_str()),
@@ -139,7 +139,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<ExitCode,
         return Err(Trouble::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
     say(&format!("{}\n", page.display()));
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// Not every kind of stage writes a log; a page must not point to one that never was.

@@ -5,21 +5,21 @@ use std::io::ErrorKind;
 
 use super::project::{Project, colored};
 use super::{Trouble, say, say_error};
-use crate::cli::{Check, ExitCode, Global, Init, RunList, SchemaOf, Show};
+use crate::cli::{Check, CliExit, Global, Init, RunList, SchemaOf, Show};
 use crate::manifest::{catalogue, schema as manifest_schema, shipped};
 use crate::plan::expand;
 use crate::report::{self, Styler};
 
 /// Every mistake of every manifest; one line for each good one.
-pub(super) fn check(global: &Global, request: &Check) -> Result<ExitCode, Trouble> {
+pub(super) fn check(global: &Global, request: &Check) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
-    let mut exit = ExitCode::Done;
+    let mut exit = CliExit::Done;
     for name in &request.manifests {
         let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
         match checked {
             Ok(plan) => say(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
             Err(Trouble::Manifest(found)) => {
-                exit = ExitCode::Usage;
+                exit = CliExit::Usage;
                 say_error(&found.render(colored(global.color.choice())));
             }
             Err(other) => return Err(other),
@@ -28,7 +28,7 @@ pub(super) fn check(global: &Global, request: &Check) -> Result<ExitCode, Troubl
     Ok(exit)
 }
 
-pub(super) fn show(global: &Global, request: &Show) -> Result<ExitCode, Trouble> {
+pub(super) fn show(global: &Global, request: &Show) -> Result<CliExit, Trouble> {
     let manifest = Project::here(global)?.manifest(&request.manifest, &request.settings)?;
     let values: Vec<report::ValueRow> = manifest
         .values()
@@ -40,10 +40,10 @@ pub(super) fn show(global: &Global, request: &Show) -> Result<ExitCode, Trouble>
     } else {
         report::tables::show(&values, Styler::chosen(global.color.choice()))
     });
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-pub(super) fn list(global: &Global, request: RunList) -> Result<ExitCode, Trouble> {
+pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let all: Vec<report::ManifestRow> = catalogue(&project.manifests)
         .into_iter()
@@ -61,21 +61,21 @@ pub(super) fn list(global: &Global, request: RunList) -> Result<ExitCode, Troubl
     } else {
         report::tables::list(&all, Styler::chosen(global.color.choice()))
     });
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-pub(super) fn schema(which: SchemaOf) -> ExitCode {
+pub(super) fn schema(which: SchemaOf) -> CliExit {
     let schema = match which {
         SchemaOf::Manifest => manifest_schema(),
         SchemaOf::Result => crate::harness::result_schema(),
         SchemaOf::Requests => report::export::requests_schema(),
     };
     say(&format!("{schema:#}\n"));
-    ExitCode::Done
+    CliExit::Done
 }
 
 /// Writes the shipped manifests, templates and schemas out. A file that is there already is left alone.
-pub(super) fn init(request: &Init) -> Result<ExitCode, Trouble> {
+pub(super) fn init(request: &Init) -> Result<CliExit, Trouble> {
     let (mut written, mut kept) = (0, 0);
     for (path, bytes) in shipped() {
         let target = request.folder.join(&path);
@@ -91,5 +91,5 @@ pub(super) fn init(request: &Init) -> Result<ExitCode, Trouble> {
     let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
     say(&format!("{written} files written to {}{kept}\n", request.folder.display()));
     say("next: edit manifests/quickstart.yaml, then `regatta check quickstart` and `regatta run quickstart`\n");
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }

@@ -31,7 +31,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use self::output::{say, say_error};
-use crate::cli::{self, ExitCode, CliJob, Invocation};
+use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::diag::Diagnostics;
 use crate::loadgen;
 
@@ -75,7 +75,7 @@ const fn outlives_its_reader(job: &CliJob) -> bool {
     )
 }
 
-fn perform(request: Invocation) -> Result<ExitCode, Trouble> {
+fn perform(request: Invocation) -> Result<CliExit, Trouble> {
     let Invocation { global, job } = request;
     match job {
         CliJob::Run(request) => run::run(&global, &request),
@@ -107,12 +107,12 @@ fn perform(request: Invocation) -> Result<ExitCode, Trouble> {
         CliJob::Selftest(request) => selftest::selftest(&global, &request),
         CliJob::Completions(shell) => {
             say(&cli::completions(shell));
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
         CliJob::Warden { run } => {
             crate::process::warden(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         CliJob::OnNode { folder } => node::work_in(folder),
         CliJob::OnHost { awake } => guarding::on_host(awake),
@@ -121,13 +121,13 @@ fn perform(request: Invocation) -> Result<ExitCode, Trouble> {
 }
 
 /// Its starter reads lines of JSON, so that is how it says everything.
-fn loadgen_test(job: &Path) -> ExitCode {
+fn loadgen_test(job: &Path) -> CliExit {
     let tell = |line: &loadgen::ChildMessage| say(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &tell) {
-        Ok(()) => ExitCode::Done,
+        Ok(()) => CliExit::Done,
         Err(trouble) => {
             tell(&loadgen::ChildMessage::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
-            ExitCode::Failed
+            CliExit::Failed
         }
     }
 }
@@ -146,11 +146,11 @@ enum Trouble {
 
 impl Trouble {
     /// The code that it leaves with.
-    const fn exit(&self) -> ExitCode {
+    const fn exit(&self) -> CliExit {
         match self {
-            Self::Manifest(_) | Self::Usage(_) => ExitCode::Usage,
-            Self::Differs(_) => ExitCode::Differs,
-            Self::Other(_) => ExitCode::Failed,
+            Self::Manifest(_) | Self::Usage(_) => CliExit::Usage,
+            Self::Differs(_) => CliExit::Differs,
+            Self::Other(_) => CliExit::Failed,
         }
     }
 }

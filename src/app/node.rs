@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Trouble, allocation, say_error};
-use crate::cli::ExitCode;
+use crate::cli::CliExit;
 use crate::process;
 use crate::stage::{AttemptClaim, NotDone, work};
 use crate::store::JobFolder;
 
-pub(super) fn work_in(folder: PathBuf) -> Result<ExitCode, Trouble> {
+pub(super) fn work_in(folder: PathBuf) -> Result<CliExit, Trouble> {
     let folder = JobFolder::at(folder);
     let claim = match AttemptClaim::take(&folder) {
         Ok(claim) => claim,
         // Another job does it, or nobody wants it: that is in order.
         Err(not_done @ (NotDone::Taken(_) | NotDone::NobodyWaits(_))) => {
             say_error(&format!("regatta: {not_done}\n"));
-            return Ok(ExitCode::Done);
+            return Ok(CliExit::Done);
         }
         Err(broken) => return Err(anyhow::Error::from(broken).into()),
     };
@@ -35,5 +35,5 @@ pub(super) fn work_in(folder: PathBuf) -> Result<ExitCode, Trouble> {
     });
     runtime.shutdown_background();
     done.map_err(anyhow::Error::from)?;
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cli::ExitCode;
+use crate::cli::CliExit;
 use crate::report::LiveOptions;
 
 /// 128 + SIGPIPE.
@@ -97,7 +97,7 @@ pub(super) fn note(error: &io::Error) {
 }
 
 /// The code to exit with, after a command ended with `exit`. `goes_on` where the command outlives its reader.
-pub(super) fn exit_code(exit: ExitCode, goes_on: bool) -> ExitCode {
+pub(super) fn exit_code(exit: CliExit, goes_on: bool) -> ExitCode {
     if let Some(loss) = STDOUT.loss() {
         say_error(&format!("error: {loss}\n"));
     }
@@ -106,10 +106,10 @@ pub(super) fn exit_code(exit: ExitCode, goes_on: bool) -> ExitCode {
 }
 
 /// A code that says what the command found outweighs what became of its output.
-const fn code(exit: ExitCode, is_lost: bool, is_closed: bool) -> u8 {
+const fn code(exit: CliExit, is_lost: bool, is_closed: bool) -> u8 {
     match exit {
-        ExitCode::Done if is_lost => ExitCode::Failed.code(),
-        ExitCode::Done if is_closed => PIPE_CLOSED,
+        CliExit::Done if is_lost => CliExit::Failed.code(),
+        CliExit::Done if is_closed => PIPE_CLOSED,
         _ => exit.code(),
     }
 }
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn what_the_command_found_outweighs_what_became_of_its_output() {
-        assert_eq!(code(ExitCode::Done, true, true), 1);
-        assert_eq!(code(ExitCode::Done, false, true), 141);
-        assert_eq!(code(ExitCode::Done, false, false), 0);
-        assert_eq!(code(ExitCode::InvalidLoad, true, true), 4);
+        assert_eq!(code(CliExit::Done, true, true), 1);
+        assert_eq!(code(CliExit::Done, false, true), 141);
+        assert_eq!(code(CliExit::Done, false, false), 0);
+        assert_eq!(code(CliExit::InvalidLoad, true, true), 4);
     }
 }

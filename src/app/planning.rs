@@ -2,7 +2,7 @@
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
-use crate::cli::{ExitCode, Global, PlanAs, PlanRequest, Select};
+use crate::cli::{CliExit, Global, PlanAs, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{Plan, loadgen};
 use crate::report::{self, DecisionKind, Styler};
@@ -10,7 +10,7 @@ use crate::runner::{self, predict};
 use crate::stage::{LaunchPreview, ServePreview, StageExecutor, previews};
 use crate::store::{Digests, OutputCache};
 
-pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<ExitCode, Trouble> {
+pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
@@ -44,11 +44,11 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<ExitCode, T
             }
         }
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// What each chosen `serve` task will start. What cannot be is told with all its reasons, beside what can.
-fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<ExitCode, Trouble> {
+fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, json: bool) -> Result<CliExit, Trouble> {
     let parts = options(plan, select, 1, gpus_here(), false)?.parts;
     let chosen: Vec<bool> = parts.iter().map(|part| *part != runner::TaskRole::Out).collect();
     let launches: Vec<report::LaunchRow> = previews(plan, &chosen, project.home.project())
@@ -71,10 +71,10 @@ fn launches(global: &Global, project: &Project, plan: &Plan, select: &Select, js
     });
     let wrong = report::launch::problems(&launches);
     if wrong.is_empty() {
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     }
     say_error(&wrong);
-    Ok(ExitCode::Usage)
+    Ok(CliExit::Usage)
 }
 
 fn told(decision: runner::Decision) -> report::DecisionRow {

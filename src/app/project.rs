@@ -134,7 +134,7 @@ impl Project {
                 None => sources.push((root.join(source), *digest)),
             }
         }
-        // What would have been found first; `Library::find` looks in this order.
+        // What would have been found first; `ManifestLibrary::find` looks in this order.
         let names = [name.to_owned(), format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
         absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));
         PlanSources { sources, absent, env: manifest.environment().clone().into_iter().collect() }

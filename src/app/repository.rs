@@ -6,11 +6,11 @@ use std::fs;
 
 use super::project::colored;
 use super::{Trouble, say, say_error};
-use crate::cli::{ExitCode, Global, RepositoryAction, RepositoryFill};
+use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
-pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<ExitCode, Trouble> {
+pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, Trouble> {
     match request {
         RepositoryAction::Check { folder, engine, gpus, json } => {
             let checked = check(folder, engine.as_deref(), *gpus)?;
@@ -23,12 +23,12 @@ pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<Exi
                 let (models, errors) = (count(checked.models.len(), "model"), count(errors, "error"));
                 say(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
             }
-            Ok(if errors > 0 { ExitCode::Usage } else { ExitCode::Done })
+            Ok(if errors > 0 { CliExit::Usage } else { CliExit::Done })
         }
         RepositoryAction::Fill(request) => fill(request),
         RepositoryAction::Parameters { json } => {
             say(&parameters(*json));
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
     }
 }
@@ -59,7 +59,7 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
     })
 }
 
-fn fill(request: &RepositoryFill) -> Result<ExitCode, Trouble> {
+fn fill(request: &RepositoryFill) -> Result<CliExit, Trouble> {
     let values = values(request)?;
     let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
         TreeError::Mistakes(found) => Trouble::Manifest(found),
@@ -67,7 +67,7 @@ fn fill(request: &RepositoryFill) -> Result<ExitCode, Trouble> {
         error @ TreeError::Io { .. } => Trouble::Other(error.into()),
     })?;
     say(&report(&models));
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// All values, wherever they were said. Two different ones for one key are a mistake.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Trouble, say, say_error};
-use crate::cli::{ExitCode, Global, Loudness, Selftest};
+use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::harness::{self, Arrivals, RequestEnd, Length, Limits, Measured, Scenario, ReasonSeverity, Slo, BenchSpec, StopAfter};
 use crate::sim::{ResponsePattern, GroundTruthServer, ResponseScript, GroundTruth};
@@ -110,7 +110,7 @@ struct Ceiling {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<ExitCode, Trouble> {
+pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, Trouble> {
     let effort =
         Effort { rates: request.rates.clone(), duration: Duration::from_secs(request.seconds), ..Effort::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -121,7 +121,7 @@ pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<ExitCode, 
         }
     }))?;
     say(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.told() });
-    Ok(if proven.verdict.is_valid() { ExitCode::Done } else { ExitCode::InvalidClient })
+    Ok(if proven.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
 async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> {

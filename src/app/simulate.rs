@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Trouble, say};
-use crate::cli::{ExitCode, Simulate};
+use crate::cli::{CliExit, Simulate};
 use crate::sim::{self, Addresses, Faults, ResponsePattern, GroundTruthServer, ResponseScript, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
-pub(super) fn serve(request: &Simulate) -> Result<ExitCode, Trouble> {
+pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
     let mut options =
         SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
     let there = |port: u16| SocketAddr::new(request.grpc_address, port);
@@ -29,12 +29,12 @@ pub(super) fn serve(request: &Simulate) -> Result<ExitCode, Trouble> {
             }
         };
         sim::serve(options, stop, |at| say(&ready_line(&at))).await?;
-        Ok(ExitCode::Done)
+        Ok(CliExit::Done)
     })
 }
 
 /// The server that a preflight asks: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
-pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<ExitCode, Trouble> {
+pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, Trouble> {
     let server = GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
     say(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -44,7 +44,7 @@ pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<Ex
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        Ok::<_, Trouble>(ExitCode::Done)
+        Ok::<_, Trouble>(CliExit::Done)
     })
 }
 

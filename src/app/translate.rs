@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::project::Project;
 use super::{Trouble, bench, say, say_error};
-use crate::cli::{self, ExitCode, Global, CliJob};
+use crate::cli::{self, CliExit, Global, CliJob};
 use crate::diag::Diagnostics;
 use crate::manifest::{GivenValues, Manifest, load, shipped};
 use crate::translate::{
@@ -21,13 +21,13 @@ use crate::translate::{
 };
 
 /// A command line.
-pub(super) fn line(global: &Global, words: &[String]) -> Result<ExitCode, Trouble> {
+pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, Trouble> {
     let told = read_line(words).map_err(|faults| wrong(&faults))?;
     tell(global, told)
 }
 
 /// A script of command lines.
-pub(super) fn script(global: &Global, path: &Path) -> Result<ExitCode, Trouble> {
+pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, Trouble> {
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
@@ -36,7 +36,7 @@ pub(super) fn script(global: &Global, path: &Path) -> Result<ExitCode, Trouble> 
 }
 
 /// Configs of NVIDIA's MLPerf code.
-pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<ExitCode, Trouble> {
+pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Trouble> {
     let mut files = Vec::new();
     for path in paths {
         let name = path.display().to_string();
@@ -51,16 +51,16 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<ExitCode, Tr
         found.pointer("/vars/model").cloned()
     };
     let told = read_config(&files, pick, &shape).map_err(|faults| wrong(&faults))?;
-    let TranslationKind::Manifest(manifest) = &told.means else { return Ok(ExitCode::Done) };
+    let TranslationKind::Manifest(manifest) = &told.means else { return Ok(CliExit::Done) };
     print(&told, &[], &yaml(manifest)?);
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 fn wrong(faults: &[String]) -> Trouble {
     Trouble::Usage(faults.join("\n  "))
 }
 
-fn tell(global: &Global, mut told: Translation) -> Result<ExitCode, Trouble> {
+fn tell(global: &Global, mut told: Translation) -> Result<CliExit, Trouble> {
     match std::mem::replace(&mut told.means, TranslationKind::Commands(Vec::new())) {
         TranslationKind::Manifest(manifest) => print(&told, &[], &yaml(&manifest)?),
         TranslationKind::Bench(line) => {
@@ -89,7 +89,7 @@ fn tell(global: &Global, mut told: Translation) -> Result<ExitCode, Trouble> {
             print(&told, &[], &text);
         }
     }
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// The manifest of a bench line, and what its head says of the line itself.

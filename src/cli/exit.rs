@@ -7,7 +7,7 @@ use crate::event::{FailureKind, Verdict};
 /// How `regatta` leaves. The numbers are part of the interface: scripts read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum ExitCode {
+pub enum CliExit {
     /// Everything asked for is done.
     Done = 0,
     /// A stage failed, or Regatta itself could not go on.
@@ -29,7 +29,7 @@ pub enum ExitCode {
     Interrupted = 130,
 }
 
-impl ExitCode {
+impl CliExit {
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -86,8 +86,8 @@ impl ExitCode {
     }
 }
 
-impl From<ExitCode> for ExitCode {
-    fn from(exit: ExitCode) -> Self {
+impl From<CliExit> for ExitCode {
+    fn from(exit: CliExit) -> Self {
         Self::from(exit.code())
     }
 }
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn a_verdict_has_its_own_code() {
         let codes = [Verdict::InvalidClient, Verdict::InvalidLoad, Verdict::InvalidServer]
-            .map(|verdict| ExitCode::of(FailureKind::Invalid(verdict)).code());
+            .map(|verdict| CliExit::of(FailureKind::Invalid(verdict)).code());
         assert_eq!(codes, [3, 4, 5]);
     }
 
     #[test]
     fn a_broken_stage_outweighs_a_verdict_and_an_interruption_outweighs_both() {
         let invalid = FailureKind::Invalid(Verdict::InvalidServer);
-        assert_eq!(ExitCode::of_all([]), ExitCode::Done);
-        assert_eq!(ExitCode::of_all([invalid]), ExitCode::InvalidServer);
-        assert_eq!(ExitCode::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), ExitCode::InvalidClient);
-        assert_eq!(ExitCode::of_all([invalid, FailureKind::Exit(7)]), ExitCode::Failed);
-        assert_eq!(ExitCode::of_all([FailureKind::Exit(7), FailureKind::Interrupted, invalid]), ExitCode::Interrupted);
+        assert_eq!(CliExit::of_all([]), CliExit::Done);
+        assert_eq!(CliExit::of_all([invalid]), CliExit::InvalidServer);
+        assert_eq!(CliExit::of_all([invalid, FailureKind::Invalid(Verdict::InvalidClient)]), CliExit::InvalidClient);
+        assert_eq!(CliExit::of_all([invalid, FailureKind::Exit(7)]), CliExit::Failed);
+        assert_eq!(CliExit::of_all([FailureKind::Exit(7), FailureKind::Interrupted, invalid]), CliExit::Interrupted);
     }
 }

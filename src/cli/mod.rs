@@ -1,6 +1,6 @@
 //! What was typed → what it means; and the exit codes.
 //!
-//! [`parse()`] reads a command line and gives a [`Request`] that needs no further checking, or an [`Refused`] with what
+//! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`Refused`] with what
 //! to print and the code to leave with. The room knows no manifest, no store and no run: whether a stage of that name
 //! exists is for others to say. It reads no file; of the environment it reads `REGATTA_HOME` and, through the
 //! terminal library, `NO_COLOR`.
@@ -23,7 +23,7 @@ mod triton;
 
 pub use bench::{BenchCommand, BenchLoad, TokenLength};
 pub use cache::{Cache, CacheAct, CacheGc};
-pub use exit::ExitCode;
+pub use exit::CliExit;
 pub use lock::{LockStrictness, LOCK_FILE, LockAction, Locking};
 pub use mlperf::MlperfAction;
 pub use parse::{Refused, completions, parse};

@@ -1,4 +1,4 @@
-//! From the words of a command line to a [`Request`]: the one place where what was typed gets its meaning.
+//! From the words of a command line to an [`Invocation`]: the one place where what was typed gets its meaning.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use super::args::{
 use super::bench;
 use super::bulk;
 use super::cache;
-use super::exit::ExitCode;
+use super::exit::CliExit;
 use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
@@ -33,8 +33,8 @@ pub struct Refused(Box<clap::Error>);
 
 impl Refused {
     /// 0 for `--help` and `--version`, 2 for a mistake.
-    pub fn exit(&self) -> ExitCode {
-        if self.0.use_stderr() { ExitCode::Usage } else { ExitCode::Done }
+    pub fn exit(&self) -> CliExit {
+        if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
     }
 
     /// Help goes to stdout, mistakes to stderr, with colour where that is wanted.
@@ -354,7 +354,7 @@ mod tests {
 
     fn refused(line: &str) -> String {
         let refused = typed(line).expect_err("refused");
-        assert_eq!(refused.exit(), ExitCode::Usage, "{refused}");
+        assert_eq!(refused.exit(), CliExit::Usage, "{refused}");
         refused.to_string()
     }
 
@@ -454,7 +454,7 @@ mod tests {
     fn help_is_no_mistake_and_ends_with_the_exit_codes() {
         for command in CliArgs::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let refused = typed(&format!("{} --help", command.get_name())).expect_err("help");
-            assert_eq!(refused.exit(), ExitCode::Done);
+            assert_eq!(refused.exit(), CliExit::Done);
             let help = refused.to_string();
             assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{}: {help}", command.get_name());
         }

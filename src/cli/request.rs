@@ -150,7 +150,7 @@ pub struct Bulk {
     pub gpu_type: Option<String>,
     pub jobs: Option<NonZeroUsize>,
     pub gpus: Option<GpuSelection>,
-    /// As of a [`Run`].
+    /// As of a [`RunRequest`].
     pub store: Option<String>,
     /// Of each of them; a run has a part of its own in the file.
     pub locking: Locking,

@@ -1,4 +1,4 @@
-//! A named text and ranges in it. Never reads a file: whoever has the text makes the `Source`.
+//! A named text and ranges in it. Never reads a file: whoever has the text makes the `SourceText`.
 
 use std::fmt;
 use std::ops::Range;

@@ -38,7 +38,7 @@ pub(super) type ConnectionSender = SendRequest<Bytes>;
 
 /// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
 pub(super) struct Connection {
-    /// Position in `Spec::endpoints`.
+    /// Position in `BenchSpec::endpoints`.
     pub endpoint: u32,
     host: String,
     port: u16,

@@ -14,7 +14,7 @@ pub struct RequestRecord {
     /// Of requests from outside: which sample of the data set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
-    /// Position in `Spec::endpoints`.
+    /// Position in `BenchSpec::endpoints`.
     pub endpoint: u32,
     /// Prompt tokens.
     pub input_tokens: u32,
@@ -74,7 +74,7 @@ pub struct RequestRecord {
     /// Earlier attempts, with `retries`. `t_issue` is that of the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<FailedAttempt>,
-    /// Each chunk with a token: its socket read and its tokens. Empty unless `Spec::timelines`.
+    /// Each chunk with a token: its socket read and its tokens. Empty unless `BenchSpec::timelines`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,
 }

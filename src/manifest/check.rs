@@ -1,4 +1,4 @@
-//! Walks a node against a [`Shape`] and reports every mistake, each once, at its place.
+//! Walks a node against a [`ValueShape`] and reports every mistake, each once, at its place.
 
 use super::node::{Map, Node, Tree, is_template};
 use super::shape::{Object, Range, ValueShape};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Seeds;
 
-/// The file beside LoadGen's logs that holds a [`TestTold`].
+/// The file beside LoadGen's logs that holds a [`TestRecord`].
 pub const TEST_FILE: &str = "test.json";
 
 /// Scenarios of the rules. Interactive is LoadGen's Server with tighter limits.

@@ -1,7 +1,7 @@
 //! Expands a manifest and its parameters into a frozen graph of tasks; pure data, printable, diffable.
 //!
 //! `plan` does no I/O and starts nothing. Output folders and endpoints are not known yet when a plan is made, so
-//! a reference such as `{{ stages.engine.out }}` becomes a [`Reference`] in the text of the action; the runner
+//! a reference such as `{{ stages.engine.out }}` becomes a [`PlanReference`] in the text of the action; the runner
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 
 mod build;

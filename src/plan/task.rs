@@ -36,7 +36,7 @@ pub struct Task {
     /// Set when its `when` is false, or something it cannot do without is skipped: why.
     pub skipped: Option<String>,
     pub kind: ActionKind,
-    /// Canonical JSON of `manifest::model::Action` with [`super::Reference`] tokens in it.
+    /// Canonical JSON of `manifest::model::Action` with [`super::PlanReference`] tokens in it.
     pub action: String,
     /// Canonical JSON of `manifest::model::Container`, with tokens: where its programs run.
     pub container: Option<String>,

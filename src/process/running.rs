@@ -133,7 +133,7 @@ impl Running {
         Pid::as_raw(Some(self.family.group))
     }
 
-    /// Both ends of the conversation, once, with a command that [`Command::talks`].
+    /// Both ends of the conversation, once, with a command that [`ProcessCommand::talks`].
     pub fn talk(&mut self) -> Option<(LineWriter, LineReader)> {
         self.talk.take()
     }
@@ -201,7 +201,7 @@ impl Running {
         ProcessExit { how, seconds, leftovers }
     }
 
-    /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `Exit::how` is its own end.
+    /// TERM to the group, KILL after the grace, or at once when `stop` asks for that. `ProcessExit::how` is its own end.
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_now() && self.ended.is_none() {

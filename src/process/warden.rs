@@ -35,7 +35,7 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes whose runner is gone.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The runner's end of the pipe. Dropping it without [`Warden::finish`] lets the warden end everything.
+/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the warden end everything.
 #[derive(Debug)]
 pub struct Watchdog {
     pipe: File,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::paint::{Styler, Style, clean, counted, cut, duration, table};
+use super::paint::{Styler, TextRole, clean, counted, cut, duration, table};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,16 +32,16 @@ pub fn text(ended: &[BulkRow], paint: Styler) -> String {
     let mut rows = Vec::new();
     for (index, one) in ended.iter().enumerate() {
         let tone = match one.how {
-            "ran" | "cached" => Style::Good,
-            "failed" => Style::Bad,
-            _ => Style::Odd,
+            "ran" | "cached" => TextRole::Good,
+            "failed" => TextRole::Bad,
+            _ => TextRole::Odd,
         };
         rows.push(vec![
-            (Style::Quiet, (index + 1).to_string()),
+            (TextRole::Quiet, (index + 1).to_string()),
             (tone, one.how.to_owned()),
-            (Style::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
-            (Style::Quiet, one.seconds.map(duration).unwrap_or_default()),
-            (Style::Name, clean(&one.run)),
+            (TextRole::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
+            (TextRole::Quiet, one.seconds.map(duration).unwrap_or_default()),
+            (TextRole::Name, clean(&one.run)),
         ]);
     }
     let lines = table(paint, "", &rows);
@@ -50,11 +50,11 @@ pub fn text(ended: &[BulkRow], paint: Styler) -> String {
         let told: Vec<_> = one
             .headlines
             .iter()
-            .map(|(task, line)| vec![(Style::Quiet, clean(task)), (Style::Plain, clean(line))])
+            .map(|(task, line)| vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, clean(line))])
             .collect();
         out.push_str(&table(paint, "   ", &told));
         if let Some(why) = &one.why {
-            let _ = writeln!(out, "   {}", paint.tone(Style::Bad, cut(why, WIDEST)));
+            let _ = writeln!(out, "   {}", paint.tone(TextRole::Bad, cut(why, WIDEST)));
         }
     }
     out.push_str(&spreads(ended, paint));
@@ -77,7 +77,7 @@ fn spreads(ended: &[BulkRow], paint: Styler) -> String {
     }
     let mut out = String::new();
     for (run, all) in of.iter().filter(|(_, all)| all.len() > 1) {
-        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(Style::Name, clean(run)));
+        let _ = writeln!(out, "{} repeats of {}", all.len(), paint.tone(TextRole::Name, clean(run)));
         let mut rows = Vec::new();
         for task in all[0].rates.keys() {
             let rates: Vec<f64> = all.iter().filter_map(|one| one.rates.get(task).copied()).collect();
@@ -86,7 +86,7 @@ fn spreads(ended: &[BulkRow], paint: Styler) -> String {
                 rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
             let text =
                 format!("output tok/s: mean {mean:.1}, {low:.1} to {high:.1} (n={}, one of each run)", rates.len());
-            rows.push(vec![(Style::Quiet, clean(task)), (Style::Plain, text)]);
+            rows.push(vec![(TextRole::Quiet, clean(task)), (TextRole::Plain, text)]);
         }
         out.push_str(&table(paint, "   ", &rows));
     }

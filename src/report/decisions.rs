@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, Style, clean, counted, table};
+use super::paint::{Styler, TextRole, clean, counted, table};
 use crate::event::TaskId;
 
 /// One task, decided but not done.
@@ -49,13 +49,13 @@ pub fn text(decisions: &[DecisionRow], paint: Styler) -> String {
         let DecisionRow { id, stage, decision, reasons } = &alike[0];
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let tone = match decision {
-            DecisionKind::Run => Style::Good,
-            DecisionKind::Cached | DecisionKind::Skipped => Style::Quiet,
+            DecisionKind::Run => TextRole::Good,
+            DecisionKind::Cached | DecisionKind::Skipped => TextRole::Quiet,
         };
-        let mut reasons = reasons.iter().map(|reason| (Style::Plain, clean(reason)));
-        let first = reasons.next().unwrap_or((Style::Plain, String::new()));
-        rows.push(vec![(tone, decision.as_str().to_owned()), (Style::Name, name), first]);
-        rows.extend(reasons.map(|reason| vec![(Style::Plain, String::new()), (Style::Plain, String::new()), reason]));
+        let mut reasons = reasons.iter().map(|reason| (TextRole::Plain, clean(reason)));
+        let first = reasons.next().unwrap_or((TextRole::Plain, String::new()));
+        rows.push(vec![(tone, decision.as_str().to_owned()), (TextRole::Name, name), first]);
+        rows.extend(reasons.map(|reason| vec![(TextRole::Plain, String::new()), (TextRole::Plain, String::new()), reason]));
     }
     let mut out = table(paint, "", &rows);
     let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();

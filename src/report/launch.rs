@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Styler, Style, clean, counted, table};
+use super::paint::{Styler, TextRole, clean, counted, table};
 use crate::event::Endpoint;
 use crate::triton::launch::{LaunchPlan, Launcher, ServerMode, Rank, LaunchedServer, LaunchWorld, quoted};
 
@@ -39,7 +39,7 @@ pub fn text(launches: &[LaunchRow], paint: Styler) -> String {
     }
     let mut out = String::new();
     for launch in launches {
-        let name = paint.tone(Style::Name, clean(&launch.task));
+        let name = paint.tone(TextRole::Name, clean(&launch.task));
         match &launch.starts {
             Starts::Plan(plan) => {
                 let _ = writeln!(out, "{name}: {}", counted(plan.servers.len(), "server"));
@@ -47,7 +47,7 @@ pub fn text(launches: &[LaunchRow], paint: Styler) -> String {
                     server_text(server, paint, &mut out);
                 }
                 for note in &plan.notes {
-                    let _ = writeln!(out, "  {} {}", paint.tone(Style::Odd, "note:"), clean(note));
+                    let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Odd, "note:"), clean(note));
                 }
             }
             Starts::Nothing { attach, models } => {
@@ -80,7 +80,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
         Launcher::Srun => "by srun".to_owned(),
         Launcher::None => "no launcher".to_owned(),
     });
-    let _ = writeln!(out, "\n  {}  {}", paint.tone(Style::Strong, &server.name), clean(&heading.join(", ")));
+    let _ = writeln!(out, "\n  {}  {}", paint.tone(TextRole::Strong, &server.name), clean(&heading.join(", ")));
     let mut rows: Vec<(&str, String)> = Vec::new();
     let ports = server.ports;
     rows.push((
@@ -97,7 +97,7 @@ fn server_text(server: &LaunchedServer, paint: Styler, out: &mut String) {
     }
     let rows: Vec<_> = rows
         .into_iter()
-        .map(|(what, text)| vec![(Style::Quiet, what.to_owned()), (Style::Plain, clean(&text))])
+        .map(|(what, text)| vec![(TextRole::Quiet, what.to_owned()), (TextRole::Plain, clean(&text))])
         .collect();
     out.push_str(&table(paint, "    ", &rows));
     out.push('\n');

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Styler, Style, clean, counted, table};
+use super::paint::{Styler, TextRole, clean, counted, table};
 use crate::lockfile::{LockDifference, LockEntry, LockFile, LockPart, DifferenceWeight};
 
 /// A longer value is cut in a table; JSON has all of it.
@@ -16,18 +16,18 @@ const SHORT: usize = 12;
 /// A table by stage. `sides`: what to call the two.
 pub fn differences(found: &[LockDifference], sides: [&str; 2], paint: Styler) -> String {
     let mut rows = vec![vec![
-        (Style::Quiet, String::new()),
-        (Style::Quiet, String::new()),
-        (Style::Quiet, sides[0].to_owned()),
-        (Style::Quiet, sides[1].to_owned()),
+        (TextRole::Quiet, String::new()),
+        (TextRole::Quiet, String::new()),
+        (TextRole::Quiet, sides[0].to_owned()),
+        (TextRole::Quiet, sides[1].to_owned()),
     ]];
     let mut before = String::new();
     for one in found {
         let place = place(one);
         let (locked, now) = beside(one.locked.as_deref(), one.now.as_deref());
-        let tone = if one.weight == DifferenceWeight::Stops { Style::Odd } else { Style::Quiet };
+        let tone = if one.weight == DifferenceWeight::Stops { TextRole::Odd } else { TextRole::Quiet };
         let shown = if place == before { String::new() } else { place.clone() };
-        rows.push(vec![(Style::Name, shown), (Style::Plain, clean(&one.field)), (Style::Plain, locked), (tone, now)]);
+        rows.push(vec![(TextRole::Name, shown), (TextRole::Plain, clean(&one.field)), (TextRole::Plain, locked), (tone, now)]);
         before = place;
     }
     table(paint, "  ", &rows)
@@ -39,7 +39,7 @@ pub fn advice(found: &[LockDifference], paint: Styler) -> String {
     let mut told: BTreeSet<&str> = BTreeSet::new();
     for one in found.iter().filter(|one| one.weight != DifferenceWeight::Follows) {
         if told.insert(one.advice()) {
-            let _ = writeln!(out, "  {} {}: {}", paint.tone(Style::Quiet, "try"), short_place(one), one.advice());
+            let _ = writeln!(out, "  {} {}: {}", paint.tone(TextRole::Quiet, "try"), short_place(one), one.advice());
         }
     }
     out
@@ -67,9 +67,9 @@ pub fn show(file: &LockFile, paint: Styler) -> String {
         let _ = writeln!(
             out,
             "{}  {}",
-            paint.tone(Style::Strong, clean(name)),
+            paint.tone(TextRole::Strong, clean(name)),
             paint.tone(
-                Style::Quiet,
+                TextRole::Quiet,
                 format!("{}, regatta {}", counted(section.stages.len(), "task"), clean(&section.regatta))
             )
         );
@@ -78,7 +78,7 @@ pub fn show(file: &LockFile, paint: Styler) -> String {
             for (nth, (field, value)) in fields.iter().enumerate() {
                 let word = if nth == 0 { word } else { "" };
                 let value = cut(value);
-                rows.push(vec![(Style::Quiet, word.to_owned()), (Style::Name, clean(field)), (Style::Plain, value)]);
+                rows.push(vec![(TextRole::Quiet, word.to_owned()), (TextRole::Name, clean(field)), (TextRole::Plain, value)]);
             }
         }
         out.push_str(&table(paint, "  ", &rows));
@@ -87,9 +87,9 @@ pub fn show(file: &LockFile, paint: Styler) -> String {
             .iter()
             .map(|(task, entry)| {
                 vec![
-                    (Style::Name, clean(task)),
-                    (Style::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
-                    (Style::Plain, became(entry)),
+                    (TextRole::Name, clean(task)),
+                    (TextRole::Quiet, json!(entry.kind).as_str().unwrap_or_default().to_owned()),
+                    (TextRole::Plain, became(entry)),
                 ]
             })
             .collect();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, Style, clean, counted, cut, table};
+use super::paint::{Styler, TextRole, clean, counted, cut, table};
 use crate::mlperf::{ResultDifference, Examined, GateFinding, JudgedRun, FindingWeight};
 
 /// One result of a submission, as far as it is.
@@ -44,12 +44,12 @@ pub enum StepState {
 }
 
 impl StepState {
-    const fn word(self) -> (Style, &'static str) {
+    const fn word(self) -> (TextRole, &'static str) {
         match self {
-            Self::Done => (Style::Good, "done"),
-            Self::Stale => (Style::Odd, "stale"),
-            Self::Missing => (Style::Bad, "missing"),
-            Self::Absent => (Style::Quiet, "–"),
+            Self::Done => (TextRole::Good, "done"),
+            Self::Stale => (TextRole::Odd, "stale"),
+            Self::Missing => (TextRole::Bad, "missing"),
+            Self::Absent => (TextRole::Quiet, "–"),
         }
     }
 }
@@ -72,11 +72,11 @@ pub fn examined(examined: &Examined, paint: Styler) -> String {
         .iter()
         .map(|seen| {
             let validity = seen.judged.validity.as_deref().unwrap_or("not judged");
-            let tone = if validity == "VALID" { Style::Good } else { Style::Bad };
+            let tone = if validity == "VALID" { TextRole::Good } else { TextRole::Bad };
             vec![
-                (Style::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
-                (Style::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
-                (Style::Plain, value(&seen.judged)),
+                (TextRole::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
+                (TextRole::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
+                (TextRole::Plain, value(&seen.judged)),
                 (tone, clean(validity)),
             ]
         })
@@ -86,12 +86,12 @@ pub fn examined(examined: &Examined, paint: Styler) -> String {
     for finding in &examined.findings {
         let GateFinding { weight, check, place, what, why, fix } = finding;
         if place != last {
-            let _ = writeln!(out, "\n{}", paint.tone(Style::Strong, clean(place)));
+            let _ = writeln!(out, "\n{}", paint.tone(TextRole::Strong, clean(place)));
             last = place;
         }
         let (tone, word) = match weight {
-            FindingWeight::Refused => (Style::Bad, "refused"),
-            FindingWeight::Warning => (Style::Odd, "warning"),
+            FindingWeight::Refused => (TextRole::Bad, "refused"),
+            FindingWeight::Warning => (TextRole::Odd, "warning"),
         };
         let _ = writeln!(out, "  {} {}: {}", paint.tone(tone, word), clean(check), clean(what));
         let _ = writeln!(out, "    why: {}", clean(why));
@@ -100,9 +100,9 @@ pub fn examined(examined: &Examined, paint: Styler) -> String {
     let warnings = examined.findings.len() - refused;
     let results = counted(examined.results.len(), "result");
     let (tone, word) = if refused > 0 {
-        (Style::Bad, format!("refused: {}", counted(refused, "reason")))
+        (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
     } else {
-        (Style::Good, "passes".to_owned())
+        (TextRole::Good, "passes".to_owned())
     };
     let warned = if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
     let _ = writeln!(out, "\n{} for {}: {}{warned}", results, examined.round, paint.tone(tone, word));
@@ -115,14 +115,14 @@ pub fn examined_json(examined: &Examined) -> String {
 
 pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
     let header = ["system", "benchmark", "scenario", "performance", "accuracy", "audit", "package"];
-    let mut rows: Vec<Vec<(Style, String)>> =
-        vec![header.iter().map(|word| (Style::Quiet, (*word).to_owned())).collect()];
+    let mut rows: Vec<Vec<(TextRole, String)>> =
+        vec![header.iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
     let mut commands: Vec<(String, String)> = Vec::new();
     for one in standing {
         let mut row = vec![
-            (Style::Plain, clean(&one.system)),
-            (Style::Name, clean(&one.benchmark)),
-            (Style::Name, clean(&one.scenario)),
+            (TextRole::Plain, clean(&one.system)),
+            (TextRole::Name, clean(&one.benchmark)),
+            (TextRole::Name, clean(&one.scenario)),
         ];
         let cells = [
             ("performance", &one.performance),
@@ -153,7 +153,7 @@ pub fn status(standing: &[ResultProgress], paint: Styler) -> String {
         out.push_str("\nforward:\n");
         let rows: Vec<_> = commands
             .into_iter()
-            .map(|(name, command)| vec![(Style::Quiet, clean(&name)), (Style::Plain, clean(&command))])
+            .map(|(name, command)| vec![(TextRole::Quiet, clean(&name)), (TextRole::Plain, clean(&command))])
             .collect();
         out.push_str(&table(paint, "  ", &rows));
     }
@@ -166,8 +166,8 @@ pub fn status_json(standing: &[ResultProgress]) -> String {
 
 /// Values side by side, then the settings that differ.
 pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> String {
-    let mut rows: Vec<Vec<(Style, String)>> =
-        vec![["", "A", "B", "B/A"].iter().map(|word| (Style::Quiet, (*word).to_owned())).collect()];
+    let mut rows: Vec<Vec<(TextRole, String)>> =
+        vec![["", "A", "B", "B/A"].iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
     for one in found.iter().filter(|one| !is_system(one)) {
         let side = |run: Option<&crate::mlperf::DiffedRun>| match run {
             Some(run) => {
@@ -177,25 +177,25 @@ pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> S
             None => "–".to_owned(),
         };
         rows.push(vec![
-            (Style::Name, clean(&one.name)),
-            (Style::Plain, side(one.a.as_ref())),
-            (Style::Plain, side(one.b.as_ref())),
-            (Style::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
+            (TextRole::Name, clean(&one.name)),
+            (TextRole::Plain, side(one.a.as_ref())),
+            (TextRole::Plain, side(one.b.as_ref())),
+            (TextRole::Strong, one.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3}"))),
         ]);
     }
     let mut out = format!("A  {}\nB  {}\n\n", clean(&names[0]), clean(&names[1]));
     out.push_str(&table(paint, "", &rows));
     for one in found.iter().filter(|one| !one.changes.is_empty()) {
-        let _ = writeln!(out, "\n{}", paint.tone(Style::Strong, clean(&one.name)));
+        let _ = writeln!(out, "\n{}", paint.tone(TextRole::Strong, clean(&one.name)));
         let rows: Vec<_> = one
             .changes
             .iter()
             .map(|change| {
                 let side = |value: Option<&String>| value.map_or("–".to_owned(), |value| cut(&clean(value), 60));
                 vec![
-                    (Style::Name, clean(&change.what)),
-                    (Style::Plain, side(change.a.as_ref())),
-                    (Style::Plain, side(change.b.as_ref())),
+                    (TextRole::Name, clean(&change.what)),
+                    (TextRole::Plain, side(change.a.as_ref())),
+                    (TextRole::Plain, side(change.b.as_ref())),
                 ]
             })
             .collect();

@@ -1,10 +1,10 @@
 //! Folds events and results into a story and tells it: terminal, JSON, HTML.
 //!
-//! [`Story`] is the one fold; [`Live`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
+//! [`RunState`] is the one fold; [`LiveDisplay`] tells it while it happens, [`summary()`] at the end, [`html`] for keeps. What a
 //! plan would do is told by [`decisions`], [`graph`] and [`launch`], what there is by [`tables`], a list of runs by [`bulk`]. Results are told to the rest of the
 //! field: [`compat`](mod@compat) has other tools' definitions, [`export`] and [`import`] their files, [`compare`] puts results beside
 //! each other, [`explain`] says what a number means. The room reads and writes no file and decides nothing about a run:
-//! whoever calls it hands over what is to be told. Everything except [`Live`] gives text or bytes.
+//! whoever calls it hands over what is to be told. Everything except [`LiveDisplay`] gives text or bytes.
 
 pub mod bulk;
 pub mod compare;

@@ -12,7 +12,7 @@ pub struct Styler {
 
 /// What a word is, not how it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum TextRole {
     Good,
     Bad,
     Odd,
@@ -38,16 +38,16 @@ impl Styler {
         Self { on }
     }
 
-    pub fn tone(self, tone: Style, text: impl AsRef<str>) -> String {
+    pub fn tone(self, tone: TextRole, text: impl AsRef<str>) -> String {
         let text = text.as_ref();
         let style = match tone {
-            Style::Good => AnsiColor::Green.on_default(),
-            Style::Bad => AnsiColor::Red.on_default().bold(),
-            Style::Odd => AnsiColor::Yellow.on_default(),
-            Style::Quiet => Style::new().dimmed(),
-            Style::Strong => Style::new().bold(),
-            Style::Name => AnsiColor::Cyan.on_default(),
-            Style::Plain => Style::new(),
+            TextRole::Good => AnsiColor::Green.on_default(),
+            TextRole::Bad => AnsiColor::Red.on_default().bold(),
+            TextRole::Odd => AnsiColor::Yellow.on_default(),
+            TextRole::Quiet => Style::new().dimmed(),
+            TextRole::Strong => Style::new().bold(),
+            TextRole::Name => AnsiColor::Cyan.on_default(),
+            TextRole::Plain => Style::new(),
         };
         if self.on && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
@@ -131,22 +131,22 @@ const SENTENCE: usize = 40;
 
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
 /// sentence at the end of a row has nothing beside it, and makes no column wider.
-pub fn table(paint: Styler, indent: &str, rows: &[Vec<(Style, String)>]) -> String {
+pub fn table(paint: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
     let is_wide =
-        |row: &[(Style, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
+        |row: &[(TextRole, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
     rows_with(paint, indent, rows, is_wide)
 }
 
 /// The same where any cell but the first may be a sentence: what stands beside it follows it.
-pub fn ragged(paint: Styler, indent: &str, rows: &[Vec<(Style, String)>]) -> String {
+pub fn ragged(paint: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
     rows_with(paint, indent, rows, |_, column| column > 0)
 }
 
 fn rows_with(
     paint: Styler,
     indent: &str,
-    rows: &[Vec<(Style, String)>],
-    may_be_wide: impl Fn(&[(Style, String)], usize) -> bool,
+    rows: &[Vec<(TextRole, String)>],
+    may_be_wide: impl Fn(&[(TextRole, String)], usize) -> bool,
 ) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_table_lines_up_whatever_the_colour() {
-        let row = |a: &str, b: &str| vec![(Style::Good, a.to_owned()), (Style::Plain, b.to_owned())];
+        let row = |a: &str, b: &str| vec![(TextRole::Good, a.to_owned()), (TextRole::Plain, b.to_owned())];
         let rows = [row("a", "one"), row("long", ""), row("", "two")];
         assert_eq!(table(Styler::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
         let painted = table(Styler::ON, "  ", &rows);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::paint::{Styler, Style, clean, counted, cut, table};
+use super::paint::{Styler, TextRole, clean, counted, cut, table};
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]
@@ -68,12 +68,12 @@ pub struct ServerMetricRow {
 
 pub fn status(server: &ServerStatus, paint: Styler) -> String {
     let (tone, word) = match (server.live, server.ready) {
-        (true, true) => (Style::Good, "ready"),
-        (true, false) => (Style::Odd, "live, not ready"),
-        (false, _) => (Style::Bad, "not live"),
+        (true, true) => (TextRole::Good, "ready"),
+        (true, false) => (TextRole::Odd, "live, not ready"),
+        (false, _) => (TextRole::Bad, "not live"),
     };
     let mut out = String::new();
-    let name = paint.tone(Style::Strong, clean(&format!("{} {}", server.name, server.version)));
+    let name = paint.tone(TextRole::Strong, clean(&format!("{} {}", server.name, server.version)));
     let _ = writeln!(out, "{name}  {}: {}", clean(&server.address), paint.tone(tone, word));
     if !server.extensions.is_empty() {
         let _ = writeln!(out, "  extensions: {}", clean(&server.extensions.join(", ")));
@@ -84,26 +84,26 @@ pub fn status(server: &ServerStatus, paint: Styler) -> String {
     }
     let mut rows = vec![
         ["model", "version", "state", "backend", "answers", "max batch"]
-            .map(|head| (Style::Quiet, head.to_owned()))
+            .map(|head| (TextRole::Quiet, head.to_owned()))
             .to_vec(),
     ];
     for model in &server.models {
         let (tone, state) = match model.state.as_str() {
-            "READY" => (Style::Good, "READY"),
-            "" => (Style::Quiet, "not loaded"),
-            other => (Style::Bad, other),
+            "READY" => (TextRole::Good, "READY"),
+            "" => (TextRole::Quiet, "not loaded"),
+            other => (TextRole::Bad, other),
         };
         let answers = model.decoupled.map(|decoupled| if decoupled { "decoupled (stream)" } else { "one" });
         let batch = model.max_batch_size.map(|size| size.to_string());
         let dash = || "–".to_owned();
         rows.push(vec![
-            (Style::Name, clean(&model.name)),
-            (Style::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
+            (TextRole::Name, clean(&model.name)),
+            (TextRole::Plain, if model.version.is_empty() { dash() } else { clean(&model.version) }),
             (tone, clean(state)),
-            (Style::Plain, model.backend.as_deref().map_or_else(dash, clean)),
-            (Style::Plain, answers.map_or_else(dash, str::to_owned)),
-            (Style::Plain, batch.unwrap_or_else(dash)),
-            (Style::Bad, clean(&model.reason)),
+            (TextRole::Plain, model.backend.as_deref().map_or_else(dash, clean)),
+            (TextRole::Plain, answers.map_or_else(dash, str::to_owned)),
+            (TextRole::Plain, batch.unwrap_or_else(dash)),
+            (TextRole::Bad, clean(&model.reason)),
         ]);
     }
     out.push_str(&table(paint, "  ", &rows));
@@ -117,21 +117,21 @@ pub fn models(models: &[ModelDetails], paint: Styler) -> String {
             out.push('\n');
         }
         let about = format!("{}, versions {}", model.platform, model.versions.join(", "));
-        let _ = writeln!(out, "{}  {}", paint.tone(Style::Strong, clean(&model.name)), clean(&about));
+        let _ = writeln!(out, "{}  {}", paint.tone(TextRole::Strong, clean(&model.name)), clean(&about));
         let tensor = |what: &str, tensor: &TensorFacts| {
             vec![
-                (Style::Quiet, what.to_owned()),
-                (Style::Name, clean(&tensor.name)),
-                (Style::Plain, clean(&tensor.datatype)),
-                (Style::Plain, format!("{:?}", tensor.shape)),
-                (Style::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
+                (TextRole::Quiet, what.to_owned()),
+                (TextRole::Name, clean(&tensor.name)),
+                (TextRole::Plain, clean(&tensor.datatype)),
+                (TextRole::Plain, format!("{:?}", tensor.shape)),
+                (TextRole::Quiet, if tensor.optional { "optional".to_owned() } else { String::new() }),
             ]
         };
         let mut rows: Vec<_> = model.inputs.iter().map(|input| tensor("in", input)).collect();
         rows.extend(model.outputs.iter().map(|output| tensor("out", output)));
         out.push_str(&table(paint, "  ", &rows));
         let setting =
-            |(name, value): &(String, String)| vec![(Style::Quiet, clean(name)), (Style::Plain, cut(value, 100))];
+            |(name, value): &(String, String)| vec![(TextRole::Quiet, clean(name)), (TextRole::Plain, cut(value, 100))];
         let rows: Vec<_> = model.settings.iter().map(setting).collect();
         out.push_str(&table(paint, "  ", &rows));
     }
@@ -143,11 +143,11 @@ pub fn metrics(told: &[ServerMetricRow], all: usize, paint: Styler) -> String {
     let mut out = String::new();
     for family in told.chunk_by(|a, b| a.family == b.family) {
         let head = &family[0];
-        let name = paint.tone(Style::Strong, clean(&head.family));
-        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(Style::Quiet, clean(&head.help)));
+        let name = paint.tone(TextRole::Strong, clean(&head.family));
+        let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(TextRole::Quiet, clean(&head.help)));
         let row = |metric: &ServerMetricRow| {
             let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
-            vec![(Style::Name, clean(&metric.labels)), (Style::Plain, clean(&metric.value)), (Style::Odd, rate)]
+            vec![(TextRole::Name, clean(&metric.labels)), (TextRole::Plain, clean(&metric.value)), (TextRole::Odd, rate)]
         };
         let rows: Vec<_> = family.iter().map(row).collect();
         out.push_str(&table(paint, "  ", &rows));

@@ -1,6 +1,6 @@
 //! The one fold: events in, a story out. Live events and replayed ones make the same story.
 //!
-//! It reads no clock. Whoever knows when an event happened says so with [`Story::fold_at`]; without times there is
+//! It reads no clock. Whoever knows when an event happened says so with [`RunState::fold_at`]; without times there is
 //! everything but the timeline.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::paint::{Styler, Style, clean, clean_lines, counted, duration, table};
+use super::paint::{Styler, TextRole, clean, clean_lines, counted, duration, table};
 use super::story::{TaskState, TaskPhase, RunState};
 use crate::event::{Failure, FailureKind, TaskId};
 
@@ -54,17 +54,17 @@ fn what_ran(story: &RunState, paint: Styler, out: &mut String) {
                 notes.push("output unchanged".to_owned());
             }
             vec![
-                (Style::Good, "✓".to_owned()),
-                (Style::Name, task.to_string()),
-                (Style::Plain, chapter.seconds.map(duration).unwrap_or_default()),
-                (Style::Quiet, notes.join(", ")),
+                (TextRole::Good, "✓".to_owned()),
+                (TextRole::Name, task.to_string()),
+                (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Quiet, notes.join(", ")),
             ]
         })
         .collect();
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(Style::Strong, "Ran"));
+    let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, "Ran"));
     out.push_str(&table(paint, "  ", &rows));
     if story.tally.ran > rows.len() {
         let _ = writeln!(out, "  … and {} more", story.tally.ran - rows.len());
@@ -81,21 +81,21 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
             (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
             (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
         };
-        let _ = writeln!(out, "{}\n  {text}", paint.tone(Style::Strong, "Cached"));
+        let _ = writeln!(out, "{}\n  {text}", paint.tone(TextRole::Strong, "Cached"));
     }
     for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
         let rows: Vec<_> = story
             .of(state)
             .take(LISTED)
             .map(|(task, chapter)| {
-                vec![(Style::Name, task.to_string()), (Style::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
+                vec![(TextRole::Name, task.to_string()), (TextRole::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
             })
             .collect();
         if rows.is_empty() {
             continue;
         }
         let all = story.of(state).count();
-        let _ = writeln!(out, "{}", paint.tone(Style::Strong, title));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, title));
         out.push_str(&table(paint, "  ", &rows));
         if all > rows.len() {
             let _ = writeln!(out, "  … and {} more", all - rows.len());
@@ -115,24 +115,24 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
             let told = told.trim_end();
             let (first, numbers) = told.split_once("  ").unwrap_or((told, ""));
             let again = if chapter.state == TaskPhase::Cached { "cached" } else { "" };
-            let mut row = vec![(Style::Name, task.to_string()), (tone_of(first), first.to_owned())];
+            let mut row = vec![(TextRole::Name, task.to_string()), (tone_of(first), first.to_owned())];
             if !numbers.is_empty() {
-                row.push((Style::Plain, numbers.trim().to_owned()));
+                row.push((TextRole::Plain, numbers.trim().to_owned()));
             }
-            let empty = (Style::Plain, String::new());
+            let empty = (TextRole::Plain, String::new());
             let below = chapter.below.iter().map(|(name, text)| {
-                vec![(Style::Plain, String::new()), (Style::Name, clean(name)), (Style::Plain, clean(text))]
+                vec![(TextRole::Plain, String::new()), (TextRole::Name, clean(name)), (TextRole::Plain, clean(text))]
             });
             let warnings = chapter.warnings.iter().map(|warning| {
-                vec![(Style::Plain, String::new()), (Style::Odd, "warning".to_owned()), (Style::Plain, clean(warning))]
+                vec![(TextRole::Plain, String::new()), (TextRole::Odd, "warning".to_owned()), (TextRole::Plain, clean(warning))]
             });
             let below = below.chain(warnings);
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();
             if how.is_empty() {
-                row.extend(aside.first().map(|text| (Style::Quiet, (*text).to_owned())));
+                row.extend(aside.first().map(|text| (TextRole::Quiet, (*text).to_owned())));
                 return Some(std::iter::once(row).chain(below).collect());
             }
-            let aside = vec![empty.clone(), empty, (Style::Quiet, aside.join(", "))];
+            let aside = vec![empty.clone(), empty, (TextRole::Quiet, aside.join(", "))];
             Some([row, aside].into_iter().chain(below).collect::<Vec<_>>())
         })
         .flatten()
@@ -140,20 +140,20 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{}", paint.tone(Style::Strong, "Results"));
+    let _ = writeln!(out, "{}", paint.tone(TextRole::Strong, "Results"));
     out.push_str(&table(paint, "  ", &rows));
 }
 
 /// The colour of a verdict; other words have none.
-fn tone_of(word: &str) -> Style {
+fn tone_of(word: &str) -> TextRole {
     if word.starts_with("INVALID") {
-        Style::Bad
+        TextRole::Bad
     } else if word.starts_with("VALID WITH") {
-        Style::Odd
+        TextRole::Odd
     } else if word.starts_with("VALID") {
-        Style::Good
+        TextRole::Good
     } else {
-        Style::Plain
+        TextRole::Plain
     }
 }
 
@@ -168,13 +168,13 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
         FailureKind::Invalid(verdict) => verdict.as_str(),
         _ => "failed",
     };
-    let head = paint.tone(Style::Bad, format!("✗ {task} {word}{after}{tries}"));
+    let head = paint.tone(TextRole::Bad, format!("✗ {task} {word}{after}{tries}"));
     let _ = writeln!(out, "\n{head}: {}", clean(said_of(failure)));
     let mut line = |name: &str, text: &str| {
         // A script keeps its lines, so that it can be read and copied.
         for (n, text) in clean_lines(text).lines().enumerate() {
             let name = if n == 0 { name } else { "" };
-            let _ = writeln!(out, "  {} {text}", paint.tone(Style::Quiet, format!("{name:<8}")));
+            let _ = writeln!(out, "  {} {text}", paint.tone(TextRole::Quiet, format!("{name:<8}")));
         }
     };
     let reasons = reasons_of(failure);
@@ -200,9 +200,9 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, paint: Styl
         line("kept", &kept.display().to_string());
     }
     if reasons.is_empty() && !failure.tail.is_empty() {
-        let _ = writeln!(out, "  {}", paint.tone(Style::Quiet, "last lines"));
+        let _ = writeln!(out, "  {}", paint.tone(TextRole::Quiet, "last lines"));
         for tail in &failure.tail {
-            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, "│"), clean(tail.trim_end()));
+            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "│"), clean(tail.trim_end()));
         }
     }
     out
@@ -248,7 +248,7 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
     let _ = writeln!(out, "{} {}{time}", paint.tone(tone, word), parts.join(", "));
     let mut line = |name: &str, path: Option<&PathBuf>| {
         if let Some(path) = path {
-            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, format!("{name:<8}")), path.display());
+            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
         }
     };
     line("report", places.report.as_ref());
@@ -257,18 +257,18 @@ fn closing(story: &RunState, places: &RunPaths, paint: Styler, out: &mut String)
 }
 
 /// The word that starts the last line.
-fn verdict(story: &RunState) -> (Style, &'static str) {
+fn verdict(story: &RunState) -> (TextRole, &'static str) {
     let failures = || story.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
     if story.stopping.is_some() || story.finished.is_some_and(|end| end.exit == 130) {
-        (Style::Odd, "interrupted:")
+        (TextRole::Odd, "interrupted:")
     } else if story.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
-        (Style::Bad, "invalid:")
+        (TextRole::Bad, "invalid:")
     } else if story.tally.failed > 0 || story.finished.is_some_and(|end| end.exit != 0) {
-        (Style::Bad, "failed:")
+        (TextRole::Bad, "failed:")
     } else if story.finished.is_none() {
-        (Style::Odd, "unfinished:")
+        (TextRole::Odd, "unfinished:")
     } else {
-        (Style::Good, "done:")
+        (TextRole::Good, "done:")
     }
 }
 

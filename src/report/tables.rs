@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, Style, clean, counted, cut, duration, ragged, table, to_the_second};
+use super::paint::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
 use super::story::RunState;
 
 /// A manifest that can be run by name.
@@ -35,9 +35,9 @@ pub fn list(manifests: &[ManifestRow], paint: Styler) -> String {
         .iter()
         .map(|ManifestRow { name, path, about }| {
             vec![
-                (Style::Name, clean(name)),
-                (Style::Plain, about.as_deref().map(clean).unwrap_or_default()),
-                (Style::Quiet, clean(path)),
+                (TextRole::Name, clean(name)),
+                (TextRole::Plain, about.as_deref().map(clean).unwrap_or_default()),
+                (TextRole::Quiet, clean(path)),
             ]
         })
         .collect();
@@ -56,7 +56,7 @@ pub fn show(values: &[ValueRow], paint: Styler) -> String {
     let rows: Vec<_> = values
         .iter()
         .map(|ValueRow { path, value, from }| {
-            vec![(Style::Name, clean(path)), (Style::Plain, cut(value, WIDEST)), (Style::Quiet, clean(from))]
+            vec![(TextRole::Name, clean(path)), (TextRole::Plain, cut(value, WIDEST)), (TextRole::Quiet, clean(from))]
         })
         .collect();
     ragged(paint, "", &rows)
@@ -67,7 +67,7 @@ pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
     let mut out = String::new();
     let run = story.run.as_ref().map_or("?", |run| run.as_str());
     let (tone, state) = state(story, alive);
-    let name = paint.tone(Style::Strong, clean(&story.manifest));
+    let name = paint.tone(TextRole::Strong, clean(&story.manifest));
     let _ =
         writeln!(out, "{name}  run {run}, started {}: {}", to_the_second(&story.started_at), paint.tone(tone, state));
     let rows: Vec<_> = story
@@ -86,14 +86,14 @@ pub fn status(story: &RunState, alive: bool, paint: Styler) -> String {
                 .or(failure.as_deref())
                 .or(chapter.progress.as_ref().map(|progress| progress.text.as_str()));
             let row = vec![
-                (Style::Plain, chapter.word().to_owned()),
-                (Style::Name, task.to_string()),
-                (Style::Plain, chapter.seconds.map(duration).unwrap_or_default()),
-                (Style::Quiet, clean(told.unwrap_or_default())),
+                (TextRole::Plain, chapter.word().to_owned()),
+                (TextRole::Name, task.to_string()),
+                (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Quiet, clean(told.unwrap_or_default())),
             ];
             let below = |text: String| {
-                let empty = (Style::Plain, String::new());
-                vec![empty.clone(), empty.clone(), empty, (Style::Odd, text)]
+                let empty = (TextRole::Plain, String::new());
+                vec![empty.clone(), empty.clone(), empty, (TextRole::Odd, text)]
             };
             let warnings = chapter.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
             std::iter::once(row).chain(warnings).collect::<Vec<_>>()
@@ -110,13 +110,13 @@ pub fn status_json(story: &RunState, alive: bool) -> String {
     format!("{:#}\n", json!({ "state": state(story, alive).1, "story": story }))
 }
 
-fn state(story: &RunState, alive: bool) -> (Style, &'static str) {
+fn state(story: &RunState, alive: bool) -> (TextRole, &'static str) {
     match (story.finished, alive) {
-        (Some(end), _) if end.exit == 0 => (Style::Good, "done"),
-        (Some(end), _) if end.exit == 130 => (Style::Odd, "interrupted"),
-        (Some(_), _) => (Style::Bad, "failed"),
-        (None, true) => (Style::Good, "running"),
-        (None, false) => (Style::Odd, "broken off; `regatta run` goes on from there"),
+        (Some(end), _) if end.exit == 0 => (TextRole::Good, "done"),
+        (Some(end), _) if end.exit == 130 => (TextRole::Odd, "interrupted"),
+        (Some(_), _) => (TextRole::Bad, "failed"),
+        (None, true) => (TextRole::Good, "running"),
+        (None, false) => (TextRole::Odd, "broken off; `regatta run` goes on from there"),
     }
 }
 

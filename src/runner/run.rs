@@ -76,7 +76,7 @@ struct Runner<W> {
     send: mpsc::UnboundedSender<Msg>,
 }
 
-/// Runs a plan to its end. The caller holds the project's lock and has called [`Shelf::begin`].
+/// Runs a plan to its end. The caller holds the project's lock and has called [`OutputCache::begin`].
 #[expect(clippy::too_many_arguments, reason = "everything that a run is made of, once")]
 pub async fn run<W: TaskExecutor>(
     plan: Arc<Plan>,

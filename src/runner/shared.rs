@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::event::{Digest, Done, TaskId};
 use crate::store::{TaskKey, TaskRecord, Sealed};
 
-/// A store that machines share. One implementation in the product (`share::Share`); runs without one have none.
+/// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
 pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
     /// Brings the output of a key into a new folder of this project. `None`: nobody has made it, it may not stand for this
     /// machine's own, or the store cannot be used; then it is made here. Never fails the run.

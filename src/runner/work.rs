@@ -14,7 +14,7 @@ use crate::plan::Task;
 use super::origins::Upstream;
 use super::together::BatchSlot;
 
-/// What performs tasks. One implementation in the product (`stage::Stages`), fakes in tests.
+/// What performs tasks. One implementation in the product (`stage::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
     /// Does the task. A step fills `lease.out` and returns; a service reports `lease.ready`, lives until
     /// `lease.stop` is asked, and returns `Ok` only if it ended because of that.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::run::{self, RunEnd};
 use super::{Trouble, say, say_error};
-use crate::cli::{self, BenchCommand, ExitCode, Force, Global, Select};
+use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, read_result, repeat_folders};
 
 /// What of a run is copied.
@@ -18,7 +18,7 @@ const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 /// The stage that measures.
 const STAGE: &str = "bench";
 
-pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<ExitCode, Trouble> {
+pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, Trouble> {
     for notice in &request.notices {
         say_error(&format!("note: {notice}\n"));
     }
@@ -31,7 +31,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<ExitCode,
     let text = manifest::text(request)?;
     if request.dry_run {
         say(&text);
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     }
     if let Some(simulated) = manifest::simulated(&request.target) {
         say_error(&format!(

@@ -19,11 +19,11 @@ use self::item::BulkItem;
 use super::project::Project;
 use super::run::{self, RunEnd};
 use super::{Trouble, say, say_error};
-use crate::cli::{self, Bulk, EventsAs, ExitCode, Global, Loudness, Select};
+use crate::cli::{self, Bulk, EventsAs, CliExit, Global, Loudness, Select};
 use crate::plan::expand;
 use crate::report::{self, Styler, bulk::BulkRow};
 
-pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<ExitCode, Trouble> {
+pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let read = read(request, &project)?;
     for note in &read.notes {
@@ -35,12 +35,12 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<ExitCode, Trouble>
         for item in &items {
             say(&format!("{item}\n"));
         }
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     }
     let mut ended: Vec<BulkRow> = Vec::new();
     let mut exits = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        if exits.last() == Some(&ExitCode::Interrupted) {
+        if exits.last() == Some(&CliExit::Interrupted) {
             ended.push(not_run(item));
             continue;
         }
@@ -57,7 +57,7 @@ pub(super) fn bulk(global: &Global, request: &Bulk) -> Result<ExitCode, Trouble>
         ended.push(told);
     }
     say(&report::bulk::text(&ended, Styler::chosen(global.color.choice())));
-    Ok(ExitCode::worst(exits))
+    Ok(CliExit::worst(exits))
 }
 
 /// The runs of a file, and what of it means nothing here.
@@ -177,9 +177,9 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     }
     let is_cached = !ran.told.is_empty() && ran.told.iter().all(|told| told.is_cached);
     let how = match ran.exit {
-        ExitCode::Done if is_cached => "cached",
-        ExitCode::Done => "ran",
-        ExitCode::Interrupted => "interrupted",
+        CliExit::Done if is_cached => "cached",
+        CliExit::Done => "ran",
+        CliExit::Interrupted => "interrupted",
         _ => "failed",
     };
     BulkRow {
@@ -187,7 +187,7 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
         of: item.first(),
         how,
         exit: Some(ran.exit.code()),
-        why: if ran.exit == ExitCode::Done { None } else { failed() },
+        why: if ran.exit == CliExit::Done { None } else { failed() },
         headlines,
         rates,
         seconds: Some(begun.elapsed().as_secs_f64()),

@@ -70,7 +70,7 @@ pub fn read(text: &str) -> Result<Vec<BulkItem>, String> {
     Ok(items)
 }
 
-/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`Item`] prints it.
+/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`BulkItem`] prints it.
 fn typed_line(line: &str) -> Result<Run, String> {
     let words = shlex::split(line).ok_or("a quote is not closed")?;
     let mut run = Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None };

@@ -11,20 +11,20 @@ use std::path::Path;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say};
-use crate::cli::{ExitCode, Global, LockAction, Select, GivenSetting};
+use crate::cli::{CliExit, Global, LockAction, Select, GivenSetting};
 use crate::lockfile::{LockDifference, LockExtent, LockFile, LockPart, LockSection, Unreadable, DifferenceWeight, compare, read};
 use crate::report::{self, Styler};
 use crate::store::OutputCache;
 pub(super) use hold::{LockReport, hold};
 pub(super) use written::write;
 
-pub(super) fn lock(global: &Global, request: &LockAction) -> Result<ExitCode, Trouble> {
+pub(super) fn lock(global: &Global, request: &LockAction) -> Result<CliExit, Trouble> {
     let paint = Styler::chosen(global.color.choice());
     match request {
         LockAction::Show { file, json } => {
             let file = open(file)?;
             say(&if *json { report::lock::show_json(&file) } else { report::lock::show(&file, paint) });
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         LockAction::Diff { a, b, settings, json } => {
             let old = open(a)?;
@@ -37,7 +37,7 @@ pub(super) fn lock(global: &Global, request: &LockAction) -> Result<ExitCode, Tr
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
             say(&if *json { report::lock::differences_json(&found) } else { told(&found, sides, is_now, paint) });
-            Ok(if found.values().all(Vec::is_empty) { ExitCode::Done } else { ExitCode::Failed })
+            Ok(if found.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
         }
     }
 }

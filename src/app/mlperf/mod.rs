@@ -7,11 +7,11 @@ mod status;
 use std::path::Path;
 
 use super::{Trouble, say};
-use crate::cli::{ExitCode, Global, MlperfAction};
+use crate::cli::{CliExit, Global, MlperfAction};
 use crate::mlperf::{self, Round};
 use crate::report::{self, Styler};
 
-pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<ExitCode, Trouble> {
+pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, Trouble> {
     let paint = Styler::chosen(global.color.choice());
     match request {
         MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
@@ -28,12 +28,12 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<ExitCode
             } else {
                 report::mlperf::diff(&names, &found, paint)
             });
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
     }
 }
 
-fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<ExitCode, Trouble> {
+fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Result<CliExit, Trouble> {
     is_folder(folder)?;
     let known = || Round::NAMES.join(", ");
     let round = match round {
@@ -46,7 +46,7 @@ fn check(folder: &Path, round: Option<&str>, json: bool, paint: Styler) -> Resul
     };
     let examined = mlperf::examine(folder, &round);
     say(&if json { report::mlperf::examined_json(&examined) } else { report::mlperf::examined(&examined, paint) });
-    Ok(if examined.refused() > 0 { ExitCode::Failed } else { ExitCode::Done })
+    Ok(if examined.refused() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 
 fn is_folder(path: &Path) -> Result<(), Trouble> {

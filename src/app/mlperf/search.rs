@@ -2,7 +2,7 @@
 
 use super::super::project::Project;
 use super::super::{Trouble, run, say};
-use crate::cli::{EventsAs, ExitCode, Force, Global, RunRequest, Select, GivenSetting};
+use crate::cli::{EventsAs, CliExit, Force, Global, RunRequest, Select, GivenSetting};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::Plan;
@@ -16,7 +16,7 @@ pub(super) fn search(
     manifest: String,
     mut settings: Vec<GivenSetting>,
     only_cost: bool,
-) -> Result<ExitCode, Trouble> {
+) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
     if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
@@ -35,7 +35,7 @@ pub(super) fn search(
                 Cost::of(bench).map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
             say(&format!("{task}: {cost}\n"));
         }
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     }
     select.until = found.into_iter().map(|(task, _)| task.to_string()).collect();
     let events = EventsAs::Terminal;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::project::{Project, gpus_here, options};
 use super::super::{Trouble, say};
-use crate::cli::{ExitCode, Force, Global, Select, GivenSetting};
+use crate::cli::{CliExit, Force, Global, Select, GivenSetting};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
@@ -24,7 +24,7 @@ pub(super) fn status(
     manifest: Option<String>,
     settings: Vec<GivenSetting>,
     json: bool,
-) -> Result<ExitCode, Trouble> {
+) -> Result<CliExit, Trouble> {
     let project = Project::here(global)?;
     let (manifest, settings) = match manifest {
         Some(manifest) => (manifest, settings),
@@ -51,7 +51,7 @@ pub(super) fn status(
     }
     let paint = Styler::chosen(global.color.choice());
     say(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, paint) });
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// The manifest of the last run, with what it was given.

@@ -19,7 +19,7 @@ use self::sink::EventSink;
 use self::teller::ProgressPrinter;
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, allocation, history, locking, sharing};
-use crate::cli::{self, EventsAs, ExitCode, Force, Global, GpuSelection, Locking, Loudness, On, GivenSetting};
+use crate::cli::{self, EventsAs, CliExit, Force, Global, GpuSelection, Locking, Loudness, On, GivenSetting};
 use crate::event::{Event, RunId, Stop, TaskId};
 use crate::plan::Plan;
 use crate::process;
@@ -33,7 +33,7 @@ use crate::store::{
 
 /// How a run ended, and what it left.
 pub(super) struct RunEnd {
-    pub exit: ExitCode,
+    pub exit: CliExit,
     /// The output folder of each task that has one, also of one that failed and kept what it had.
     pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
@@ -63,7 +63,7 @@ fn told(story: &RunState) -> Vec<TaskLine> {
     story.tasks.iter().map(of).collect()
 }
 
-pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<ExitCode, Trouble> {
+pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, Trouble> {
     if let On::Slurm(flags) = &request.on {
         return allocation::outside(global, request, flags);
     }
@@ -89,7 +89,7 @@ pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -
         && rest.holds()
     {
         let told = nothing_to_do(&rest, look, &project.home, begun);
-        return Ok(RunEnd { exit: ExitCode::Done, outs: Vec::new(), report: None, told });
+        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, told });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -158,7 +158,7 @@ impl Errand {
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(RunEnd { exit: ExitCode::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
+            return Ok(RunEnd { exit: CliExit::Interrupted, outs: Vec::new(), report: None, told: Vec::new() });
         };
         let id = lock.run.clone();
         for plan in unfinished_plans(&home) {
@@ -185,7 +185,7 @@ impl Errand {
         shelf.sync()?;
         let _ = digests.save(&home);
         let exit = exit_of(&summary);
-        if exit == ExitCode::Done
+        if exit == CliExit::Done
             && let Some(text) = locking::write(
                 &self.project,
                 &self.locking,
@@ -308,11 +308,11 @@ fn take_lock(home: &Home, stop: &Stop, teller: &ProgressPrinter) -> Result<Optio
     }
 }
 
-fn exit_of(summary: &RunSummary) -> ExitCode {
+fn exit_of(summary: &RunSummary) -> CliExit {
     if summary.interrupted {
-        return ExitCode::Interrupted;
+        return CliExit::Interrupted;
     }
-    ExitCode::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
+    CliExit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind))
 }
 
 fn places(home: &Home) -> RunPaths {

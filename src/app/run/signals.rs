@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::cli::ExitCode;
+use crate::cli::CliExit;
 use crate::event::{Event, Stop};
 
 /// Once: stop starting and end what runs. Twice: kill it. A third time: leave; the warden ends the rest. On a thread of its own,
@@ -44,5 +44,5 @@ async fn heed_signals(streams: [tokio::signal::unix::Signal; 3], stop: Stop, tel
 
 #[expect(clippy::exit, reason = "the third request to stop: somebody wants us gone, and the warden ends the rest")]
 fn leave() -> ! {
-    std::process::exit(i32::from(ExitCode::Interrupted.code()))
+    std::process::exit(i32::from(CliExit::Interrupted.code()))
 }

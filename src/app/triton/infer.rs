@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{To, Trouble, facts, say};
 use crate::app::say_error;
-use crate::cli::{ExitCode, TritonFace, Infer};
+use crate::cli::{CliExit, TritonFace, Infer};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};
 use crate::triton::{TensorData, InferRequest, Tensor, TritonClient, tensors_of};
 
-pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<ExitCode, Trouble> {
+pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<CliExit, Trouble> {
     let names = std::slice::from_ref(&request.model);
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server told nothing"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
@@ -32,7 +32,7 @@ pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<Ex
         TritonFace::Http => by_http(to, &model, &inputs, decoupled, &mut told).await?,
     }
     told.end();
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
 /// What will be sent: named tensors, in the shape that was written.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::{To, Trouble, say};
-use crate::cli::ExitCode;
+use crate::cli::CliExit;
 use crate::report::{ServerMetricRow, Styler, server};
 use crate::triton::{Exposition, MetricKind, Listens, probe};
 use anyhow::anyhow;
@@ -15,7 +15,7 @@ pub(super) async fn metrics(
     watch: Option<Duration>,
     json: bool,
     paint: Styler,
-) -> Result<ExitCode, Trouble> {
+) -> Result<CliExit, Trouble> {
     let mut client = to.http();
     let mut before: Option<(Instant, HashMap<String, f64>)> = None;
     loop {
@@ -51,7 +51,7 @@ pub(super) async fn metrics(
         } else {
             server::metrics(&rows, now.len(), paint)
         });
-        let Some(pause) = watch else { return Ok(ExitCode::Done) };
+        let Some(pause) = watch else { return Ok(CliExit::Done) };
         before = Some((at, now));
         if !json {
             say("\n");

@@ -10,7 +10,7 @@ use std::future::Future;
 use anyhow::anyhow;
 
 use super::{Trouble, say};
-use crate::cli::{ExitCode, TritonFace, Global, GivenSetting, Triton, TritonAct, TritonUrl};
+use crate::cli::{CliExit, TritonFace, Global, GivenSetting, Triton, TritonAct, TritonUrl};
 use crate::diag::did_you_mean;
 use crate::event::Endpoint;
 use crate::report::{Styler, server};
@@ -18,13 +18,13 @@ use crate::triton::{
     ClientError, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, ClientErrorKind, pbtxt, probe,
 };
 
-pub(super) fn ask(global: &Global, request: Triton) -> Result<ExitCode, Trouble> {
+pub(super) fn ask(global: &Global, request: Triton) -> Result<CliExit, Trouble> {
     let paint = Styler::chosen(global.color.choice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(perform(request, paint))
 }
 
-async fn perform(request: Triton, paint: Styler) -> Result<ExitCode, Trouble> {
+async fn perform(request: Triton, paint: Styler) -> Result<CliExit, Trouble> {
     let Triton { url, deadline, act } = request;
     let to = To { url, deadline };
     match act {
@@ -36,7 +36,7 @@ async fn perform(request: Triton, paint: Styler) -> Result<ExitCode, Trouble> {
             } else {
                 server::models(&told, paint)
             });
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         TritonAct::Infer(request) => infer::infer(&to, &request, paint).await,
         TritonAct::Metrics { grep, watch, json } => metrics::metrics(&to, grep.as_deref(), watch, json, paint).await,
@@ -44,7 +44,7 @@ async fn perform(request: Triton, paint: Styler) -> Result<ExitCode, Trouble> {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
             say(&pbtxt::write(&config));
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         TritonAct::Statistics { model, json } => statistics(&to, model.as_deref().unwrap_or_default(), json).await,
         TritonAct::Load { model, config } => {
@@ -52,13 +52,13 @@ async fn perform(request: Triton, paint: Styler) -> Result<ExitCode, Trouble> {
             let options = LoadOptions { config, ..LoadOptions::default() };
             to.of_model(&client, &model, client.load(&model, options)).await?;
             say(&format!("`{model}` is loaded\n"));
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         TritonAct::Unload { model, dependents } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
             say(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
-            Ok(ExitCode::Done)
+            Ok(CliExit::Done)
         }
         TritonAct::Log { set } => log(&to, &set).await,
         TritonAct::Trace { model, set } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
@@ -149,7 +149,7 @@ fn with_hint(error: &ClientError, hint: Option<String>) -> Trouble {
     })
 }
 
-async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result<ExitCode, Trouble> {
+async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result<CliExit, Trouble> {
     let told = facts::server(to).await?;
     say(&if json { format!("{:#}\n", serde_json::json!(told)) } else { server::status(&told, paint) });
     let mut fine = told.live && told.ready;
@@ -163,10 +163,10 @@ async fn status(to: &To, models: &[String], json: bool, paint: Styler) -> Result
             super::say_error(&format!("`{wanted}` is not ready{hint}\n"));
         }
     }
-    Ok(if fine { ExitCode::Done } else { ExitCode::Failed })
+    Ok(if fine { CliExit::Done } else { CliExit::Failed })
 }
 
-async fn statistics(to: &To, model: &str, json: bool) -> Result<ExitCode, Trouble> {
+async fn statistics(to: &To, model: &str, json: bool) -> Result<CliExit, Trouble> {
     let client = to.grpc().await?;
     let all = to.of_model(&client, model, client.statistics(model, "")).await?;
     let rows: Vec<serde_json::Value> = all
@@ -191,7 +191,7 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<ExitCode, Troubl
         .collect();
     if json {
         say(&format!("{:#}\n", serde_json::json!({ "models": rows })));
-        return Ok(ExitCode::Done);
+        return Ok(CliExit::Done);
     }
     let line = |row: &serde_json::Value| {
         let field = |name: &str| row[name].as_f64().unwrap_or_default();
@@ -213,10 +213,10 @@ async fn statistics(to: &To, model: &str, json: bool) -> Result<ExitCode, Troubl
     say(&format!(
         "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
     ));
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-async fn log(to: &To, set: &[GivenSetting]) -> Result<ExitCode, Trouble> {
+async fn log(to: &To, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, LogSetting> = set
         .iter()
@@ -239,15 +239,15 @@ async fn log(to: &To, set: &[GivenSetting]) -> Result<ExitCode, Trouble> {
         })
         .collect();
     say(&lines.concat());
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }
 
-async fn trace(to: &To, model: &str, set: &[GivenSetting]) -> Result<ExitCode, Trouble> {
+async fn trace(to: &To, model: &str, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
     let client = to.grpc().await?;
     let set: BTreeMap<String, Vec<String>> =
         set.iter().map(|GivenSetting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
     say(&lines.concat());
-    Ok(ExitCode::Done)
+    Ok(CliExit::Done)
 }

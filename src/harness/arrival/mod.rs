@@ -34,7 +34,7 @@ enum Law {
 }
 
 impl ArrivalTimes {
-    /// None for a law with impossible numbers, which `Spec::check` refuses.
+    /// None for a law with impossible numbers, which `BenchSpec::check` refuses.
     pub fn new(rate: LoadLevel, arrivals: Arrivals, seed: u64) -> Option<Self> {
         let rng = || Box::new(generator("arrivals", seed, 0));
         let law = match arrivals {

@@ -36,7 +36,7 @@ pub struct GpuDevice {
 pub struct GpuReading {
     /// s from the run's start, negative before it.
     pub at_s: f64,
-    /// Place in [`Trace::gpus`].
+    /// Place in [`GpuTrace::gpus`].
     #[serde(skip)]
     pub gpu: usize,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Where sentences end, as NLTK 3.8 decides it: that is the version which the reference scripts pin.
 //!
 //! T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection" (2006). The method needs a trained
-//! model ([`Model`]). Positions are counted in characters.
+//! model ([`PunktModel`]). Positions are counted in characters.
 
 use super::punkt::PunktModel;
 

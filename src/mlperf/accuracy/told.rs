@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mlperf::log::Width;
 
-/// The file that holds an [`AccuracyTold`].
+/// The file that holds an [`AccuracyReport`].
 pub const ACCURACY_FILE: &str = "accuracy.json";
 /// The file that the official checker reads.
 pub const ACCURACY_TEXT: &str = "accuracy.txt";

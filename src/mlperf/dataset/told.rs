@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mlperf::DatasetRecord;
 
-/// The file that holds a [`DatasetFile`], of which a [`DatasetTold`] is a part.
+/// The file that holds a [`DatasetFile`], of which a [`DatasetRecord`] is a part.
 pub const DATASET_FILE: &str = "dataset.json";
 /// The samples, one a line: `{"input_ids": […], "reference": "…", "task": "…", "id": "…"}`, in the order of the QSL.
 pub const SAMPLES_FILE: &str = "dataset.jsonl";

@@ -15,7 +15,7 @@ pub use width::Width;
 
 /// The file of [`Detail`].
 pub const DETAIL_FILE: &str = "mlperf_log_detail.txt";
-/// The file of [`Summary`].
+/// The file of [`LoadgenSummary`].
 pub const SUMMARY_FILE: &str = "mlperf_log_summary.txt";
-/// The file of [`Answers`].
+/// The file of [`AnswerLog`].
 pub const ACCURACY_FILE: &str = "mlperf_log_accuracy.json";

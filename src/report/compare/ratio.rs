@@ -10,7 +10,7 @@ use serde_json::{Value, json as value};
 
 use super::{Comparison, PercentInterval, Judgement, CompareRules, RunSet, ComparedResult};
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::paint::{Styler, Style, clean, table};
+use crate::report::paint::{Styler, TextRole, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
@@ -141,7 +141,7 @@ impl Ratios {
 
     pub fn text(&self, paint: Styler) -> String {
         let heads = ["", "metric", self.base.as_str(), "", "", "ratio", "95 % interval", ""];
-        let mut rows = vec![heads.map(|head| (Style::Quiet, clean(head))).to_vec()];
+        let mut rows = vec![heads.map(|head| (TextRole::Quiet, clean(head))).to_vec()];
         let mut notes: Vec<String> = Vec::new();
         for row in &self.rows {
             let remark = row.source.as_ref().map(|source| format!("published: {source}"));
@@ -149,14 +149,14 @@ impl Ratios {
                 row.judgement.filter(|judged| *judged != Judgement::NotJudged).map(|judged| judged.words().to_owned())
             });
             rows.push(vec![
-                (Style::Name, clean(&row.row)),
-                (Style::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
-                (Style::Plain, number(row.base)),
-                (Style::Plain, clean(&row.column)),
-                (Style::Plain, number(row.other)),
-                (Style::Strong, percent(row)),
-                (Style::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
-                (Style::Quiet, clean(&remark.unwrap_or_default())),
+                (TextRole::Name, clean(&row.row)),
+                (TextRole::Plain, format!("{} {}", row.metric, row.unit).trim().to_owned()),
+                (TextRole::Plain, number(row.base)),
+                (TextRole::Plain, clean(&row.column)),
+                (TextRole::Plain, number(row.other)),
+                (TextRole::Strong, percent(row)),
+                (TextRole::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
+                (TextRole::Quiet, clean(&remark.unwrap_or_default())),
             ]);
             for why in &row.unlike {
                 let note = format!("{}, {}: {why}", row.row, row.column);
@@ -167,10 +167,10 @@ impl Ratios {
         }
         let mut out = table(paint, "", &rows);
         for line in self.identity_lines() {
-            let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&line)));
+            let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&line)));
         }
         for note in notes {
-            let _ = writeln!(out, "{}", paint.tone(Style::Odd, clean(&note)));
+            let _ = writeln!(out, "{}", paint.tone(TextRole::Odd, clean(&note)));
         }
         out
     }

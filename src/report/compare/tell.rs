@@ -6,7 +6,7 @@ use serde_json::{Value, json as value};
 
 use super::{Comparison, Delta, Judgement, RunSet, ComparedResult, identity_lines};
 use crate::event::Verdict;
-use crate::report::paint::{Styler, Style, clean, table};
+use crate::report::paint::{Styler, TextRole, clean, table};
 use crate::report::percent::signed_percent;
 
 /// The rows that a reader looks for; JSON has all.
@@ -24,19 +24,19 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> Strin
                 runs => format!(", {runs} runs"),
             };
             vec![
-                (Style::Strong, letter(n)),
-                (Style::Name, clean(&set.name)),
+                (TextRole::Strong, letter(n)),
+                (TextRole::Name, clean(&set.name)),
                 (tone_of(sheet.verdict), sheet.verdict_word()),
-                (Style::Quiet, format!("as {}{runs}", sheet.tool.title())),
+                (TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
             ]
         })
         .collect();
     out.push_str(&table(paint, "", &rows));
     for line in identity_lines(sets) {
-        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&line)));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&line)));
     }
     for doubt in doubts(sets) {
-        let _ = writeln!(out, "{}", paint.tone(Style::Odd, doubt));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Odd, doubt));
     }
     for (n, comparison) in comparisons.iter().enumerate() {
         one(comparison, &letter(n + 1), paint, &mut out);
@@ -44,12 +44,12 @@ pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> Strin
     out
 }
 
-const fn tone_of(verdict: Option<Verdict>) -> Style {
+const fn tone_of(verdict: Option<Verdict>) -> TextRole {
     match verdict {
-        Some(Verdict::Valid) => Style::Good,
-        Some(Verdict::ValidWithWarnings) => Style::Odd,
-        Some(_) => Style::Bad,
-        None => Style::Quiet,
+        Some(Verdict::Valid) => TextRole::Good,
+        Some(Verdict::ValidWithWarnings) => TextRole::Odd,
+        Some(_) => TextRole::Bad,
+        None => TextRole::Quiet,
     }
 }
 
@@ -76,7 +76,7 @@ pub(in crate::report) fn letter(n: usize) -> String {
 
 fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
     let heads = ["", "", "A", b, "difference", "95 % interval", ""];
-    let mut rows = vec![heads.map(|head| (Style::Quiet, head.to_owned())).to_vec()];
+    let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
     for delta in comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat)) {
         rows.push(row(delta, &mut reasons));
@@ -91,20 +91,20 @@ fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
     }
     out.push_str(&table(paint, "", &rows));
     for line in method(comparison) {
-        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, line));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, line));
     }
     for difference in &comparison.identity {
-        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(&format!("differs: {}", difference.describe()))));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&format!("differs: {}", difference.describe()))));
     }
     for note in &comparison.notes {
-        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, clean(note)));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(note)));
     }
     for (n, reason) in reasons.iter().enumerate() {
-        let _ = writeln!(out, "{} {}", paint.tone(Style::Odd, format!("≠{}", n + 1)), clean(reason));
+        let _ = writeln!(out, "{} {}", paint.tone(TextRole::Odd, format!("≠{}", n + 1)), clean(reason));
     }
     if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
         let hint = "unlike numbers are not subtracted: `--as TOOL` tells both with one definition where requests are known one by one, `--force` subtracts all the same";
-        let _ = writeln!(out, "{}", paint.tone(Style::Quiet, hint));
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, hint));
     }
 }
 
@@ -151,7 +151,7 @@ pub(in crate::report) fn judged(delta: &Delta) -> String {
     }
 }
 
-fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Style, String)> {
+fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
     let marks: Vec<String> = delta
         .unlike
         .iter()
@@ -164,20 +164,20 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(Style, String)> {
         })
         .collect();
     let (tone, word) = match delta.judgement {
-        Some(Judgement::Better) => (Style::Good, judged(delta)),
-        Some(Judgement::Worse) => (Style::Bad, judged(delta)),
-        Some(_) => (Style::Quiet, judged(delta)),
-        None if delta.unlike.is_empty() => (Style::Quiet, "no percentage of 0".to_owned()),
-        None => (Style::Odd, "unlike".to_owned()),
+        Some(Judgement::Better) => (TextRole::Good, judged(delta)),
+        Some(Judgement::Worse) => (TextRole::Bad, judged(delta)),
+        Some(_) => (TextRole::Quiet, judged(delta)),
+        None if delta.unlike.is_empty() => (TextRole::Quiet, "no percentage of 0".to_owned()),
+        None => (TextRole::Odd, "unlike".to_owned()),
     };
     vec![
-        (Style::Name, delta.metric.clone()),
-        (Style::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
-        (Style::Plain, number(delta.a)),
-        (Style::Plain, number(delta.b)),
-        (Style::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
+        (TextRole::Name, delta.metric.clone()),
+        (TextRole::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
+        (TextRole::Plain, number(delta.a)),
+        (TextRole::Plain, number(delta.b)),
+        (TextRole::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
         (
-            Style::Quiet,
+            TextRole::Quiet,
             delta
                 .interval
                 .map_or_else(String::new, |it| format!("{} … {} %", signed_percent(it.low), signed_percent(it.high))),

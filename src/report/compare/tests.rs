@@ -244,9 +244,9 @@ fn other_seeds_draw_other_lengths_of_one_load() {
     let run = |output: u64, requested: u64| {
         let mut run = told("a", "d", |_| 50.0);
         run.result["tokens"] = json!({ "input": 3200 + output, "output": output, "output_asked": requested });
-        Sheet::as_tool(&run, crate::report::Tool::Regatta).expect("requests are known")
+        ComparedResult::as_tool(&run, crate::report::Tool::Regatta).expect("requests are known")
     };
-    let unlike = |a: Sheet, b: Sheet| a.unlike_load(&b).0;
+    let unlike = |a: ComparedResult, b: ComparedResult| a.unlike_load(&b).0;
     assert_eq!(unlike(run(1200, 1200), run(1500, 1500)), Vec::<String>::new());
     assert_eq!(unlike(run(1200, 1200), run(1100, 1200)), ["load: mean answer of 3.0 / 2.8 tokens"]);
 }

@@ -27,7 +27,7 @@ pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 pub use words::MetricMeaning;
 
-use super::paint::{Styler, Style, clean, table};
+use super::paint::{Styler, TextRole, clean, table};
 use crate::harness::{Measured, Metric};
 
 /// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
@@ -177,7 +177,7 @@ pub fn text(rows: &[CompatRow], paint: Styler) -> String {
             ["", "", "by Regatta's rule: mean", "p99", "by the tool's rule: mean", "p99", "n", "the tool's rule"]
         }
     };
-    let mut lines = vec![heads.map(|head| (Style::Quiet, head.to_owned())).to_vec()];
+    let mut lines = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
     for row in rows {
         let meaning = match (&row.formula, &row.note) {
             (Some(formula), Some(note)) => format!("{formula}; {note}"),
@@ -185,14 +185,14 @@ pub fn text(rows: &[CompatRow], paint: Styler) -> String {
             (None, None) => String::new(),
         };
         lines.push(vec![
-            (Style::Name, row.tool.to_owned()),
-            (Style::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
-            (Style::Plain, cell(row.ours, |stat| stat.mean)),
-            (Style::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
-            (Style::Plain, cell(row.theirs, |stat| stat.mean)),
-            (Style::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
-            (Style::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
-            (Style::Quiet, clean(&meaning)),
+            (TextRole::Name, row.tool.to_owned()),
+            (TextRole::Strong, format!("{} {}", row.word, if row.unit == "ms" { "ms" } else { "" }).trim().to_owned()),
+            (TextRole::Plain, cell(row.ours, |stat| stat.mean)),
+            (TextRole::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
+            (TextRole::Plain, cell(row.theirs, |stat| stat.mean)),
+            (TextRole::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
+            (TextRole::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
+            (TextRole::Quiet, clean(&meaning)),
         ]);
     }
     let table = table(paint, "", &lines);

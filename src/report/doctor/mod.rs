@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::paint::{Styler, Style, clean, counted, table};
+use super::paint::{Styler, TextRole, clean, counted, table};
 pub use finding::{DoctorFinding, FindingLevel, bytes};
 
 /// A longer list of tasks is cut.
@@ -20,26 +20,26 @@ pub fn text(findings: &[DoctorFinding], paint: Styler) -> String {
     for (line, finding) in lines.lines().zip(findings) {
         let _ = writeln!(out, "{}", line.trim_end());
         if let Some(fix) = &finding.fix {
-            let _ = writeln!(out, "  {} {}", paint.tone(Style::Quiet, "try"), clean(fix));
+            let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Quiet, "try"), clean(fix));
         }
     }
     let count = |standing: FindingLevel| findings.iter().filter(|finding| finding.standing == standing).count();
     let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
     let _ = match (missing, doubtful, count(FindingLevel::Good)) {
         (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` says what it needs of them"),
-        (0, 0, good) => writeln!(out, "\n{}", paint.tone(Style::Good, format!("all {good} that it needs are there"))),
-        (0, n, _) => writeln!(out, "\n{}", paint.tone(Style::Odd, format!("nothing is missing, {n} may not do"))),
-        (n, _, _) => writeln!(out, "\n{}", paint.tone(Style::Bad, format!("{} missing", counted(n, "thing")))),
+        (0, 0, good) => writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} that it needs are there"))),
+        (0, n, _) => writeln!(out, "\n{}", paint.tone(TextRole::Odd, format!("nothing is missing, {n} may not do"))),
+        (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "thing")))),
     };
     out
 }
 
-fn row(finding: &DoctorFinding) -> Vec<(Style, String)> {
+fn row(finding: &DoctorFinding) -> Vec<(TextRole, String)> {
     let (tone, mark) = match finding.standing {
-        FindingLevel::Good => (Style::Good, "✓"),
-        FindingLevel::Missing => (Style::Bad, "✗"),
-        FindingLevel::Doubtful => (Style::Odd, "!"),
-        FindingLevel::Fact => (Style::Quiet, "·"),
+        FindingLevel::Good => (TextRole::Good, "✓"),
+        FindingLevel::Missing => (TextRole::Bad, "✗"),
+        FindingLevel::Doubtful => (TextRole::Odd, "!"),
+        FindingLevel::Fact => (TextRole::Quiet, "·"),
     };
     let needed = finding.needed.as_ref().map_or_else(String::new, |needed| format!("needs {}", clean(needed)));
     let mut by = finding.by.iter().take(NAMED).map(|task| clean(task)).collect::<Vec<_>>().join(", ");
@@ -48,10 +48,10 @@ fn row(finding: &DoctorFinding) -> Vec<(Style, String)> {
     }
     vec![
         (tone, mark.to_owned()),
-        (Style::Name, clean(&finding.about)),
-        (Style::Plain, clean(&finding.found)),
-        (Style::Plain, needed),
-        (Style::Quiet, by),
+        (TextRole::Name, clean(&finding.about)),
+        (TextRole::Plain, clean(&finding.found)),
+        (TextRole::Plain, needed),
+        (TextRole::Quiet, by),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::super::compat::{MetricConcept, MetricMeaning, Tool, vector};
-use super::super::paint::{Styler, Style, table};
+use super::super::paint::{Styler, TextRole, table};
 use super::{ENTRIES, ExplainedNumber};
 
 /// What a tool's word comes to on the golden vector.
@@ -52,11 +52,11 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
 /// One metric, for a person.
 pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
-    let mut out = format!("{}: {}{unit}\n", paint.tone(Style::Name, entry.name), paint.tone(Style::Strong, entry.title));
+    let mut out = format!("{}: {}{unit}\n", paint.tone(TextRole::Name, entry.name), paint.tone(TextRole::Strong, entry.title));
     let _ = writeln!(out, "{}\n", entry.about);
     let rows: Vec<_> = facts(entry)
         .into_iter()
-        .map(|(name, text)| vec![(Style::Quiet, name.to_owned()), (Style::Plain, text.to_owned())])
+        .map(|(name, text)| vec![(TextRole::Quiet, name.to_owned()), (TextRole::Plain, text.to_owned())])
         .collect();
     out.push_str(&table(paint, "  ", &rows));
     if let Some(concept) = entry.concept {
@@ -76,11 +76,11 @@ pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
                 let n = other.n.map_or_else(String::new, |n| format!("n={n}"));
                 let value = other.value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}{unit}"));
                 vec![
-                    (Style::Name, other.tool.title().to_owned()),
-                    (Style::Plain, value),
-                    (Style::Odd, away),
-                    (Style::Quiet, n),
-                    (Style::Plain, other.meaning.formula.clone()),
+                    (TextRole::Name, other.tool.title().to_owned()),
+                    (TextRole::Plain, value),
+                    (TextRole::Odd, away),
+                    (TextRole::Quiet, n),
+                    (TextRole::Plain, other.meaning.formula.clone()),
                 ]
             })
             .collect();
@@ -89,8 +89,8 @@ pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
         let notes = others.iter().filter(|other| !other.tool.surprise().is_empty());
         let rows: Vec<_> = notes
             .map(|other| {
-                let who = (Style::Name, other.tool.name().to_owned());
-                vec![who, (Style::Quiet, other.tool.surprise().to_owned())]
+                let who = (TextRole::Name, other.tool.name().to_owned());
+                vec![who, (TextRole::Quiet, other.tool.surprise().to_owned())]
             })
             .collect();
         out.push_str(&table(paint, "  ", &rows));
@@ -131,9 +131,9 @@ pub fn list(paint: Styler) -> String {
         .iter()
         .map(|entry| {
             vec![
-                (Style::Name, entry.name.to_owned()),
-                (Style::Quiet, entry.unit.to_owned()),
-                (Style::Plain, entry.formula.to_owned()),
+                (TextRole::Name, entry.name.to_owned()),
+                (TextRole::Quiet, entry.unit.to_owned()),
+                (TextRole::Plain, entry.formula.to_owned()),
             ]
         })
         .collect();

@@ -61,7 +61,7 @@ pub(super) struct MetricRow {
     pub excluded: String,
 }
 
-/// The columns of [`Metric::cells`].
+/// The columns of [`MetricRow::cells`].
 pub(super) const COLUMNS: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "min", "max"];
 
 pub(super) fn read(task: &TaskId, result: &Value) -> BenchSection {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId, size};
-use crate::report::paint::{Styler, Style, as_typed, clean, counted, duration};
+use crate::report::paint::{Styler, TextRole, as_typed, clean, counted, duration};
 use crate::report::story::RunState;
 
 /// The runner's reason for a task that it knows nothing of.
@@ -24,20 +24,20 @@ pub(super) struct Verbosity {
 pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Styler, out: &mut String) {
     match event {
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
-            let (sign, tone) = if *will_retry { ("↻", Style::Odd) } else { ("✗", Style::Bad) };
+            let (sign, tone) = if *will_retry { ("↻", TextRole::Odd) } else { ("✗", TextRole::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
             let what = clean(&failure.what);
             put(out, paint, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
         }
         Event::Notice { task, text } => {
             let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-            let _ = writeln!(out, "{} {about}{}", paint.tone(Style::Odd, "!"), clean(text));
+            let _ = writeln!(out, "{} {about}{}", paint.tone(TextRole::Odd, "!"), clean(text));
         }
         Event::Stopping { why } => {
-            let _ = writeln!(out, "{} stopping: {}", paint.tone(Style::Odd, "!"), clean(why));
+            let _ = writeln!(out, "{} stopping: {}", paint.tone(TextRole::Odd, "!"), clean(why));
         }
         Event::Waiting { run, pid } => {
-            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(Style::Odd, "!"));
+            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", paint.tone(TextRole::Odd, "!"));
         }
         Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if ear.quiet => {
             warnings(task, &done.warnings, paint, out);
@@ -50,34 +50,34 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
                     let _ = write!(set, " {key}={}", clean(&value));
                 }
             }
-            let name = paint.tone(Style::Strong, clean(manifest));
+            let name = paint.tone(TextRole::Strong, clean(manifest));
             let _ = writeln!(
                 out,
                 "{name}{set}  {}",
-                paint.tone(Style::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
+                paint.tone(TextRole::Quiet, format!("{}, run {run}", counted(*tasks, "task")))
             );
         }
         Event::TaskStarted { task, attempt, reasons, .. } if !ear.bars => {
             let again = if *attempt > 1 { format!("attempt {attempt}") } else { String::new() };
-            put(out, paint, (Style::Quiet, "→"), task, &again, &why(reasons));
+            put(out, paint, (TextRole::Quiet, "→"), task, &again, &why(reasons));
         }
         Event::TaskFetching { task, from, bytes } if !ear.bars => {
-            put(out, paint, (Style::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
+            put(out, paint, (TextRole::Quiet, "→"), task, &format!("fetching {}", size(*bytes)), &clean(from));
         }
         Event::TaskCached { task, from: Some(from), .. } => {
-            put(out, paint, (Style::Good, "↓"), task, "from another machine", &clean(from));
+            put(out, paint, (TextRole::Good, "↓"), task, "from another machine", &clean(from));
         }
-        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (Style::Quiet, "="), task, "cached", ""),
+        Event::TaskCached { task, .. } if ear.verbose => put(out, paint, (TextRole::Quiet, "="), task, "cached", ""),
         Event::TaskSkipped { task, why } if ear.verbose => {
-            put(out, paint, (Style::Quiet, "-"), task, "skipped", &clean(why));
+            put(out, paint, (TextRole::Quiet, "-"), task, "skipped", &clean(why));
         }
-        Event::TaskCancelled { task, why } => put(out, paint, (Style::Quiet, "-"), task, "not started", &clean(why)),
+        Event::TaskCancelled { task, why } => put(out, paint, (TextRole::Quiet, "-"), task, "not started", &clean(why)),
         Event::ServiceReady { task, endpoints, seconds } => {
             let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            put(out, paint, (Style::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
+            put(out, paint, (TextRole::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
         }
         Event::ServiceStopped { task, seconds } => {
-            put(out, paint, (Style::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
+            put(out, paint, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
             let chapter = story.tasks.get(task);
@@ -97,7 +97,7 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
             let reasons = chapter.filter(|_| ear.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
-            put(out, paint, (Style::Good, "✓"), task, &told, &reasons);
+            put(out, paint, (TextRole::Good, "✓"), task, &told, &reasons);
             warnings(task, &done.warnings, paint, out);
         }
         _ => {}
@@ -106,17 +106,17 @@ pub(super) fn line(event: &Event, story: &RunState, ear: Verbosity, paint: Style
 
 fn warnings(task: &TaskId, warnings: &[String], paint: Styler, out: &mut String) {
     for warning in warnings {
-        put(out, paint, (Style::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
+        put(out, paint, (TextRole::Odd, "!"), task, &format!("warning: {}", clean(warning)), "");
     }
 }
 
-fn put(out: &mut String, paint: Styler, sign: (Style, &str), task: &TaskId, told: &str, aside: &str) {
-    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(Style::Name, task.as_str()));
+fn put(out: &mut String, paint: Styler, sign: (TextRole, &str), task: &TaskId, told: &str, aside: &str) {
+    let _ = write!(out, "{} {}", paint.tone(sign.0, sign.1), paint.tone(TextRole::Name, task.as_str()));
     if !told.is_empty() {
         let _ = write!(out, "  {told}");
     }
     if !aside.is_empty() {
-        let _ = write!(out, "  {}", paint.tone(Style::Quiet, aside));
+        let _ = write!(out, "  {}", paint.tone(TextRole::Quiet, aside));
     }
     out.push('\n');
 }

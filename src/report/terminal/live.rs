@@ -49,7 +49,7 @@ pub struct LiveDisplay {
     deaf: bool,
 }
 
-/// With bars, lines wait at most so long for [`Live::tick`].
+/// With bars, lines wait at most so long for [`LiveDisplay::tick`].
 const A_FRAME: Duration = Duration::from_millis(100);
 
 impl LiveDisplay {

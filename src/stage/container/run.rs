@@ -21,7 +21,7 @@ pub enum NotRun {
     Refused(Failure),
 }
 
-/// Runs it. `Exit::how` is the end of the command inside, as the container program passes it on.
+/// Runs it. `ProcessExit::how` is the end of the command inside, as the container program passes it on.
 pub async fn run(lease: &Lease, place: &TaskContainer, command: &ProcessCommand, argv: &mut Vec<OsString>) -> Result<ProcessExit, NotRun> {
     let WrappedCommand { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
     argv.clone_from(&command.argv);

@@ -1,7 +1,7 @@
 //! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
 //!
 //! Who takes part is known without a clock: the run loop gives seats to the tasks that it starts in one moment, and each says
-//! whether it comes ([`crate::runner::Seat`]). An element has a name (the array's) and an index; an attempt that is submitted
+//! whether it comes ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt that is submitted
 //! again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;

@@ -131,18 +131,18 @@ pub enum TensorData {
 macro_rules! numbers {
     ($data:expr, $values:ident => $do:expr, bytes $strings:ident => $bytes:expr, flags $flags:ident => $bool:expr) => {
         match $data {
-            Data::Bool($flags) => $bool,
-            Data::Uint8($values) => $do,
-            Data::Uint16($values) | Data::Fp16($values) | Data::Bf16($values) => $do,
-            Data::Uint32($values) => $do,
-            Data::Uint64($values) => $do,
-            Data::Int8($values) => $do,
-            Data::Int16($values) => $do,
-            Data::Int32($values) => $do,
-            Data::Int64($values) => $do,
-            Data::Fp32($values) => $do,
-            Data::Fp64($values) => $do,
-            Data::Bytes($strings) => $bytes,
+            TensorData::Bool($flags) => $bool,
+            TensorData::Uint8($values) => $do,
+            TensorData::Uint16($values) | TensorData::Fp16($values) | TensorData::Bf16($values) => $do,
+            TensorData::Uint32($values) => $do,
+            TensorData::Uint64($values) => $do,
+            TensorData::Int8($values) => $do,
+            TensorData::Int16($values) => $do,
+            TensorData::Int32($values) => $do,
+            TensorData::Int64($values) => $do,
+            TensorData::Fp32($values) => $do,
+            TensorData::Fp64($values) => $do,
+            TensorData::Bytes($strings) => $bytes,
         }
     };
 }

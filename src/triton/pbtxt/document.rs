@@ -6,7 +6,7 @@ use super::tree::{PbtxtField, PbtxtShape, PbtxtValue, parse};
 use super::{PbtxtError, quoted, schema};
 use crate::triton::proto::inference::ModelConfig;
 
-/// A text that follows the syntax. Whether it follows the schema, [`Document::config`] says.
+/// A text that follows the syntax. Whether it follows the schema, [`PbtxtDocument::config`] says.
 #[derive(Clone, Debug)]
 pub struct PbtxtDocument {
     text: String,
