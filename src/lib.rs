@@ -1,56 +1,74 @@
 //! Regatta turns a YAML manifest into a reproducible LLM-serving benchmark.
 //!
-//! # The line
+//! # From a manifest to a report
 //!
 //! ```text
-//!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ Story ─→ terminal · JSON · HTML
-//!                                       │            └─ journal first, then everybody else
-//!                             runner ─→ Stages ─→ process │ container │ triton │ harness │ loadgen │ mlperf │ sim
-//!                             (key, look on the shelf, take it or make it)
-//!  regatta bench TARGET: writes a manifest, and then the same line; regatta bulk FILE: the same line, one run after another
-//!  host: slurm: a job starts this program on a node, which does the one stage and tells its events to the run
-//!  host: ssh:   a connection to each host starts this program there, which does the one stage and ends with the connection
-//!  resume:   the store's records ─→ what is already done ─→ the same run()
+//!  text ─load→ Manifest ─expand→ Plan ─run→ Event, Event, … ─fold→ RunState ─→ terminal · JSON · HTML
+//!                                       │            └─ the journal first, then the other consumers
+//!                             runner ─→ StageExecutor ─→ process │ container │ triton │ harness │ loadgen │ mlperf │ sim
+//!                             (compute the key, look it up in the cache, take the output or make it)
+//!  regatta bench TARGET   writes a manifest and goes the same way; regatta bulk FILE goes it once for each entry
+//!  host: slurm            a job starts this program on a node; it runs the one stage there and sends its events back
+//!  host: ssh              a connection to each host starts this program there; it ends with the connection
+//!  resume                 the records in the store say what is finished; then the same run()
 //! ```
 //!
-//! One direction, no way back.
+//! Data flows in this one direction.
 //!
-//! # The rooms
+//! # Rooms
 //!
-//! Each room has one door: its `mod.rs` re-exports what others may use. `tests/it/architecture.rs` reads the
-//! `use crate::…` lines and holds them against this table.
+//! A room is a folder of `src` with one door: its `mod.rs` re-exports what other rooms may use. `tests/it/architecture.rs` checks
+//! every `crate::…` path against this table.
 //!
-//! | room | in one sentence | may use |
+//! | room | what it does | may use |
 //! |---|---|---|
-//! | `diag` | points at a place in a text and says what is wrong and what to try | – |
-//! | `event` | the words for what can happen in a run (ids, digests, events, outcomes) | – |
-//! | `manifest` | turns text into a `Manifest` that needs no further checking; owns the JSON Schema | diag, event |
-//! | `plan` | expands a manifest and its parameters into a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
-//! | `runner` | decides what may start and what must stop (pure schedule + one async loop); owns `trait Work` | plan, store, event |
-//! | `share` | what machines share: takes from a folder or bucket what another machine has made, and puts there what was made here | plan, runner, store, event |
-//! | `store` | the only hand that writes durable state: keys, output folders, records, journal, digests | event |
-//! | `stage` | what each kind of task does: one closed enum, one `match`; here, in a job of Slurm's, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, stats, event |
-//! | `process` | starts a command, streams it, stops it for certain | event |
-//! | `container` | turns a command and what it may see into the words of docker, podman, enroot or apptainer; pure | – |
-//! | `triton` | speaks to a Triton server (KServe v2 over gRPC and HTTP, metrics), reads, writes and checks its files (config.pbtxt, templates, model repositories, engines), and plans how it is launched | diag, event, container |
-//! | `harness` | makes requests arrive on schedule, over KServe v2, `generate` or OpenAI's interfaces, and measures the answers; ends in a verdict | event, triton, stats |
+//! | `diag` | errors that point at a place in a text, with hints | – |
+//! | `event` | what can happen in a run: ids, digests, events, outcomes | – |
+//! | `manifest` | text → a checked `Manifest`; the JSON Schema | diag, event |
+//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, diag, event |
+//! | `runner` | what may start and what must stop: a pure schedule and one async loop; owns `trait TaskExecutor` | plan, store, event |
+//! | `remote_cache` | outputs shared between machines through a folder or bucket | plan, runner, store, event |
+//! | `store` | durable state on this machine: keys, output folders, records, journal, digests | event |
+//! | `stage` | executes each kind of task: on this machine, in a Slurm job, or on several hosts | manifest, plan, runner, store, process, container, triton, harness, loadgen, mlperf, sim, report, stats, event |
+//! | `process` | starts a command, streams its output, stops it reliably | event |
+//! | `container` | the command lines of docker, podman, enroot and apptainer; pure | – |
+//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | diag, event, container |
+//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | event, triton, stats |
 //! | `loadgen` | MLPerf's own LoadGen, driving the harness in a process of its own | mlperf, harness, event |
-//! | `mlperf` | MLPerf's rule book: rounds, LoadGen's settings and logs, accuracy, audits, the package and its gate; pure | diag |
-//! | `sim` | a Triton/TensorRT-LLM that needs no GPU: same files, same protocol and metrics, simulated time | triton |
-//! | `stats` | what several runs say about a difference, and one run about itself: tests, intervals, effective sample sizes; pure | – |
-//! | `lockfile` | what the last good runs were asked for and what became of it, as a file that people commit, and how two such differ; pure | plan, store, event |
-//! | `doctor` | says what a plan needs of a machine, what the machine has, and what to do about the difference | manifest, plan, stage, process, report |
-//! | `report` | folds events and results into a story and tells it: terminal, JSON, HTML, plans, comparisons, other tools' words and files | event, plan, triton, harness, mlperf, lockfile, stats |
-//! | `translate` | other tools' command lines and configs, read as text: what each word means here, and what has no place; pure | diag, triton |
-//! | `cli` | what was typed → what it means; exit codes | event |
-//! | `app` | the only place that knows every room | all |
+//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; pure | diag |
+//! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
+//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
+//! | `lockfile` | `regatta.lock`: what the last good runs used and produced, and how two runs differ; pure | plan, store, event |
+//! | `doctor` | what a plan needs of a machine, what the machine has, and how to fix the difference | manifest, plan, stage, process, report |
+//! | `report` | events and results → terminal, JSON, HTML, comparisons, files of other tools | event, plan, triton, harness, mlperf, lockfile, stats |
+//! | `translate` | command lines and configs of other tools → manifests and commands; pure | diag, triton |
+//! | `cli` | arguments → an `Invocation`; exit codes | event |
+//! | `app` | runs each command; the only room that knows all others | all |
 //!
 //! Doors of their own: `harness::gpu`, `harness::preflight`, `manifest::model`, `mlperf::accuracy`, `mlperf::audit`,
 //! `mlperf::conf`, `mlperf::dataset`, `mlperf::log`, `plan::loadgen`, `process::slurm`, `report::bulk`, `report::compare`, `report::compat`,
 //! `report::decisions`, `report::doctor`, `report::explain`, `report::export`, `report::graph`, `report::html`, `report::import`,
 //! `report::launch`, `report::lock`, `report::mlperf`, `report::server`, `report::tables`, `triton::launch`, `triton::memory`, `triton::pbtxt`,
-//! `triton::proto`, `triton::repository`. They are named with their room in front, so that a reader knows where a word
-//! comes from.
+//! `triton::proto`, `triton::repository`. They are used with the room's name in front.
+//!
+//! # Glossary
+//!
+//! | word | meaning |
+//! |---|---|
+//! | stage, task | a stage is an entry under `stages:`; a task is one instance of it (`foreach` makes several) |
+//! | action | the one thing that a stage does: `shell`, `engine`, `serve`, `bench`, … |
+//! | service | a task with a lifetime: a server that runs while a task needs it |
+//! | key | digest of everything that decides a task's output |
+//! | record | the sealed line that accepts an output into the cache |
+//! | event, journal | a fact of a run; the file with all of them |
+//! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
+//! | scenario | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen asks |
+//! | scheduled, issued | when a request is due; when it was handed to its connection |
+//! | chunk, token | one piece of a streamed answer; a chunk may have several tokens |
+//! | verdict, reason | VALID, VALID WITH WARNINGS or INVALID(client, load, server); a finding that led to it |
+//! | repeat, probe | one of several runs of a measurement; one rate tried by a search |
+//! | identity | what a result was measured on, as servers and machine report it |
+//! | twin | the simulated counterpart of a real system: `sim-h200-x8` |
 
 pub mod app;
 pub mod cli;
@@ -65,9 +83,9 @@ pub mod manifest;
 pub mod mlperf;
 pub mod plan;
 pub mod process;
+pub mod remote_cache;
 pub mod report;
 pub mod runner;
-pub mod share;
 pub mod sim;
 pub mod stage;
 pub mod stats;

@@ -16,7 +16,7 @@ use super::output::say_bytes;
 use super::project::{Project, options};
 use super::run::{heed, perform};
 use super::{Trouble, say_error};
-use crate::cli::{self, CliExit, Global, On, GivenSetting};
+use crate::cli::{self, CliExit, GivenSetting, Global, On};
 use crate::event::{Digest, Event, Failure, FailureKind, Stop};
 use crate::manifest::model::Slurm;
 use crate::stage::{Allocation, AttemptClaim, in_allocation};

@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say, say_error, sharing};
-use crate::cli::{Cache, CacheAct, CacheGc, CliExit, Global, Select, GivenSetting};
+use crate::cli::{Cache, CacheAct, CacheGc, CliExit, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId, size};
 use crate::plan::Plan;
+use crate::remote_cache::{self, Address, Inventory, Presence, Put, RemoteCache};
 use crate::runner::{Emit, FetchedOutput, RunOptions, TaskStatus, standings};
-use crate::share::{self, Address, Inventory, Presence, Put, RemoteCache};
 use crate::stage::StageExecutor;
-use crate::store::{Digests, TaskKey, Latest, ProjectLock, TaskRecord, OutputCache, LockAttempt, name_run};
+use crate::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Trouble> {
     let Some(address) = sharing::address(request.store.as_deref())? else {
@@ -61,13 +61,13 @@ impl Errand<'_> {
         let digests = Digests::load(&project.home);
         let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
         let emit: Emit = Arc::new(|event| tell(&event));
-        let machine = share::Machine::new(sharing::gpus_for(&plan));
-        let share =
-            RemoteCache::new(&self.address, &plan, &machine, Arc::clone(&shelf), emit).map_err(|e| self.unusable(&e))?;
+        let machine = remote_cache::Machine::new(sharing::gpus_for(&plan));
+        let share = RemoteCache::new(&self.address, &plan, &machine, Arc::clone(&shelf), emit)
+            .map_err(|e| self.unusable(&e))?;
         Ok(Scene { project, plan, options, shelf, digests, stages, share })
     }
 
-    fn unusable(&self, trouble: &share::RemoteCacheError) -> Trouble {
+    fn unusable(&self, trouble: &remote_cache::RemoteCacheError) -> Trouble {
         let hint = trouble.hint();
         let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
         Trouble::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
@@ -77,7 +77,7 @@ impl Errand<'_> {
         // A plan of nothing: only the store is asked.
         let project = Project::here(self.global)?;
         let plan = Plan::default();
-        let machine = share::Machine::new(share::MachineGpus::Known([].into()));
+        let machine = remote_cache::Machine::new(remote_cache::MachineGpus::Known([].into()));
         let shelf = Arc::new(OutputCache::open(&project.home)?);
         let share =
             RemoteCache::new(&self.address, &plan, &machine, shelf, Arc::new(|_| {})).map_err(|e| self.unusable(&e))?;
@@ -137,7 +137,13 @@ impl Errand<'_> {
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
-    fn push(&self, manifest: &str, settings: &[GivenSetting], only: &[String], verify: bool) -> Result<CliExit, Trouble> {
+    fn push(
+        &self,
+        manifest: &str,
+        settings: &[GivenSetting],
+        only: &[String],
+        verify: bool,
+    ) -> Result<CliExit, Trouble> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.scene(manifest, settings, &select)?;
         let here =
@@ -207,8 +213,9 @@ impl Errand<'_> {
 
     fn gc(&self, keep: CacheGc) -> Result<CliExit, Trouble> {
         let CacheGc { older_than, keep, grace, yes } = keep;
-        let keep = share::Keep { younger_than: older_than, bytes: keep, grace };
-        let gone = self.runtime.block_on(share::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
+        let keep = remote_cache::Keep { younger_than: older_than, bytes: keep, grace };
+        let gone =
+            self.runtime.block_on(remote_cache::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
         let mut text = format!(
             "{} outputs and {} files {}, {}; {} outputs with {} stay\n",
             gone.records,

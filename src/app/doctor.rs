@@ -2,7 +2,7 @@
 
 use super::project::Project;
 use super::{Trouble, say};
-use crate::cli::{Doctor, CliExit, Force, Global, Select};
+use crate::cli::{CliExit, Doctor, Force, Global, Select};
 use crate::doctor::{examine, needs};
 use crate::report::doctor::FindingLevel;
 use crate::report::{self, Styler};

@@ -4,12 +4,12 @@ mod allocation;
 mod bench;
 mod bulk;
 mod cache;
-mod cleaning;
-mod comparing;
+mod clean;
+mod compare;
 mod doctor;
-mod exchange;
-mod guarding;
+mod export_import;
 mod history;
+mod host_agent;
 mod locking;
 mod manifests;
 mod mlperf;
@@ -92,13 +92,13 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
         CliJob::Status(request) => history::status(&global, request),
         CliJob::Logs(request) => history::logs(&global, &request),
         CliJob::Report(request) if request.compat.is_empty() => history::report(&global, &request),
-        CliJob::Report(request) => comparing::compat(&global, &request),
-        CliJob::Compare(request) => comparing::compare(&global, &request),
-        CliJob::Export(request) => exchange::export(&global, &request),
-        CliJob::Import(request) => exchange::import(&global, &request),
-        CliJob::Explain(request) => comparing::explain(&global, &request),
-        CliJob::Clean { yes } => cleaning::clean(&global, yes),
-        CliJob::Gc(request) => cleaning::gc(&global, request),
+        CliJob::Report(request) => compare::compat(&global, &request),
+        CliJob::Compare(request) => compare::compare(&global, &request),
+        CliJob::Export(request) => export_import::export(&global, &request),
+        CliJob::Import(request) => export_import::import(&global, &request),
+        CliJob::Explain(request) => compare::explain(&global, &request),
+        CliJob::Clean { yes } => clean::clean(&global, yes),
+        CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),
         CliJob::Repository(request) => repository::perform(&global, &request),
         CliJob::Simulate(request) => simulate::serve(&request),
@@ -115,7 +115,7 @@ fn perform(request: Invocation) -> Result<CliExit, Trouble> {
             Ok(CliExit::Done)
         }
         CliJob::OnNode { folder } => node::work_in(folder),
-        CliJob::OnHost { awake } => guarding::on_host(awake),
+        CliJob::OnHost { awake } => host_agent::on_host(awake),
         CliJob::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }
 }

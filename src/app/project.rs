@@ -5,9 +5,9 @@ use std::env;
 use std::path::Path;
 
 use super::Trouble;
-use crate::cli::{Force, Global, Select, GivenSetting};
+use crate::cli::{Force, GivenSetting, Global, Select};
 use crate::diag::Diagnostics;
-use crate::manifest::{GivenValues, ManifestLibrary, Manifest, is_shipped, load};
+use crate::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::{OutputGate, RunOptions, TaskRole, parts};
 use crate::store::{CompilerId, Home, PlanSources};
@@ -59,7 +59,13 @@ impl Project {
     }
 
     /// The plan as it is written, from what was compiled before if nothing that it was made from has changed.
-    fn compiled(&self, name: &str, settings: &[GivenSetting], compiler: &CompilerId, keep: bool) -> Result<Plan, Trouble> {
+    fn compiled(
+        &self,
+        name: &str,
+        settings: &[GivenSetting],
+        compiler: &CompilerId,
+        keep: bool,
+    ) -> Result<Plan, Trouble> {
         if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
@@ -76,7 +82,13 @@ impl Project {
     }
 
     /// A word for a value that was not there before must change the plan: else it is a slip that would go unseen.
-    fn has_effect(&self, name: &str, settings: &[GivenSetting], manifest: &Manifest, plan: &Plan) -> Result<(), Trouble> {
+    fn has_effect(
+        &self,
+        name: &str,
+        settings: &[GivenSetting],
+        manifest: &Manifest,
+        plan: &Plan,
+    ) -> Result<(), Trouble> {
         let mut found = Diagnostics::default();
         for (word, wrong) in &manifest.coined {
             let others: Vec<GivenSetting> =

@@ -13,7 +13,7 @@ use crate::event::RunId;
 use crate::harness::{RequestRecord, repeat_folders};
 use crate::report::compat::RequestTrace;
 use crate::report::import::{self, ImportSource};
-use crate::report::{RunState, MeasuredRun};
+use crate::report::{MeasuredRun, RunState};
 use crate::store::{Home, last_run, read_journal, runs};
 
 pub(super) const RESULT: &str = "result.json";

@@ -1,7 +1,7 @@
 //! The load generator held against servers whose truth is known: how wrong its stamps are on this machine, how late it
 //! is, and how much it can do. What it could not measure, for want of a core say, is part of what it tells.
 
-mod tell;
+mod text;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use serde::Serialize;
 use super::{Trouble, say, say_error};
 use crate::cli::{CliExit, Global, Loudness, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
-use crate::harness::{self, Arrivals, RequestEnd, Length, Limits, Measured, Scenario, ReasonSeverity, Slo, BenchSpec, StopAfter};
-use crate::sim::{ResponsePattern, GroundTruthServer, ResponseScript, GroundTruth};
+use crate::harness::{
+    self, Arrivals, BenchSpec, Length, Limits, Measured, ReasonSeverity, RequestEnd, Scenario, Slo, StopAfter,
+};
+use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;

@@ -8,8 +8,8 @@ use super::Trouble;
 use crate::event::{Event, Stop};
 use crate::plan::Plan;
 use crate::process::{ProbeOutput, ProbeResult, probe};
+use crate::remote_cache::{Address, Machine, MachineGpus, RemoteCache, Unsent, why_not};
 use crate::runner::Emit;
-use crate::share::{Address, MachineGpus, Machine, RemoteCache, Unsent, why_not};
 use crate::store::OutputCache;
 
 /// What was typed, else what the environment says. `off` and an empty variable are none.

@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Trouble, say};
 use crate::cli::{CliExit, Simulate};
-use crate::sim::{self, Addresses, Faults, ResponsePattern, GroundTruthServer, ResponseScript, SimOptions};
+use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
 pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
@@ -35,7 +35,8 @@ pub(super) fn serve(request: &Simulate) -> Result<CliExit, Trouble> {
 
 /// The server that a preflight asks: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, Trouble> {
-    let server = GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
+    let server =
+        GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
     say(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

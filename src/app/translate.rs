@@ -13,11 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::project::Project;
 use super::{Trouble, bench, say, say_error};
-use crate::cli::{self, CliExit, Global, CliJob};
+use crate::cli::{self, CliExit, CliJob, Global};
 use crate::diag::Diagnostics;
 use crate::manifest::{GivenValues, Manifest, load, shipped};
 use crate::translate::{
-    BenchLine, UntranslatedOption, TranslationKind, RunLine, RunSetting, Translation, origin, read_config, read_line, read_script,
+    BenchLine, RunLine, RunSetting, Translation, TranslationKind, UntranslatedOption, origin, read_config, read_line,
+    read_script,
 };
 
 /// A command line.

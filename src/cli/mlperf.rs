@@ -100,7 +100,9 @@ pub enum MlperfAction {
 
 pub(super) fn meaning(args: MlperfArgs) -> MlperfAction {
     match args.command {
-        MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => MlperfAction::Status { manifest, settings, json },
+        MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => {
+            MlperfAction::Status { manifest, settings, json }
+        }
         MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfAction::Diff { a, b, json },
         MlperfCommand::Check(MlperfCheckArgs { folder, round, json }) => MlperfAction::Check { folder, round, json },
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {

@@ -24,13 +24,13 @@ mod triton;
 pub use bench::{BenchCommand, BenchLoad, TokenLength};
 pub use cache::{Cache, CacheAct, CacheGc};
 pub use exit::CliExit;
-pub use lock::{LockStrictness, LOCK_FILE, LockAction, Locking};
+pub use lock::{LOCK_FILE, LockAction, LockStrictness, Locking};
 pub use mlperf::MlperfAction;
 pub use parse::{Refused, completions, parse};
 pub use request::{
-    Bulk, Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init, CliJob, RunList,
-    Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, Invocation, RunRequest, SchemaOf, Select,
-    Selftest, Shell, Show, Simulate, Status,
+    Bulk, Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import,
+    Init, Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList,
+    RunRequest, SchemaOf, Select, Selftest, Shell, Show, Simulate, Status,
 };
 pub use setting::GivenSetting;
-pub use triton::{TritonFace, Infer, Triton, TritonAct, TritonUrl};
+pub use triton::{Infer, Triton, TritonAct, TritonFace, TritonUrl};

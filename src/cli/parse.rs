@@ -9,8 +9,8 @@ use clap::{CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 
 use super::args::{
-    ALL, ColorWord, CliCommand, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand, Subject,
-    CliArgs,
+    ALL, CliArgs, CliCommand, ColorWord, EventsWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
+    Subject,
 };
 use super::bench;
 use super::bulk;
@@ -20,9 +20,9 @@ use super::lock;
 use super::mlperf;
 use super::on_args::OnWord;
 use super::request::{
-    Check, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init, CliJob, RunList, Logs,
-    Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, Invocation, RunRequest, SchemaOf, Select, Selftest,
-    Show, Simulate, Status,
+    Check, CliJob, Color, Compare, Doctor, EventsAs, Explain, Export, Force, Gc, Global, GpuSelection, Import, Init,
+    Invocation, Logs, Loudness, On, PlanAs, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest,
+    SchemaOf, Select, Selftest, Show, Simulate, Status,
 };
 use super::setting::GivenSetting;
 use super::triton;
@@ -374,7 +374,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"Run { manifest: "m", settings: [Setting { key: "system", value: "h200-x8" }, Setting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([Setting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [GivenSetting { key: "system", value: "h200-x8" }, GivenSetting { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(These([0, 2])), on: Slurm([GivenSetting { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {} }"#);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! any other stage. Nothing here looks at the machine or starts anything; who uses it stops the container by the name that
 //! it was given ([`ContainerEngine::is_detached`]).
 
+mod command_line;
 mod spec;
-mod words;
 
+pub use command_line::{EngineCommand, words};
 pub use spec::{Container, ContainerEngine, ContainerGpus, Sees, contradictions};
-pub use words::{EngineCommand, words};

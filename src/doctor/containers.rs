@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::needs::{Contained, Needs};
 use super::tools;
-use crate::process::{ProbeOutput, ProcessCommand, ProbeResult, probe};
+use crate::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 use crate::stage::{engine_trouble, look_for_image};
 

@@ -22,8 +22,11 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
                 Ok(found) => (found, None),
                 Err((what, fix)) => (what, fix),
             };
-            let finding =
-                DoctorFinding::fact(format!("host {name}"), found).needed("to start servers", by, FindingLevel::of(works));
+            let finding = DoctorFinding::fact(format!("host {name}"), found).needed(
+                "to start servers",
+                by,
+                FindingLevel::of(works),
+            );
             finding.fix(fix.unwrap_or_default())
         };
         asking.into_iter().map(told).collect()

@@ -81,7 +81,8 @@ fn pinned(needs: &Needs) -> DoctorFinding {
 
 fn files(needs: &Needs) -> DoctorFinding {
     let limit = getrlimit(Resource::Nofile).current;
-    let finding = DoctorFinding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
+    let finding =
+        DoctorFinding::fact("ulimit -n", limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string()));
     if needs.benchmarks.is_empty() {
         return finding;
     }

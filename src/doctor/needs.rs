@@ -6,7 +6,7 @@ use std::path::Path;
 use super::shell;
 use super::tools;
 use crate::manifest::model::{
-    Action, Engine, EngineBackend, HostOn, Mlperf, ShellScript, Serve, SshHost, SshMachine, Weights,
+    Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
 use crate::plan::{Plan, PlanReference, Task};
 use crate::stage::{LaunchPreview, image_program, place_of, previews};

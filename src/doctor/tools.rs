@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::process::{ProbeOutput, ProcessCommand, ProbeResult, probe};
+use crate::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel};
 
 /// How long a program may take to say its version.
@@ -94,7 +94,8 @@ fn version(program: &str, known: Option<&Tool>) -> Option<String> {
     if words.is_empty() {
         return None;
     }
-    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT) else {
+    let ProbeResult::Answered(ProbeOutput { out, err, .. }) = probe(std::iter::once(&program).chain(words), LIMIT)
+    else {
         return None;
     };
     let line = out.lines().chain(err.lines()).find(|line| line.bytes().any(|byte| byte.is_ascii_digit()))?;

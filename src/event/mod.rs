@@ -5,18 +5,18 @@
 
 mod digest;
 mod endpoint;
-mod happening;
 mod id;
 mod memory;
 mod outcome;
+mod run_event;
 mod size;
 mod stop;
 
 pub use digest::{Digest, Hasher};
 pub use endpoint::Endpoint;
-pub use happening::{Event, ExternalResource, TaskTally};
 pub use id::{RunId, TaskId};
 pub use memory::{Lowered, MemoryKind, OutOfMemory};
-pub use outcome::{Done, TaskOutcome, Failure, FailureKind, Verdict};
+pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
+pub use run_event::{Event, ExternalResource, TaskTally};
 pub use size::size;
 pub use stop::Stop;

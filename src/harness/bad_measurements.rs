@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use super::collect::Collector;
-use super::exchange::CallKind;
+use super::collector::Collector;
 use super::golden::{ended, spec, summarised_as};
+use super::request_attempt::CallKind;
 use super::stability::Stability;
 use super::steady::Steady;
 use super::*;
@@ -129,7 +129,7 @@ fn queue(name: &'static str, visits: &Visits) -> Case {
         spec.scenario = Scenario::Server { rate: rate.into() }
     });
     case.result.reasons.retain(|reason| !matches!(reason.check.as_str(), "rate" | "ks"));
-    case.result.verdict = judge::verdict(&case.result.reasons);
+    case.result.verdict = verdict::verdict(&case.result.reasons);
     case
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
 use super::summary::{FULL, ok, tpot, ttft};
-use super::{RequestEnd, Metric, RequestRecord, RunResult, BenchSpec};
+use super::{BenchSpec, Metric, RequestEnd, RequestRecord, RunResult};
 use crate::event::Endpoint;
 use crate::triton::ServerMetrics;
 
@@ -67,7 +67,11 @@ fn share(spec: &BenchSpec, result: &RunResult, records: &[RequestRecord], host: 
         Metric { token_source: like.token_source.clone(), ..Metric::exact(label, &mut ns, excluded) }
     };
     let (first, later) = (
-        MetricLabel { population: "successful requests of this host", zero_point: spec.scenario.zero_point(), window: FULL },
+        MetricLabel {
+            population: "successful requests of this host",
+            zero_point: spec.scenario.zero_point(),
+            window: FULL,
+        },
         MetricLabel {
             population: "successful requests of this host with more tokens than their first chunk has",
             zero_point: "first_chunk",

@@ -12,7 +12,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::collect::Collector;
+use super::collector::Collector;
 use super::{Counts, RequestRecord};
 
 /// Sums of gaps are of floating point.
@@ -57,8 +57,9 @@ pub(super) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
     let later_tokens = |record: &RequestRecord| {
         if per_token(record) { u64::from(record.tokens.saturating_sub(record.first_tokens)) } else { 0 }
     };
-    let span =
-        |record: &RequestRecord| record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
+    let span = |record: &RequestRecord| {
+        record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first))
+    };
     // What was tokenised again after the run was chunks on the way.
     if ok(&all.records).all(|record| !record.retokenized) {
         let values = all.itl_token.count() as f64;

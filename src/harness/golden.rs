@@ -1,9 +1,9 @@
 //! Hand-made vectors with known answers: every formula, without a network.
 
-use super::collect::{Collector, ValueHistogram};
-use super::exchange::CallKind;
-use super::form::TokenCounting;
-use super::tokens::{TokenChunk, CountedTokens};
+use super::collector::{Collector, ValueHistogram};
+use super::infer_request::TokenCounting;
+use super::request_attempt::CallKind;
+use super::tokens::{CountedTokens, TokenChunk};
 use super::worker::WorkerOutput;
 use super::*;
 
@@ -44,7 +44,8 @@ pub(super) fn ended(
     chunks: &[(u64, u32)],
     ended: RequestEnd,
 ) {
-    let chunks: Vec<TokenChunk> = chunks.iter().map(|(at, tokens)| TokenChunk { t_read: at * MS, tokens: *tokens }).collect();
+    let chunks: Vec<TokenChunk> =
+        chunks.iter().map(|(at, tokens)| TokenChunk { t_read: at * MS, tokens: *tokens }).collect();
     let record = RequestRecord {
         index,
         sample: None,
@@ -85,7 +86,11 @@ fn summarised(spec: &BenchSpec, collector: Collector) -> Measured {
 }
 
 /// The same with other facts of the worker.
-pub(super) fn summarised_as(spec: &BenchSpec, collector: Collector, change: impl FnOnce(&mut WorkerOutput)) -> Measured {
+pub(super) fn summarised_as(
+    spec: &BenchSpec,
+    collector: Collector,
+    change: impl FnOnce(&mut WorkerOutput),
+) -> Measured {
     let issued = collector.records.len() as u64;
     let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();

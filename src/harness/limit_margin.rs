@@ -3,7 +3,7 @@
 use super::limits::{GoodputLimit, LatencyLimit, LimitedMetric};
 use super::metric::percentile;
 use super::summary::{e2e, ok, tpot, ttft};
-use super::{Measured, RequestRecord, BenchSpec};
+use super::{BenchSpec, Measured, RequestRecord};
 use crate::stats::Margin;
 
 /// Far beyond any limit, either way.

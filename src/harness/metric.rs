@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::collect::ValueHistogram;
+use super::collector::ValueHistogram;
 use crate::stats::{Ends, NoInterval, RunSeries};
 
 pub(super) const RULE: &str = "nearest rank, sorted element floor(N·p)";

@@ -11,36 +11,32 @@
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
 mod adjusted;
-mod again;
 mod arrival;
-mod beside;
 mod by_host;
 mod clock;
-mod collect;
+mod collector;
+mod connection;
 mod consistency;
 mod data;
-mod drive;
+mod dispatcher;
+mod driver;
 mod error;
-mod exchange;
-mod files;
-mod flight;
-mod form;
+mod external_driver;
+mod extra_outputs;
 mod goodput;
 pub mod gpu;
-mod greet;
+mod grpc_messages;
+mod handshake;
 mod headline;
 mod http;
 mod identity;
-mod judge;
-mod lane;
+mod in_flight;
+mod infer_request;
 mod limit_margin;
 mod limits;
-mod link;
+mod load_summary;
 mod loadgen;
-mod manner;
 mod metric;
-mod more;
-mod outside;
 mod pacer;
 mod payload;
 mod plan;
@@ -48,22 +44,26 @@ pub mod preflight;
 mod record;
 mod repeats;
 mod request;
+mod request_attempt;
+mod request_encoder;
 mod response_limits;
 mod result;
+mod result_files;
 mod retokenize;
+mod retry;
 mod rpc;
 mod search;
+mod secondary_metrics;
 mod selfcheck;
-mod shared;
+mod shared_stream;
 mod socket;
 mod spec;
 mod stability;
 mod steady;
 mod summary;
 mod tokens;
-mod told;
 mod unknown_chunks;
-mod wire;
+mod verdict;
 mod worker;
 
 #[cfg(test)]
@@ -72,14 +72,16 @@ mod bad_measurements;
 mod golden;
 
 pub use adjusted::Adjusted;
-pub use again::{FailedAttempt, Retries};
-pub use arrival::{LoadLevel, Pause, LoadSegment};
+pub use arrival::{LoadLevel, LoadSegment, Pause};
 pub use by_host::{HostShare, host_of};
 pub use consistency::{Mismatch, SelfCheck};
-pub use data::{PreviousAnswers, PromptSource, PromptFile, DataKind, DataSummary, History, RecordOrder, Prefixes, Prompt, Sessions, Weighted};
-pub use drive::{BenchProgress, run, run_outside};
+pub use data::{
+    DataKind, DataSummary, History, Prefixes, PreviousAnswers, Prompt, PromptFile, PromptSource, RecordOrder, Sessions,
+    Weighted,
+};
+pub use driver::{BenchProgress, run, run_outside};
 pub use error::HarnessError;
-pub use files::{amend, read_result, result_schema, write, write_result};
+pub use external_driver::{CallInlet, ExternalObserver, ExternalSample};
 pub use goodput::{Goodput, Slo};
 pub use http::{Api, Http, Protocol, Tls};
 pub use identity::{
@@ -87,22 +89,23 @@ pub use identity::{
     Simulation, ask as ask_identity, ask_all as ask_identities, changes_of_servers, identity_differences,
 };
 pub use limits::{FurtherLimits, GoodputLimit, LatencyLimit, LimitedMetric, Limits, Statistic};
+pub use load_summary::{LoadSummary, SessionsSummary};
 pub use loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use metric::{ConfidenceInterval, Metric};
-pub use outside::{ExternalObserver, CallInlet, ExternalSample};
-pub use plan::{RequestTrigger, PlannedRequest, RequestSchedule, plan};
+pub use plan::{PlannedRequest, RequestSchedule, RequestTrigger, plan};
 pub use record::{FailureClass, RequestEnd, RequestRecord, ServerStamps};
 pub use repeats::{OverRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, Words};
 pub use response_limits::ResponseLimits;
 pub use result::{
-    Requested, ClientUsage, Connections, Counts, FailureCounts, LatencyMetrics, LittlesLaw, Measured, ExtraOutput, Rates, Reason, RunResult,
-    ServerSide, ReasonSeverity, TimeSlice, TokenCounts, Versions, Withdrawals,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates, Reason,
+    ReasonSeverity, Requested, RunResult, ServerSide, TimeSlice, TokenCounts, Versions, Withdrawals,
 };
-pub use search::{RateBounds, FoundRate, RateProbe, ProbeStep};
-pub use spec::{Arrivals, CallSource, Length, SendingSpec, Scenario, BenchSpec, StreamMode, StopAfter};
+pub use result_files::{amend, read_result, result_schema, write, write_result};
+pub use retry::{FailedAttempt, Retries};
+pub use search::{FoundRate, ProbeStep, RateBounds, RateProbe};
+pub use spec::{Arrivals, BenchSpec, CallSource, Length, Scenario, SendingSpec, StopAfter, StreamMode};
 pub use stability::{ColdStart, Freeze, Occupancy, Stability, Sustained};
 pub use steady::{Drift, Steady};
 pub use summary::FULL as FULL_WINDOW;
 pub use tokens::{CachedInput, FinishReason, TokenSource, Usage, Violation};
-pub use told::{LoadSummary, SessionsSummary};

@@ -8,10 +8,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::judge::{self, CPU, LAG, LAG_HARD};
 use super::result::{Reason, ReasonSeverity};
+use super::verdict::{self, CPU, LAG, LAG_HARD};
 use super::{
-    PromptSource, RequestEnd, Length, Limits, Measured, SendingSpec, Protocol, Request, RunResult, Scenario, RequestSchedule, Slo, BenchSpec, StopAfter,
+    BenchSpec, Length, Limits, Measured, PromptSource, Protocol, Request, RequestEnd, RequestSchedule, RunResult,
+    Scenario, SendingSpec, Slo, StopAfter,
 };
 use crate::event::Endpoint;
 
@@ -317,7 +318,7 @@ impl Measured {
     pub fn after(&mut self, preflight: PreflightResult) {
         self.result.reasons.extend(preflight.reasons());
         self.result.reasons.sort_by_key(|reason| reason.severity);
-        self.result.verdict = judge::verdict(&self.result.reasons);
+        self.result.verdict = verdict::verdict(&self.result.reasons);
         self.result.preflight = Some(preflight);
     }
 }
@@ -378,7 +379,8 @@ mod tests {
 
     #[test]
     fn of_a_ramp_the_highest_level_is_tried_and_of_users_all() {
-        let ramp = crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
+        let ramp =
+            crate::harness::LoadLevel::Ramp(vec![crate::harness::LoadSegment { from: 1.0, to: 80.0, seconds: 60.0 }]);
         let spec_of = |scenario| spec(scenario, None, Some(60));
         let ramped = spec_of(Scenario::Server { rate: ramp });
         let trial = Trial::of(&ramped, &plan(&ramped).unwrap()).unwrap();
@@ -397,7 +399,8 @@ mod tests {
         let mut schedule = plan(&spec).unwrap();
         let ms = [0, 400, 900, 1_000, 1_100, 5_000];
         let template = schedule.requests[0].clone();
-        schedule.requests = ms.map(|ms| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() }).to_vec();
+        schedule.requests =
+            ms.map(|ms| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() }).to_vec();
         // From 400 ms on: 400, 900, 1000, 1100; what comes a whole second later is the next second's.
         assert!((busiest(&schedule) - 4.0).abs() < f64::EPSILON);
     }
@@ -429,7 +432,10 @@ mod tests {
         let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late:";
         assert_eq!(
             found(&told(1.5, 0.4, 0.4)),
-            [(ReasonSeverity::Warning, format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms"))]
+            [(
+                ReasonSeverity::Warning,
+                format!("{late} p99 of issues is 1.50 ms behind schedule, the bound is 1.00 ms")
+            )]
         );
         assert_eq!(
             found(&told(6.0, 0.4, 0.4)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::again::FailedAttempt;
+use super::retry::FailedAttempt;
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued.

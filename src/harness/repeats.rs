@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Reason, RunResult, ReasonSeverity, judge};
+use super::{Reason, ReasonSeverity, RunResult, verdict};
 use crate::event::Verdict;
 use crate::stats::{RunValues, mean_interval};
 
@@ -102,7 +102,7 @@ pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
         }
     }
     result.reasons.sort_by_key(|reason| reason.severity);
-    result.verdict = judge::verdict(&result.reasons);
+    result.verdict = verdict::verdict(&result.reasons);
     let told = runs.iter().zip(1..).map(|(run, number)| RepeatedRun {
         folder: repeat_folder(number),
         seed: run.asked.seed,

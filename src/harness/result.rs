@@ -8,12 +8,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::gpu::{GpusUsage, GpuTrace};
+use super::gpu::{GpuTrace, GpusUsage};
 use super::preflight::PreflightResult;
 use super::{
-    Adjusted, Arrivals, CachedInput, CancelBy, FailureClass, FinishReason, FurtherLimits, Goodput, HostShare, Length, LoadSummary,
-    LoadgenResult, Metric, Pause, Protocol, RequestRecord, Repeats, Request, Retries, RunIdentity, Scenario, RequestSchedule, SelfCheck,
-    Slo, BenchSpec, Stability, Steady, StreamMode, Violation,
+    Adjusted, Arrivals, BenchSpec, CachedInput, CancelBy, FailureClass, FinishReason, FurtherLimits, Goodput,
+    HostShare, Length, LoadSummary, LoadgenResult, Metric, Pause, Protocol, Repeats, Request, RequestRecord,
+    RequestSchedule, Retries, RunIdentity, Scenario, SelfCheck, Slo, Stability, Steady, StreamMode, Violation,
 };
 use crate::event::{Lowered, Verdict};
 use crate::triton::{Scrape, ServerMetrics};
@@ -48,15 +48,15 @@ impl Measured {
     pub fn server_failed(&mut self, text: impl Into<String>) {
         let reason = Reason { check: "server".to_owned(), severity: ReasonSeverity::InvalidServer, text: text.into() };
         self.result.reasons.insert(0, reason);
-        self.result.verdict = super::judge::verdict(&self.result.reasons);
+        self.result.verdict = super::verdict::verdict(&self.result.reasons);
     }
 
     /// What the servers' metrics counted meanwhile, and whether that is what was sent.
     pub fn server_counted(&mut self, metrics: ServerMetrics) {
         self.result.server_metrics = Some(metrics);
-        self.result.reasons.extend(super::judge::other_load(&self.result));
+        self.result.reasons.extend(super::verdict::other_load(&self.result));
         self.result.reasons.sort_by_key(|reason| reason.severity);
-        self.result.verdict = super::judge::verdict(&self.result.reasons);
+        self.result.verdict = super::verdict::verdict(&self.result.reasons);
     }
 
     /// What the servers had less of than the manifest says, because memory ran out with more.
@@ -65,7 +65,7 @@ impl Measured {
             let text = format!("the server ran with {one}: memory ran out with more, and its retry rule lowered it");
             self.result.reasons.push(Reason { check: "lowered".to_owned(), severity: ReasonSeverity::Warning, text });
         }
-        self.result.verdict = super::judge::verdict(&self.result.reasons);
+        self.result.verdict = super::verdict::verdict(&self.result.reasons);
     }
 
     /// What LoadGen said, and what speaks against the run because of it.
@@ -77,7 +77,7 @@ impl Measured {
         }
         all.extend(reasons);
         all.sort_by_key(|reason| reason.severity);
-        self.result.verdict = super::judge::verdict(all);
+        self.result.verdict = super::verdict::verdict(all);
         self.result.loadgen = Some(said);
     }
 }

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::collect::Collector;
+use super::collector::Collector;
 use super::data::PreviousAnswers;
-use super::form::TokenCounting;
+use super::infer_request::TokenCounting;
 use super::tokens::TokenSource;
 use super::{RequestEnd, RequestSchedule};
 
@@ -131,7 +131,8 @@ mod tests {
         let spoken = AnswerText::of_events(&events);
         assert_eq!(spoken.texts, ["Let me see", "No"]);
         assert_eq!(spoken.first, "Let me");
-        let triton = AnswerText::of_events(&[br#"{"text_output":"a b"}"#.to_vec(), br#"{"text_output":" c"}"#.to_vec()]);
+        let triton =
+            AnswerText::of_events(&[br#"{"text_output":"a b"}"#.to_vec(), br#"{"text_output":" c"}"#.to_vec()]);
         assert_eq!((triton.texts, triton.first.as_str()), (vec!["a b c".to_owned()], "a b"));
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
 
-use super::link::Connection;
+use super::connection::Connection;
+use super::grpc_messages::Frames;
 use super::record::FailureClass;
-use super::wire::Frames;
 
 /// gRPC status codes used here (grpc.io, "Status codes").
 pub(super) mod code {
@@ -226,7 +226,10 @@ mod tests {
         assert_eq!(check_status(Some(&trailers), false), Ok(()));
         trailers.insert("grpc-status", "14".parse().unwrap());
         trailers.insert("grpc-message", "busy %C3%BC".parse().unwrap());
-        assert_eq!(check_status(Some(&trailers), false), Err((FailureClass::Refused, "gRPC status 14: busy ü".to_owned())));
+        assert_eq!(
+            check_status(Some(&trailers), false),
+            Err((FailureClass::Refused, "gRPC status 14: busy ü".to_owned()))
+        );
         assert_eq!(check_status(Some(&trailers), true).unwrap_err().0, FailureClass::Stream);
         trailers.insert("grpc-status", "3".parse().unwrap());
         assert_eq!(check_status(Some(&trailers), false).unwrap_err().0, FailureClass::Server);

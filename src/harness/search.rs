@@ -85,7 +85,11 @@ impl RateBounds {
                     return ProbeStep::Try(middle);
                 }
                 let times = probes.iter().filter(|probe| probe.rate.total_cmp(&held).is_eq()).count();
-                if times < 2 { ProbeStep::Try(held) } else { ProbeStep::Found(FoundRate { at_least: held, below: missed }) }
+                if times < 2 {
+                    ProbeStep::Try(held)
+                } else {
+                    ProbeStep::Found(FoundRate { at_least: held, below: missed })
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::empirical_fault;
 use super::{
-    CancelBy, PromptSource, HarnessError, History, Interface, LoadLevel, Limits, Pause, Protocol, RandomSeed, Request,
+    CancelBy, HarnessError, History, Interface, Limits, LoadLevel, Pause, PromptSource, Protocol, RandomSeed, Request,
     ResponseLimits, Retries, Slo, Weighted,
 };
 use crate::event::Endpoint;

@@ -8,9 +8,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::{MetricLabel, Metric};
+use super::metric::{Metric, MetricLabel};
 use super::summary::{e2e, tpot, ttft};
-use super::{RequestEnd, Freeze, RequestRecord};
+use super::{Freeze, RequestEnd, RequestRecord};
 use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;

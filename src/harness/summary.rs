@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::collect::Collector;
-use super::exchange::CallKind;
-use super::form::TokenCounting;
+use super::collector::Collector;
+use super::infer_request::TokenCounting;
 use super::metric::MetricLabel;
+use super::request_attempt::CallKind;
 use super::result::{
-    Requested, ClientUsage, Connections, Counts, FailureCounts, LatencyMetrics, LittlesLaw, Measured, ExtraOutput, Rates, RunResult, SCHEMA, TimeSlice,
-    TokenCounts, Versions,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
+    Requested, RunResult, SCHEMA, TimeSlice, TokenCounts, Versions,
 };
 use super::tokens::{CHUNKS, CachedInput, TokenSource};
 use super::unknown_chunks::UnknownChunks;
 use super::worker::WorkerOutput;
 use super::{
-    Adjusted, FailureClass, RequestEnd, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestRecord, Scenario, RequestSchedule, BenchSpec, Stability,
-    Steady, StreamMode, arrival, beside, by_host, consistency, judge, pacer, payload, retokenize,
+    Adjusted, BenchSpec, FailureClass, Freeze, Goodput, LoadSummary, Metric, Protocol, RequestEnd, RequestRecord,
+    RequestSchedule, Scenario, Stability, Steady, StreamMode, arrival, by_host, consistency, pacer, payload,
+    retokenize, secondary_metrics, verdict,
 };
 use crate::event::Verdict;
 
@@ -42,7 +43,8 @@ pub(super) fn summarise(
     start: &RunStart,
 ) -> Measured {
     let client = client(&shares);
-    let count = shares.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
+    let count =
+        shares.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
     let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
     let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&WorkerOutput) -> u64| shares.iter().map(of).sum::<u64>();
@@ -98,8 +100,8 @@ pub(super) fn summarise(
             .flatten(),
         stability,
         latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
-        server: beside::server(spec, records),
-        withdrawals: beside::withdrawals(spec, records),
+        server: secondary_metrics::server(spec, records),
+        withdrawals: secondary_metrics::withdrawals(spec, records),
         outputs: all.more.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
         little: little(little_area, wall_ns, records),
         client: ClientUsage { backlog_p99_ms: all.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6), ..client },
@@ -139,8 +141,8 @@ pub(super) fn summarise(
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
         "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
-    result.reasons = judge::reasons(spec, &result);
-    result.verdict = judge::verdict(&result.reasons);
+    result.reasons = verdict::reasons(spec, &result);
+    result.verdict = verdict::verdict(&result.reasons);
     Measured {
         result,
         requests: all.records,
@@ -191,7 +193,8 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
         TokenCounting::Responses { .. } | TokenCounting::Asked => "words of text_input",
         TokenCounting::Usage => "words of the prompt",
     };
-    let mut tokens = TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
+    let mut tokens =
+        TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
     let (mut requests, mut first) = (0u64, 0u64);
     for record in ok(&all.records) {
         requests += 1;
@@ -365,7 +368,8 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
         }),
         queue_client: Metric::exact(&issued, &mut lag, 0),
     };
-    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = &mut latency;
+    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
+        &mut latency;
     // Of a mixture each metric has it.
     let source = tokens.source.clone();
     for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
@@ -409,7 +413,8 @@ fn client(shares: &[WorkerOutput]) -> ClientUsage {
 
 fn slices(all: &Collector) -> Vec<TimeSlice> {
     let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
-    let mut slices: Vec<TimeSlice> = (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
+    let mut slices: Vec<TimeSlice> =
+        (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
     for (slice, tokens) in slices.iter_mut().zip(&all.tokens_by_second) {
         slice.tokens = *tokens;
     }

@@ -3,7 +3,7 @@
 //! A server may put several tokens into a chunk (speculative decoding, stream intervals) and say only how many there were in all.
 //! Answers whose chunks happen to have one token each are not a fair sample of the others, so they do not stand for all.
 
-use super::metric::{MetricLabel, Metric, POOL_RULE, RULE};
+use super::metric::{Metric, MetricLabel, POOL_RULE, RULE};
 use super::result::TokenCounts;
 use super::{RequestRecord, TokenSource};
 
@@ -48,7 +48,12 @@ impl UnknownChunks {
     }
 
     /// Time per output token.
-    pub fn unless_without_first_chunk(&self, label: &MetricLabel, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
+    pub fn unless_without_first_chunk(
+        &self,
+        label: &MetricLabel,
+        requests: u64,
+        metric: impl FnOnce() -> Metric,
+    ) -> Metric {
         if self.share_with_total <= NEGLIGIBLE {
             return metric();
         }

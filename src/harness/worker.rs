@@ -11,20 +11,20 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::BenchClock;
-use super::collect::Collector;
+use super::collector::Collector;
+use super::connection::Connection;
 use super::data::PreviousAnswers;
-use super::exchange::{CallKind, RequestAttempt, RequestProgress};
-use super::flight::LiveCounts;
-use super::form::TokenCounting;
-use super::http::{Connector, ConnectionPool};
-use super::lane::{DispatchCounts, Dispatcher};
-use super::link::Connection;
-use super::manner::RequestEncoder;
-use super::outside::CallInbox;
+use super::dispatcher::{DispatchCounts, Dispatcher};
+use super::external_driver::CallInbox;
+use super::http::{ConnectionPool, Connector};
+use super::in_flight::LiveCounts;
+use super::infer_request::TokenCounting;
 use super::pacer::{Alarms, Pacer};
 use super::plan::PlanQueue;
 use super::record::RequestEnd;
-use super::{HarnessError, PlannedRequest, Scenario, RequestSchedule, BenchSpec};
+use super::request_attempt::{CallKind, RequestAttempt, RequestProgress};
+use super::request_encoder::RequestEncoder;
+use super::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Scenario};
 
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
@@ -114,7 +114,10 @@ impl WorkerJob {
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn mine<'s>(&self, schedule: &'s RequestSchedule) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
+    pub fn mine<'s>(
+        &self,
+        schedule: &'s RequestSchedule,
+    ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
         schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
     }
 
@@ -133,7 +136,8 @@ impl WorkerJob {
                 let mode = self.spec.pace.stream;
                 let heard = Rc::clone(&heard[at]);
                 let limits = self.spec.response_limits();
-                let mut link = Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
+                let mut link =
+                    Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, heard);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
                     pool.secure(tls.clone());
                 }
@@ -276,8 +280,9 @@ impl PreparedWorker {
 
 /// Kept HTTP connections that servers closed while idle, and requests sent again because of a race with such a close.
 fn idle_closes(links: &[Rc<Connection>]) -> (u64, u64) {
-    let sum =
-        |of: fn(&ConnectionPool) -> u32| links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum();
+    let sum = |of: fn(&ConnectionPool) -> u32| {
+        links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()
+    };
     (sum(|pool| pool.idle_closed.get()), sum(|pool| pool.resent.get()))
 }
 

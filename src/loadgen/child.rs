@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ffi::{LoadgenError, LoadedLibrary, LoadgenSettings};
-use super::job::{ChildJob, ChildMessage, LibraryProbe, LibraryFacts, LoadgenTest};
-use super::moment::Moment;
-use super::race::{TestParts, TestOutcome, end_at_once, race};
-use super::{beside, samples};
-use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, ReportingDelay, ReasonSeverity};
+use super::clock::Moment;
+use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
+use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
+use super::test_run::{TestOutcome, TestParts, end_at_once, race};
+use super::{own_percentiles, samples};
+use crate::harness::{self, HarnessError, LoadgenResult, Measured, Reason, ReasonSeverity, ReportingDelay};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
-use crate::mlperf::{Benchmark, Division, TestMode, Round, MlperfScenario, TEST_FILE, TestRecord, conf};
+use crate::mlperf::{Benchmark, Division, MlperfScenario, Round, TEST_FILE, TestMode, TestRecord, conf};
 
 /// So many of LoadGen's errors stand in a result.
 const SHOWN: usize = 5;
@@ -98,13 +98,17 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn whole(&self, TestParts { mut measured, reported }: TestParts, say: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+    fn whole(
+        &self,
+        TestParts { mut measured, reported }: TestParts,
+        say: &(dyn Fn(&ChildMessage) + Sync),
+    ) -> Result<(), ChildError> {
         let test = self.test;
         let said = Detail::of(&test.out)
             .map_err(|error| ChildError::System(format!("{}: {error}", test.out.join(DETAIL_FILE).display())))?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
-            _ => beside::numbers(&said, test.scenario, &measured, &reported),
+            _ => own_percentiles::numbers(&said, test.scenario, &measured, &reported),
         };
         let told = LoadgenResult { metrics, reporting: reported.reporting, ..self.said(&said) };
         let (result, errors) = (told.result.clone(), told.errors);
@@ -151,7 +155,7 @@ impl About<'_> {
             why: said.why(),
             errors: said.all_errors(),
             first_errors: said.first_errors.iter().take(SHOWN).map(ToString::to_string).collect(),
-            headline: beside::headline(said, test.scenario),
+            headline: own_percentiles::headline(said, test.scenario),
             metrics: Vec::new(),
             reporting: ReportingDelay::default(),
         }
@@ -199,7 +203,11 @@ impl LibraryFacts {
 }
 
 /// What LoadGen took otherwise than the table has it: it ignores models and keys that it does not know without a word.
-fn unheeded(settings: &LoadgenSettings, test: &LoadgenTest, benchmark: &Benchmark) -> Result<Vec<String>, LoadgenError> {
+fn unheeded(
+    settings: &LoadgenSettings,
+    test: &LoadgenTest,
+    benchmark: &Benchmark,
+) -> Result<Vec<String>, LoadgenError> {
     let mut found = Vec::new();
     let mut hold = |keys: &[&str], key: &'static str, should: f64| {
         let is = settings.number(key)?;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::moment::Moment;
+use super::clock::Moment;
 use crate::harness::BenchSpec;
-use crate::mlperf::{DatasetRecord, Division, TestMode, MlperfScenario, Seeds};
+use crate::mlperf::{DatasetRecord, Division, MlperfScenario, Seeds, TestMode};
 
 /// The file that the child is started with.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,18 +10,18 @@
 //! all that it hears of them comes from one other, which is joined before the process ends. `ffi` is the only file of the
 //! program with `unsafe`.
 
-mod beside;
 mod child;
+mod clock;
 mod ffi;
 mod job;
-mod moment;
-mod race;
+mod own_percentiles;
 mod reporter;
 mod samples;
+mod test_run;
 
 pub use child::{ChildError, perform};
-pub use job::{ChildJob, ChildMessage, LibraryProbe, LibraryFacts, LoadgenTest};
-pub use moment::Moment;
+pub use clock::Moment;
+pub use job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 
 /// The sources that are compiled together with LoadGen's, by name.
 pub const SHIM: [(&str, &str); 3] = [

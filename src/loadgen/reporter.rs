@@ -9,7 +9,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use super::ffi::Reporter;
-use crate::harness::{ExternalObserver, RequestEnd, ReportingDelay};
+use crate::harness::{ExternalObserver, ReportingDelay, RequestEnd};
 
 /// So many at most are told in one call, so that the first of them does not wait for the last.
 const AT_ONCE: usize = 256;

@@ -94,7 +94,9 @@ impl LockDifference {
             LockPart::Became if self.weight == DifferenceWeight::Told => {
                 "take the output from a shared store instead of making it again"
             }
-            LockPart::Became => "make it again with `--force STAGE`; what was locked may be gone from where it came from",
+            LockPart::Became => {
+                "make it again with `--force STAGE`; what was locked may be gone from where it came from"
+            }
         }
     }
 }
@@ -105,7 +107,14 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
     if locked.regatta != now.regatta {
         let (locked, now) = (Some(locked.regatta.clone()), Some(now.regatta.clone()));
         let field = "regatta".to_owned();
-        found.push(LockDifference { part: LockPart::Run, task: None, field, locked, now, weight: DifferenceWeight::Told });
+        found.push(LockDifference {
+            part: LockPart::Run,
+            task: None,
+            field,
+            locked,
+            now,
+            weight: DifferenceWeight::Told,
+        });
     }
     let texts = [
         (LockPart::Parameter, &locked.params, &now.params),
@@ -119,7 +128,11 @@ pub fn compare(locked: &LockSection, now: &LockSection, extent: LockExtent) -> V
                 continue;
             }
             // What the other machine did not ask about is no sign that it was different there.
-            let weight = if before.is_none() && part != LockPart::Parameter { DifferenceWeight::Told } else { DifferenceWeight::Stops };
+            let weight = if before.is_none() && part != LockPart::Parameter {
+                DifferenceWeight::Told
+            } else {
+                DifferenceWeight::Stops
+            };
             let (locked, now) = (before.cloned(), after.cloned());
             found.push(LockDifference { part, task: None, field: field.clone(), locked, now, weight });
         }
@@ -181,7 +194,14 @@ fn whole(task: &str, locked: Option<&LockEntry>, now: Option<&LockEntry>) -> Loc
     };
     let (locked, now) = (told(locked), told(now));
     let field = "stage".to_owned();
-    LockDifference { part: LockPart::Asked, task: Some(task.to_owned()), field, locked, now, weight: DifferenceWeight::Stops }
+    LockDifference {
+        part: LockPart::Asked,
+        task: Some(task.to_owned()),
+        field,
+        locked,
+        now,
+        weight: DifferenceWeight::Stops,
+    }
 }
 
 fn different(

@@ -14,11 +14,11 @@
 mod differ;
 mod entry;
 mod pins;
-mod private;
+mod redaction;
 mod text;
 
-pub use differ::{LockDifference, LockExtent, LockPart, Strictness, DifferenceWeight, compare, outcome};
+pub use differ::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockEntry, LockFile, LockSection, measured};
 pub use pins::pin;
-pub use private::Private;
+pub use redaction::Private;
 pub use text::{Unreadable, read, write};

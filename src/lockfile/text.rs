@@ -98,8 +98,10 @@ mod tests {
         let kind = prop_oneof![Just(ActionKind::Git), Just(ActionKind::TrtllmBench), Just(ActionKind::Engine)];
         let entry = (kind, fields(), fields()).prop_map(|(kind, asked, became)| LockEntry { kind, asked, became });
         let stages = prop::collection::btree_map("[a-z_/0-9.]{1,16}", entry, 0..4);
-        let section = ("[0-9.]{1,8}", words(), words(), words(), stages)
-            .prop_map(|(regatta, params, machine, tools, stages)| LockSection { regatta, params, machine, tools, stages });
+        let section =
+            ("[0-9.]{1,8}", words(), words(), words(), stages).prop_map(|(regatta, params, machine, tools, stages)| {
+                LockSection { regatta, params, machine, tools, stages }
+            });
         prop::collection::btree_map("[a-z0-9]{1,9}( [a-z]{1,6}=[!-~]{0,9}){0,2}", section, 0..3)
             .prop_map(|runs| LockFile { runs, ..LockFile::default() })
     }

@@ -8,11 +8,11 @@ use super::check::{Templates, check};
 use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge_documents;
-use super::node::{MapEntry, Map, Node, Tree};
+use super::node::{Map, MapEntry, Node, Tree};
 use super::param::{Chooser, Chosen};
 use super::shape::{self, ValueShape};
 use super::value::value_of;
-use super::{GivenValues, ManifestLibrary, Manifest, overrides, param, read, uses, vars};
+use super::{GivenValues, Manifest, ManifestLibrary, overrides, param, read, uses, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use crate::event::Digest;
 

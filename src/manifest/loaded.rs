@@ -136,15 +136,18 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
                 file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| "it is not UTF-8 text".into()));
             let (about, broken) = match text {
                 Err(why) => (None, Some(why)),
-                Ok(text) => match read::read(&SourceText::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
-                    Err(found) => (None, first(&found)),
-                    Ok(node) => {
-                        let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
-                        // Without what a person must give, a good manifest may lack a parameter: that is not broken.
-                        let broken = load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
-                        (about, broken.as_ref().and_then(first))
+                Ok(text) => {
+                    match read::read(&SourceText::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
+                        Err(found) => (None, first(&found)),
+                        Ok(node) => {
+                            let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
+                            // Without what a person must give, a good manifest may lack a parameter: that is not broken.
+                            let broken =
+                                load(library, &name, &GivenValues::default()).err().filter(|found| !only_asks(found));
+                            (about, broken.as_ref().and_then(first))
+                        }
                     }
-                },
+                }
             };
             ListedManifest { name, about, location, broken }
         })

@@ -7,7 +7,7 @@
 
 use super::merge::merge;
 use super::model::Action;
-use super::node::{MapEntry, Map, Node, Tree, shown};
+use super::node::{Map, MapEntry, Node, Tree, shown};
 use super::read;
 use super::shape::{self, ValueShape};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};

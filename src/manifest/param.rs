@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use regex::Regex;
 use serde_json::Value;
 
-use super::model::{NumberBounds, ListRule, PARAM_KINDS, Param, PathNeed};
+use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 use super::node::{MapEntry, Node, Tree, shown};
 use super::scalar;
 use super::{GivenValues, ValueOrigin};

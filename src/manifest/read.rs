@@ -10,7 +10,7 @@ use std::sync::Arc;
 use indexmap::map::Entry as Slot;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use super::node::{MapEntry, Map, Node, Tree};
+use super::node::{Map, MapEntry, Node, Tree};
 use super::scalar;
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 

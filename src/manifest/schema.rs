@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, ManifestDocument, Image, PARAM_KINDS};
+use super::model::{Action, Image, ManifestDocument, PARAM_KINDS};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::model::{Action, ManifestDocument, Image, PARAM_KINDS};
+use super::model::{Action, Image, ManifestDocument, PARAM_KINDS};
 
 /// What a value may be.
 #[derive(Debug)]
@@ -122,7 +122,10 @@ impl Compiler<'_> {
                     Some("int32") => (Some(f64::from(i32::MIN)), Some(f64::from(i32::MAX))),
                     _ => (Some(0.0), None),
                 };
-                ValueShape::Int(Range { min: schema["minimum"].as_f64().or(low), max: schema["maximum"].as_f64().or(high) })
+                ValueShape::Int(Range {
+                    min: schema["minimum"].as_f64().or(low),
+                    max: schema["maximum"].as_f64().or(high),
+                })
             }
             "number" => ValueShape::Number(Range { min: schema["minimum"].as_f64(), max: schema["maximum"].as_f64() }),
             "array" => ValueShape::List(self.compile(&schema["items"], name)),
@@ -150,7 +153,8 @@ impl Compiler<'_> {
     fn branches(&mut self, branches: &[Value], name: &str) -> ValueShape {
         let shapes: Vec<Arc<ValueShape>> = branches.iter().map(|branch| self.compile(branch, name)).collect();
         let is_words = |shape: &Arc<ValueShape>| matches!(**shape, ValueShape::Words(_));
-        let words_of = |shape: &Arc<ValueShape>| if let ValueShape::Words(words) = &**shape { words.clone() } else { Vec::new() };
+        let words_of =
+            |shape: &Arc<ValueShape>| if let ValueShape::Words(words) = &**shape { words.clone() } else { Vec::new() };
         if shapes.iter().all(is_words) {
             return ValueShape::Words(shapes.iter().flat_map(words_of).collect());
         }

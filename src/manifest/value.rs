@@ -7,7 +7,7 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ValueKind};
 use serde_json::Number;
 
-use super::node::{MapEntry, Map, Node, Tree};
+use super::node::{Map, MapEntry, Node, Tree};
 use super::read::MAX_DEPTH;
 use crate::diag::{Diagnostic, Span};
 

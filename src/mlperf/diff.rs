@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::gate::{self, JudgedRun};
 use super::layout::scenario_titled;
 use super::log::Detail;
-use super::{SubmissionLayout, PackageProvenance, Round, MlperfScenario, TEST_FILE, TestRecord};
+use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TEST_FILE, TestRecord};
 
 /// One side of one result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

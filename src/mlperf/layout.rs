@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{TestMode, MlperfScenario};
+use super::{MlperfScenario, TestMode};
 
 /// How a submission's folders are arranged below `<division>/<submitter>/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 //! drives LoadGen; that is the room `loadgen`.
 
 pub mod accuracy;
-mod ask;
 pub mod audit;
 pub mod conf;
 pub mod dataset;
@@ -18,26 +17,29 @@ mod estimate;
 mod explain;
 mod gate;
 mod layout;
-mod lock;
 pub mod log;
-mod official;
+mod official_checker;
 mod package;
+mod provenance;
 mod round;
 mod sha256;
 mod system;
 mod test;
+mod test_request;
 mod truncate;
 mod words;
 
-pub use ask::{TestRequest, ResolvedTest, RuleError};
-pub use diff::{ValueChange, ResultDifference, DiffedRun, compare};
+pub use diff::{DiffedRun, ResultDifference, ValueChange, compare};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
-pub use gate::{Examined, GateFinding, JudgedRun, MEASUREMENT_FIELDS, ExaminedResult, FindingWeight, examine, judge, round_of};
+pub use gate::{
+    Examined, ExaminedResult, FindingWeight, GateFinding, JudgedRun, MEASUREMENT_FIELDS, examine, judge, round_of,
+};
 pub use layout::SubmissionLayout;
-pub use lock::{LOCK_FILE, PackageProvenance, LockedResult, LockedRun, ProvenanceStage};
-pub use official::{Official, OfficialFinding};
-pub use package::{PackageEntry, FinishedTask, PackageRequest, Packed, Unpacked, pack};
+pub use official_checker::{Official, OfficialFinding};
+pub use package::{FinishedTask, PackageEntry, PackageRequest, Packed, Unpacked, pack};
+pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
-pub use system::{FIELDS, SystemField, Accelerator, MissingField, gpus_of_table, is_meaningful};
-pub use test::{DatasetRecord, Division, TestMode, MlperfScenario, TEST_FILE, TestRecord};
+pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
+pub use test::{DatasetRecord, Division, MlperfScenario, TEST_FILE, TestMode, TestRecord};
+pub use test_request::{ResolvedTest, RuleError, TestRequest};

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::{TestMode, MlperfScenario};
+use super::{MlperfScenario, TestMode};
 
 /// One round of MLPerf Inference. Latencies in milliseconds, lengths in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,13 +8,14 @@ use serde::Deserialize as _;
 use super::PlanReference;
 use super::instance::{Instance, Instances, StageOf};
 use super::semantics;
-use super::stages::{Directory, TouchedReferences, StageScope, Touched, agree, inputs};
+use super::stages::{Directory, StageScope, Touched, TouchedReferences, agree, inputs};
 use super::task::{ActionKind, Lifetime, Lowering, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
-    MapEntry, Expressions, Manifest, Map, Node, Scope, Templates, Tree, check, coerce, duration, is_template, stage_shape,
+    Expressions, Manifest, Map, MapEntry, Node, Scope, Templates, Tree, check, coerce, duration, is_template,
+    stage_shape,
 };
 
 /// A task whose needs are still indices of instances.

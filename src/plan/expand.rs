@@ -12,7 +12,7 @@ use super::build::{Builder, Built};
 use super::external;
 use super::instance::{Instance, Instances, instances};
 use super::semantics::across;
-use super::stages::{Directory, KnownStages, KnownInstance};
+use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};

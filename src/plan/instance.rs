@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{MapEntry, Expressions, Manifest, Node, Scope, Tree, shown, value_of};
+use crate::manifest::{Expressions, Manifest, MapEntry, Node, Scope, Tree, shown, value_of};
 
 /// More tasks than this are a mistake in a `foreach`.
 const MAX_TASKS: usize = 100_000;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::manifest::model::{self, Action, Bench, Mlperf, MlperfMode};
 use crate::mlperf::conf::conf;
-use crate::mlperf::{TestRequest, Division, Estimate, TestMode, Round, MlperfScenario};
+use crate::mlperf::{Division, Estimate, MlperfScenario, Round, TestMode, TestRequest};
 
 use super::{ActionKind, Plan};
 pub use search::{Cost, short, whole};

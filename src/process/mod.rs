@@ -6,14 +6,15 @@
 
 mod command;
 mod diagnose;
-mod family;
-mod go_on;
-mod kin;
 mod listener;
 mod log;
 mod orphans;
+mod process_group;
+mod process_ref;
+mod reexec;
 
-mod outliving;
+mod external_resource;
+mod lines;
 mod probe;
 mod procfs;
 mod ranks;
@@ -21,20 +22,19 @@ mod redact;
 mod running;
 pub mod slurm;
 mod ssh;
-mod talk;
-mod warden;
+mod watchdog;
 
-pub use command::{ProcessCommand, ProcessExit, How, Leftover, SpawnError, shown};
+pub use command::{How, Leftover, ProcessCommand, ProcessExit, SpawnError, shown};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
-pub use go_on::{first_line, go_on_as};
-pub use kin::{ProcessRef, below, children};
+pub use external_resource::{orders, remove, remove_shared_memory};
+pub use lines::{LineReader, LineWriter};
 pub use listener::{PortOwner, listener};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};
-pub use outliving::{orders, remove, remove_shared_memory};
 pub use probe::{ProbeOutput, ProbeResult, probe};
+pub use process_ref::{ProcessRef, below, children};
 pub use ranks::{Splitter, first_to_fail, untagged};
+pub use reexec::{first_line, go_on_as};
 pub use running::{Running, run};
 pub use ssh::{NO_FOLDER, NO_PROGRAM, Ssh, complaint, host_name, remote};
-pub use talk::{LineReader, LineWriter};
-pub use warden::{HOME, RUN, TASK, Watchdog, reap, warden};
+pub use watchdog::{HOME, RUN, TASK, Watchdog, reap, warden};

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::command::Leftover;
-use super::{family, procfs};
+use super::{process_group, procfs};
 
 /// The variable that marks everything a command started: `<our pid>.<count>`.
 pub const MARK: &str = "REGATTA_SPAWN";
@@ -97,5 +97,5 @@ fn living_strangers(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32>
 /// Ends every adopted process that is still there, whatever its environment says. For the end of a run, when every
 /// command has been waited for.
 pub async fn sweep(grace: Duration) -> Vec<Leftover> {
-    family::end(adopted, grace).await
+    process_group::end(adopted, grace).await
 }

@@ -18,10 +18,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::command::{ProcessCommand, ProcessExit, How, SpawnError};
-use super::family::ProcessGroup;
+use super::command::{How, ProcessCommand, ProcessExit, SpawnError};
+use super::lines::{LineReader, LineWriter};
+use super::process_group::ProcessGroup;
 use super::redact::Redactor;
-use super::talk::{LineReader, LineWriter};
 use super::{log, orphans};
 use crate::event::Stop;
 

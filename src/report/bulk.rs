@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::paint::{Styler, TextRole, clean, counted, cut, duration, table};
+use super::styler::{Styler, TextRole, clean, counted, cut, duration, table};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]

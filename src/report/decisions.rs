@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, TextRole, clean, counted, table};
+use super::styler::{Styler, TextRole, clean, counted, table};
 use crate::event::TaskId;
 
 /// One task, decided but not done.
@@ -55,7 +55,9 @@ pub fn text(decisions: &[DecisionRow], paint: Styler) -> String {
         let mut reasons = reasons.iter().map(|reason| (TextRole::Plain, clean(reason)));
         let first = reasons.next().unwrap_or((TextRole::Plain, String::new()));
         rows.push(vec![(tone, decision.as_str().to_owned()), (TextRole::Name, name), first]);
-        rows.extend(reasons.map(|reason| vec![(TextRole::Plain, String::new()), (TextRole::Plain, String::new()), reason]));
+        rows.extend(
+            reasons.map(|reason| vec![(TextRole::Plain, String::new()), (TextRole::Plain, String::new()), reason]),
+        );
     }
     let mut out = table(paint, "", &rows);
     let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();

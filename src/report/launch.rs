@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Styler, TextRole, clean, counted, table};
+use super::styler::{Styler, TextRole, clean, counted, table};
 use crate::event::Endpoint;
-use crate::triton::launch::{LaunchPlan, Launcher, ServerMode, Rank, LaunchedServer, LaunchWorld, quoted};
+use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Rank, ServerMode, quoted};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]

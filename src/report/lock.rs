@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::paint::{Styler, TextRole, clean, counted, table};
-use crate::lockfile::{LockDifference, LockEntry, LockFile, LockPart, DifferenceWeight};
+use super::styler::{Styler, TextRole, clean, counted, table};
+use crate::lockfile::{DifferenceWeight, LockDifference, LockEntry, LockFile, LockPart};
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;
@@ -27,7 +27,12 @@ pub fn differences(found: &[LockDifference], sides: [&str; 2], paint: Styler) ->
         let (locked, now) = beside(one.locked.as_deref(), one.now.as_deref());
         let tone = if one.weight == DifferenceWeight::Stops { TextRole::Odd } else { TextRole::Quiet };
         let shown = if place == before { String::new() } else { place.clone() };
-        rows.push(vec![(TextRole::Name, shown), (TextRole::Plain, clean(&one.field)), (TextRole::Plain, locked), (tone, now)]);
+        rows.push(vec![
+            (TextRole::Name, shown),
+            (TextRole::Plain, clean(&one.field)),
+            (TextRole::Plain, locked),
+            (tone, now),
+        ]);
         before = place;
     }
     table(paint, "  ", &rows)
@@ -78,7 +83,11 @@ pub fn show(file: &LockFile, paint: Styler) -> String {
             for (nth, (field, value)) in fields.iter().enumerate() {
                 let word = if nth == 0 { word } else { "" };
                 let value = cut(value);
-                rows.push(vec![(TextRole::Quiet, word.to_owned()), (TextRole::Name, clean(field)), (TextRole::Plain, value)]);
+                rows.push(vec![
+                    (TextRole::Quiet, word.to_owned()),
+                    (TextRole::Name, clean(field)),
+                    (TextRole::Plain, value),
+                ]);
             }
         }
         out.push_str(&table(paint, "  ", &rows));
@@ -176,7 +185,7 @@ fn beside(locked: Option<&str>, now: Option<&str>) -> (String, String) {
 }
 
 fn cut(text: &str) -> String {
-    super::paint::cut(text, WIDEST)
+    super::styler::cut(text, WIDEST)
 }
 
 #[cfg(test)]

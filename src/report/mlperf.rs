@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, TextRole, clean, counted, cut, table};
-use crate::mlperf::{ResultDifference, Examined, GateFinding, JudgedRun, FindingWeight};
+use super::styler::{Styler, TextRole, clean, counted, cut, table};
+use crate::mlperf::{Examined, FindingWeight, GateFinding, JudgedRun, ResultDifference};
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

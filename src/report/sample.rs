@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskTally, TaskId};
+use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};
 
 pub(super) fn task(id: &str, kind: ActionKind, needs: &[(u32, bool)]) -> Task {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::paint::{Styler, TextRole, clean, counted, cut, table};
+use super::styler::{Styler, TextRole, clean, counted, cut, table};
 
 /// A server, as it answered.
 #[derive(Clone, Debug, Serialize)]
@@ -147,7 +147,11 @@ pub fn metrics(told: &[ServerMetricRow], all: usize, paint: Styler) -> String {
         let _ = writeln!(out, "{name}  {}  {}", head.kind, paint.tone(TextRole::Quiet, clean(&head.help)));
         let row = |metric: &ServerMetricRow| {
             let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
-            vec![(TextRole::Name, clean(&metric.labels)), (TextRole::Plain, clean(&metric.value)), (TextRole::Odd, rate)]
+            vec![
+                (TextRole::Name, clean(&metric.labels)),
+                (TextRole::Plain, clean(&metric.value)),
+                (TextRole::Odd, rate),
+            ]
         };
         let rows: Vec<_> = family.iter().map(row).collect();
         out.push_str(&table(paint, "  ", &rows));

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::paint::{Styler, TextRole, clean, clean_lines, counted, duration, table};
-use super::story::{TaskState, TaskPhase, RunState};
+use super::run_state::{RunState, TaskPhase, TaskState};
+use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration, table};
 use crate::event::{Failure, FailureKind, TaskId};
 
 /// Where a run's things are, as they are to be shown.
@@ -88,7 +88,10 @@ fn what_did_not(story: &RunState, paint: Styler, out: &mut String) {
             .of(state)
             .take(LISTED)
             .map(|(task, chapter)| {
-                vec![(TextRole::Name, task.to_string()), (TextRole::Quiet, clean(chapter.why.as_deref().unwrap_or_default()))]
+                vec![
+                    (TextRole::Name, task.to_string()),
+                    (TextRole::Quiet, clean(chapter.why.as_deref().unwrap_or_default())),
+                ]
             })
             .collect();
         if rows.is_empty() {
@@ -124,7 +127,11 @@ fn headlines(story: &RunState, paint: Styler, out: &mut String) {
                 vec![(TextRole::Plain, String::new()), (TextRole::Name, clean(name)), (TextRole::Plain, clean(text))]
             });
             let warnings = chapter.warnings.iter().map(|warning| {
-                vec![(TextRole::Plain, String::new()), (TextRole::Odd, "warning".to_owned()), (TextRole::Plain, clean(warning))]
+                vec![
+                    (TextRole::Plain, String::new()),
+                    (TextRole::Odd, "warning".to_owned()),
+                    (TextRole::Plain, clean(warning)),
+                ]
             });
             let below = below.chain(warnings);
             let aside: Vec<&str> = [again, how.trim_end_matches(')')].into_iter().filter(|t| !t.is_empty()).collect();

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::paint::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
-use super::story::RunState;
+use super::run_state::RunState;
+use super::styler::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use super::batches::BatchSlot;
 use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::limit::{apart, within};
 use super::options::Emit;
 use super::origins::{Upstream, origins};
-use super::together::BatchSlot;
 use super::work::{Assignment, Lease, TaskExecutor};
 use crate::event::{Done, Endpoint, Failure, FailureKind, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, Task};
-use crate::store::{Digests, ListedFolder, PathError, TaskRecord, Sealed, OutputCache, left_running, list_folder};
+use crate::store::{Digests, ListedFolder, OutputCache, PathError, Sealed, TaskRecord, left_running, list_folder};
 
 /// What a try needs, gathered by the loop.
 pub(super) struct AttemptInputs {

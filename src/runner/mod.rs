@@ -11,30 +11,30 @@
 //!
 //! `predict` asks the same questions without doing anything; it is what `regatta plan` prints.
 
-mod age;
 mod attempt;
-mod foresee;
+mod batches;
 mod gate;
 mod keying;
 mod limit;
 mod options;
 mod origins;
 mod predict;
+mod predict_keys;
+mod remote_outputs;
+mod result_age;
 mod run;
 mod schedule;
-mod shared;
-mod standing;
-mod together;
+mod task_status;
 mod work;
 
-pub use foresee::foresee;
+pub use batches::BatchSlot;
 pub use gate::OutputGate;
 pub use limit::{apart, within};
-pub use options::{Emit, RunOptions, TaskRole, SettledTask, RunSummary, parts};
-pub use origins::{UpstreamTask, Upstream};
+pub use options::{Emit, RunOptions, RunSummary, SettledTask, TaskRole, parts};
+pub use origins::{Upstream, UpstreamTask};
 pub use predict::{Decision, Prediction, predict};
+pub use predict_keys::foresee;
+pub use remote_outputs::{FetchedOutput, OutputRequest, PendingFetch, RemoteOutputs};
 pub use run::run;
-pub use shared::{FetchedOutput, PendingFetch, RemoteOutputs, OutputRequest};
-pub use standing::{TaskStatus, standings};
-pub use together::BatchSlot;
+pub use task_status::{TaskStatus, standings};
 pub use work::{Assignment, Lease, TaskExecutor};

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::gate::OutputGate;
-use crate::event::{Digest, Done, Event, Failure, TaskTally, TaskId};
+use crate::event::{Digest, Done, Event, Failure, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
-use crate::store::{TaskKey, FileStamp};
+use crate::store::{FileStamp, TaskKey};
 
-use super::shared::RemoteOutputs;
+use super::remote_outputs::RemoteOutputs;
 
 /// Where events go: the journal first, then everybody else.
 pub type Emit = Arc<dyn Fn(Event) + Send + Sync>;

@@ -6,7 +6,7 @@ use crate::store::{Digests, Lookup, OutputCache};
 
 use super::keying::{key_of, look, reasons};
 use super::options::{RunOptions, TaskRole};
-use super::{TaskExecutor, age};
+use super::{TaskExecutor, result_age};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prediction {
@@ -32,7 +32,13 @@ enum Known {
 }
 
 /// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
-pub fn predict(plan: &Plan, work: &impl TaskExecutor, shelf: &OutputCache, digests: &Digests, options: &RunOptions) -> Vec<Decision> {
+pub fn predict(
+    plan: &Plan,
+    work: &impl TaskExecutor,
+    shelf: &OutputCache,
+    digests: &Digests,
+    options: &RunOptions,
+) -> Vec<Decision> {
     let mut known: Vec<Known> = Vec::with_capacity(plan.tasks.len());
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
     let mut lowered = Vec::new();
@@ -72,7 +78,7 @@ pub fn predict(plan: &Plan, work: &impl TaskExecutor, shelf: &OutputCache, diges
                 let look = if open.is_empty() { look(work, task, &keyed.digest, shelf) } else { Lookup::Absent };
                 match look {
                     Lookup::Hit(record) if !forced && task.cache => {
-                        let age = age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                        let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                         (Known::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
                     _ if options.parts[ix] == TaskRole::Restore => (
@@ -107,7 +113,12 @@ pub fn predict(plan: &Plan, work: &impl TaskExecutor, shelf: &OutputCache, diges
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(plan: &Plan, task: &crate::plan::Task, keyed: &super::keying::Keyed, shelf: &OutputCache) -> Vec<String> {
+fn own_changes(
+    plan: &Plan,
+    task: &crate::plan::Task,
+    keyed: &super::keying::Keyed,
+    shelf: &OutputCache,
+) -> Vec<String> {
     let Some(old) = shelf.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["never finished here".to_owned()];
     };

@@ -1,8 +1,8 @@
 //! The one loop: asks the schedule, looks on the shelf, starts tries, takes what comes back.
 
-mod again;
 mod finish;
 mod items;
+mod retry;
 mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::attempt::{AttemptOutcome, AttemptInputs, accept, system};
+use super::attempt::{AttemptInputs, AttemptOutcome, accept, system};
+use super::batches::{BatchSlot, Batches};
 use super::keying::{Keyed, TaskOutput, key_of, look, own_patterns, reasons};
-use super::options::{Emit, RunOptions, TaskRole, RunSummary};
-use super::schedule::{Ix, TaskEnd, TaskSchedule, StartItem, ScheduleState};
-use super::shared::FetchedOutput;
-use super::together::{Batches, BatchSlot};
+use super::options::{Emit, RunOptions, RunSummary, TaskRole};
+use super::remote_outputs::FetchedOutput;
+use super::schedule::{Ix, ScheduleState, StartItem, TaskEnd, TaskSchedule};
 use super::work::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, Lowered, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
@@ -246,7 +246,9 @@ impl<W: TaskExecutor> Runner<W> {
         }
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.shared.is_none() => self.missed(ix),
+            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.shared.is_none() => {
+                self.missed(ix)
+            }
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };
                 if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Over(_)) {
@@ -262,7 +264,8 @@ impl<W: TaskExecutor> Runner<W> {
     fn know(&mut self, ix: Ix, keyed: Arc<Keyed>) {
         if self.task(ix).lifetime == Lifetime::Service {
             let (key, lowered) = (keyed.digest, keyed.lowered.clone());
-            self.made[ix as usize] = Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
+            self.made[ix as usize] =
+                Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
         }
         self.keyed[ix as usize] = Some(keyed);
     }
@@ -308,7 +311,8 @@ impl<W: TaskExecutor> Runner<W> {
             });
             told
         });
-        let made = task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
+        let made =
+            task.needs.iter().map(|n| self.made[n.task as usize].clone().unwrap_or(TaskOutput::Nothing)).collect();
         let attempt_now = AttemptInputs {
             plan: Arc::clone(&self.plan),
             task,

@@ -337,7 +337,10 @@ impl TaskSchedule {
             }
             self.release(at);
             let was_settled = self.nodes[at as usize].item.service
-                && matches!(self.state(at), ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping);
+                && matches!(
+                    self.state(at),
+                    ScheduleState::Known | ScheduleState::Starting | ScheduleState::Up | ScheduleState::Stopping
+                );
             self.to_key.remove(&at);
             if self.wanting.remove(&at) {
                 self.wanting_elsewhere -= u32::from(self.nodes[at as usize].item.elsewhere);
@@ -427,7 +430,12 @@ impl TaskSchedule {
 
     /// Every transition passes here.
     fn set(&mut self, ix: Ix, state: ScheduleState) {
-        let moves = |s: ScheduleState| matches!(s, ScheduleState::Running | ScheduleState::Starting | ScheduleState::Stopping | ScheduleState::Keying);
+        let moves = |s: ScheduleState| {
+            matches!(
+                s,
+                ScheduleState::Running | ScheduleState::Starting | ScheduleState::Stopping | ScheduleState::Keying
+            )
+        };
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
         self.moving += u32::from(moves(state));
         self.moving -= u32::from(moves(was));

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use crate::event::{Done, Endpoint, Event, Failure, Lowered, Stop};
 use crate::plan::Task;
 
+use super::batches::BatchSlot;
 use super::origins::Upstream;
-use super::together::BatchSlot;
 
 /// What performs tasks. One implementation in the product (`stage::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {

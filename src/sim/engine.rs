@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::timing::{Coefficients, GpuTiming, GpuMemory, DecoderModel, Precision, derive};
+use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, derive};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one whose engine layout and Triton templates this program knows.

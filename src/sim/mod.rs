@@ -5,13 +5,13 @@
 
 mod core;
 mod engine;
-mod proof;
+mod ground_truth;
 mod random;
 mod serve;
 mod timing;
 
-pub use self::core::{SimulatedRequest, Chunking, EngineLimits, Policy, VirtualRun, Served, Unfit, simulate};
+pub use self::core::{Chunking, EngineLimits, Policy, Served, SimulatedRequest, Unfit, VirtualRun, simulate};
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
-pub use proof::{ResponsePattern, GroundTruthServer, ResponseScript, GroundTruth};
+pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{Addresses, Faults, ServeError, SimOptions, serve, token};
-pub use timing::{Coefficients, GpuTiming, GpuMemory, DecoderModel, Precision};
+pub use timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision};

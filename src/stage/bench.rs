@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::errand::TaskContext;
 use super::health::{self, HealthProbe, SILENCE};
 use super::load;
 use super::loadgen;
 use super::request::request;
 use super::serve::attach;
+use super::task_context::TaskContext;
 use super::{identity, preflight, repeat, scrape, search, telemetry};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
-use crate::harness::{self, HarnessError, Measured, RunResult, BenchSpec};
+use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
 use crate::manifest::model::{self, Bench, Turn};
 use crate::manifest::{Targets, duration, targets};
 use crate::plan::REPEATED_RUNS;
@@ -104,7 +104,12 @@ async fn greet(errand: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<
 }
 
 /// One measurement, with its progress told under a name, and ended at the task's own time limit.
-pub async fn measure(errand: &TaskContext, spec: &BenchSpec, watched: model::Telemetry, name: &str) -> Result<Measured, Failure> {
+pub async fn measure(
+    errand: &TaskContext,
+    spec: &BenchSpec,
+    watched: model::Telemetry,
+    name: &str,
+) -> Result<Measured, Failure> {
     let stop = errand.lease.stop.child();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(errand, spec, &before, watched)).await;

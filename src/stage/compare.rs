@@ -6,13 +6,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::{RequestRecord, repeat_folders};
 use crate::manifest::model::CompareResults;
-use crate::report::compare::{Ratios, CompareRules, RunSet, ComparedResult};
+use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet};
 use crate::report::compat::RequestTrace;
-use crate::report::{Styler, MeasuredRun};
+use crate::report::{MeasuredRun, Styler};
 
 pub fn perform(errand: &TaskContext, compare: &CompareResults) -> Result<Done, Failure> {
     let columns: Vec<String> = compare.results.keys().cloned().collect();

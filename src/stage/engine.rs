@@ -8,7 +8,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use super::{engine_files, memory};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Engine, EngineBackend, EngineOnly};

@@ -46,7 +46,12 @@ impl std::fmt::Display for UnresponsiveServer {
 }
 
 /// Resolves when the server has been silent for `limit`. `heard` is called at each answer.
-pub async fn silent(endpoint: &Endpoint, question: HealthProbe, limit: Duration, heard: impl Fn(Instant)) -> UnresponsiveServer {
+pub async fn silent(
+    endpoint: &Endpoint,
+    question: HealthProbe,
+    limit: Duration,
+    heard: impl Fn(Instant),
+) -> UnresponsiveServer {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client = None;
@@ -66,7 +71,11 @@ pub async fn silent(endpoint: &Endpoint, question: HealthProbe, limit: Duration,
                 // A connection that failed once may never come back; a new one tells.
                 client = None;
                 if since.elapsed() >= limit {
-                    return UnresponsiveServer { endpoint: endpoint.clone(), for_s: since.elapsed().as_secs_f64(), last };
+                    return UnresponsiveServer {
+                        endpoint: endpoint.clone(),
+                        for_s: since.elapsed().as_secs_f64(),
+                        last,
+                    };
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::container::{FoundImage, engine, look};
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Action, ContainerEngine, Image, ImageBuild};
 use crate::plan::Task;

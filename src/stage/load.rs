@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{self};
 use crate::harness::{
-    Arrivals, CallSource, PromptSource, DataKind, GoodputLimit, History, Length, LoadLevel, SendingSpec, Pause, RecordOrder, LoadSegment, Retries,
-    Scenario, StreamMode, Weighted,
+    Arrivals, CallSource, DataKind, GoodputLimit, History, Length, LoadLevel, LoadSegment, Pause, PromptSource,
+    RecordOrder, Retries, Scenario, SendingSpec, StreamMode, Weighted,
 };
 use crate::manifest::duration;
 use crate::manifest::model::{self, Bench, Data, Ramp, RetryOn, ThinkTime};

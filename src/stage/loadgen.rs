@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 pub use child::run;
 
 use super::bench::{judged, silence};
-use super::errand::TaskContext;
 use super::mlperf::LIBRARY;
+use super::task_context::TaskContext;
 use super::{identity, scrape, search, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, Measured, RunResult, Slo, BenchSpec};
-use crate::loadgen::{ChildJob, ChildMessage, Moment, LoadgenTest};
+use crate::harness::{self, BenchSpec, Measured, RunResult, Slo};
+use crate::loadgen::{ChildJob, ChildMessage, LoadgenTest, Moment};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
 use crate::mlperf::log::Detail;
-use crate::mlperf::{TestRequest, Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, explain};
+use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
 use crate::plan::loadgen::ask;
 
 /// One test, or a search for the highest rate by many.
@@ -101,7 +101,12 @@ struct Raced {
 }
 
 /// Runs the test. Err: it took longer than its task may.
-async fn race(errand: &TaskContext, program: Option<&Path>, job: &ChildJob, spec: &BenchSpec) -> Result<Raced, Failure> {
+async fn race(
+    errand: &TaskContext,
+    program: Option<&Path>,
+    job: &ChildJob,
+    spec: &BenchSpec,
+) -> Result<Raced, Failure> {
     let begun = Instant::now();
     let stop = errand.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
@@ -138,7 +143,13 @@ async fn race(errand: &TaskContext, program: Option<&Path>, job: &ChildJob, spec
 }
 
 /// What the child is to do. Writes user.conf, and audit.config for an audit test.
-fn test(errand: &TaskContext, bench: &Bench, loadgen: &Loadgen, mut spec: BenchSpec, out: &Path) -> Result<LoadgenTest, Failure> {
+fn test(
+    errand: &TaskContext,
+    bench: &Bench,
+    loadgen: &Loadgen,
+    mut spec: BenchSpec,
+    out: &Path,
+) -> Result<LoadgenTest, Failure> {
     let folder = errand.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };

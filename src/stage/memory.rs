@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Failure, Lowered, MemoryKind, OutOfMemory};
 use crate::manifest::model::{Engine, EngineBackend};
 use crate::process::{self, How};

@@ -3,14 +3,11 @@
 //! A stage gets a [`Lease`] and fills its output folder. It knows nothing of keys, of other
 //! tasks or of when it runs.
 
-mod became;
 mod bench;
-mod beside;
 mod compare;
 mod container;
 mod engine;
 mod engine_files;
-mod errand;
 mod git;
 mod health;
 mod hosts;
@@ -21,6 +18,7 @@ mod loadgen;
 mod memory;
 mod mlperf;
 mod options;
+mod output_identity;
 mod preflight;
 mod repeat;
 mod repository;
@@ -29,7 +27,9 @@ mod scrape;
 mod search;
 mod serve;
 mod shell;
+mod sidecar;
 mod slurm;
+mod task_context;
 mod telemetry;
 mod template;
 mod trtllm_bench;
@@ -45,15 +45,15 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task};
 use crate::runner::{Lease, TaskExecutor, within};
-pub use became::became;
 pub use container::{engine_trouble, look_for_image, place_of};
 pub use engine::engine_commands;
-use errand::TaskContext;
-pub use hosts::{AgentInput, AgentOrders, AgentMessage, ask_host, guard};
+pub use hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, guard};
 pub use image::image_program;
+pub use output_identity::became;
 pub use serve::{LaunchPreview, ServePreview, previews};
 use slurm::SlurmContext;
 pub use slurm::{Allocation, AttemptClaim, NotDone, end_abandoned, in_allocation, work};
+use task_context::TaskContext;
 pub use weights::weights_size;
 
 /// Performs every kind of task: on this machine, or in a job on another one.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::beside::Sidecar;
-use super::errand::TaskContext;
+use super::sidecar::Sidecar;
+use super::task_context::TaskContext;
 use crate::event::Endpoint;
 use crate::harness::preflight::{PreflightResult, Trial, WORTH_IT, expected};
 use crate::harness::{self, BenchSpec};
@@ -19,7 +19,12 @@ const LOOK: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Tries it, where it is asked for or worth it. Whatever keeps it from being tried is a notice.
-pub async fn preflight(errand: &TaskContext, spec: &BenchSpec, wanted: Wanted, program: Option<&Path>) -> Option<PreflightResult> {
+pub async fn preflight(
+    errand: &TaskContext,
+    spec: &BenchSpec,
+    wanted: Wanted,
+    program: Option<&Path>,
+) -> Option<PreflightResult> {
     if wanted == Wanted::Off {
         return None;
     }

@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::bench::{below, failure, judged, measure};
-use super::errand::TaskContext;
 use super::search::{before, keep};
+use super::task_context::TaskContext;
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
-use crate::harness::{self, RunResult, BenchSpec, repeat_folder, result_of_repeats};
+use crate::harness::{self, BenchSpec, RunResult, repeat_folder, result_of_repeats};
 use crate::manifest::model::Telemetry;
 
 /// What a run leaves beside its result.

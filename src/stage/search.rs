@@ -13,10 +13,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::bench::{below, failure, measure};
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use super::unfinished::{Servers, start_anew};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, RateBounds, FoundRate, RateProbe, Reason, RunResult, Scenario, ReasonSeverity, BenchSpec};
+use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, Scenario};
 use crate::manifest::model::{self, Telemetry};
 use crate::stats::{Margin, RateEstimate, RateSearcher, RateStep};
 

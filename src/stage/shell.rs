@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use super::errand::TaskContext;
 use super::options;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure};
 use crate::manifest::model::ShellScript;
 

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
-use super::beside::Sidecar;
-use super::errand::{TaskContext, signal_name};
-use crate::harness::gpu::{self, GpuContext, GpuDevice, SmiError, NvidiaSmi, GpuTrace};
-use crate::harness::{FULL_WINDOW, Measured, ServerIdentity, BenchSpec};
+use super::sidecar::Sidecar;
+use super::task_context::{TaskContext, signal_name};
+use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
+use crate::harness::{BenchSpec, FULL_WINDOW, Measured, ServerIdentity};
 use crate::manifest::model::Telemetry as Wanted;
 use crate::process::How;
 
@@ -48,7 +48,12 @@ pub struct TelemetrySampler {
 }
 
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
-pub async fn start(errand: &TaskContext, spec: &BenchSpec, servers: &[ServerIdentity], wanted: Wanted) -> Option<TelemetrySampler> {
+pub async fn start(
+    errand: &TaskContext,
+    spec: &BenchSpec,
+    servers: &[ServerIdentity],
+    wanted: Wanted,
+) -> Option<TelemetrySampler> {
     let is_asked = match wanted {
         Wanted::Auto => false,
         Wanted::NvidiaSmi => true,

@@ -12,7 +12,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Template;
 

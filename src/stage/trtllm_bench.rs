@@ -9,10 +9,10 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::TrtllmBench;
-use crate::report::import::{self, Imported, ImportSource};
+use crate::report::import::{self, ImportSource, Imported};
 
 const RESULT: &str = "result.json";
 
@@ -118,7 +118,9 @@ fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
 fn told(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, String> {
     let source = match fs::read_to_string(report) {
         Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
-        Err(_) => ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() },
+        Err(_) => {
+            ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }
+        }
     };
     import::import(&bench.name, &[source])
         .map_err(|_| "trtllm-bench ended well, and there is no PERFORMANCE OVERVIEW in what it said".to_owned())

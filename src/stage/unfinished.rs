@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::errand::TaskContext;
 use super::identity;
+use super::task_context::TaskContext;
 use crate::event::{Failure, FailureKind};
-use crate::harness::{RunResult, ServerIdentity, BenchSpec, changes_of_servers};
+use crate::harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
 
 /// The servers as they are when the stage goes on.
 pub(super) struct Servers {

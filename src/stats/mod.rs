@@ -18,7 +18,7 @@ mod within_run;
 pub use growth::Growth;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
-pub use queue::{SimulatedQueue, ServiceTime};
+pub use queue::{ServiceTime, SimulatedQueue};
 pub use rate_search::{Margin, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{Conclusion, JudgedRow, Margins, Percents, RunValues, TwoSides, is_beyond, judge, mean_interval};
 pub use within_run::{Ends, NoInterval, RunSeries};

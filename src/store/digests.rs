@@ -132,7 +132,8 @@ impl Digests {
         for item in WalkDir::new(path).follow_links(true).sort_by_file_name() {
             let item = item.map_err(|e| walk_error(path, e))?;
             let name = item.path().strip_prefix(path).unwrap_or(item.path());
-            let stamp = FileStamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
+            let stamp =
+                FileStamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
             h.field(name.as_os_str().as_bytes()).field(&[stamp.kind as u8]);
             if stamp.is_file() {
                 let (digest, stamp) = self.file(item.path())?;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
-use super::{Home, FileStamp};
+use super::{FileStamp, Home};
 use crate::event::{Digest, TaskId};
 
 /// The links of one manifest.

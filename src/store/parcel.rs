@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::durable::{At as _, PathError};
 use super::outputs::any_bytes;
 use super::stamp::EntryKind;
-use super::{TaskRecord, OutputCache};
+use super::{OutputCache, TaskRecord};
 use crate::event::{Digest, Hasher};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn nothing_is_laid_out_that_leads_out_of_the_folder() {
         let with = |more: &[ParcelItem]| {
-            let mut items = vec![item("", EntryKind::Folder), item("a", EntryKind::Folder), item("a/b", EntryKind::File)];
+            let mut items =
+                vec![item("", EntryKind::Folder), item("a", EntryKind::Folder), item("a/b", EntryKind::File)];
             items.extend(more.iter().cloned());
             unfit(&items)
         };

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder, replace_cache};
-use super::{Home, FileStamp};
+use super::{FileStamp, Home};
 use crate::event::{Digest, Hasher};
 
 /// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::genai_perf::header;
 use super::load::{TranslatedLoad, extra, goodput, length};
-use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
-use super::told::{TranslationBuilder, Translation};
+use super::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use super::translation::{Translation, TranslationBuilder};
 
 const TOOL: &str = "aiperf profile";
 

@@ -2,7 +2,7 @@
 
 use super::load::{TranslatedLoad, length};
 use super::options::{GivenOption, Opt, flag, one, read};
-use super::told::{TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder};
 
 const TOOL: &str = "benchmark_core_model.py";
 

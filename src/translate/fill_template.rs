@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest;
 use super::options::{Opt, flag, read};
-use super::told::{TranslationKind, TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::diag::did_you_mean;
 use crate::triton::repository::{PARAMETERS, pairs};
 

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::load::{TranslatedLoad, extra, goodput, length, range};
-use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
+use super::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use super::perf_analyzer;
-use super::told::{TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder};
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -97,7 +97,13 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
     is_http
 }
 
-fn option(given: &GivenOption, is_http: bool, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(
+    given: &GivenOption,
+    is_http: bool,
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
     if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
         return sheet.leave(given.words(), *why);
     }

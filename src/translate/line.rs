@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::told::{TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder};
 use super::{
     aiperf, core_model, fill_template, genai_perf, llmb, perf_analyzer, run_args, triton_cli, triton_server, trtllm,
 };

@@ -1,7 +1,7 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use super::options::{Opt, flag, many, one, read};
-use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
+use super::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
 
 const TOOL: &str = "llmb-run";
 

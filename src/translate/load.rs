@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::options::GivenOption;
-use super::told::{BenchLine, TranslationKind, TranslationBuilder, Sweep};
+use super::translation::{BenchLine, Sweep, TranslationBuilder, TranslationKind};
 
 /// In the order in which they are written.
 const ORDER: [&str; 27] = [

@@ -20,7 +20,7 @@ mod perf_analyzer;
 mod python;
 mod run_args;
 mod script;
-mod told;
+mod translation;
 mod triton_cli;
 mod triton_server;
 mod trtllm;
@@ -29,7 +29,7 @@ mod trtllm_bench;
 pub use line::{TOOLS, read_line};
 pub use mlperf::read_config;
 pub use script::read_script;
-pub use told::{BenchLine, UntranslatedOption, TranslationKind, RunLine, RunSetting, Sweep, Translation};
+pub use translation::{BenchLine, RunLine, RunSetting, Sweep, Translation, TranslationKind, UntranslatedOption};
 
 use line::Env;
 use serde_json::{Map, Value, json};

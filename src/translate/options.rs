@@ -3,7 +3,7 @@
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
 //! name: NVIDIA's pages write both. An option that is not in the table is a mistake, with the nearest that is.
 
-use super::told::TranslationBuilder;
+use super::translation::TranslationBuilder;
 use crate::diag::did_you_mean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `perf_analyzer`, and what GenAI-Perf hands to it behind `--`.
 
 use super::load::{TranslatedLoad, extra, range};
-use super::options::{GivenOption, ParsedLine, Opt, flag, many, one, read};
-use super::told::{TranslationBuilder, Translation};
+use super::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
+use super::translation::{Translation, TranslationBuilder};
 
 const TOOL: &str = "perf_analyzer";
 
@@ -95,7 +95,13 @@ pub(super) fn tell(words: &[String]) -> Result<Translation, Vec<String>> {
     sheet.told(TOOL, load.means())
 }
 
-fn option(given: &GivenOption, is_openai: bool, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(
+    given: &GivenOption,
+    is_openai: bool,
+    line: &ParsedLine,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
     let value = given.value();
     match given.name {
         "-m" => load.put("--model", value),
@@ -146,7 +152,13 @@ fn option(given: &GivenOption, is_openai: bool, line: &ParsedLine, load: &mut Tr
     }
 }
 
-fn level(given: &GivenOption, option: &'static str, key: &'static str, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn level(
+    given: &GivenOption,
+    option: &'static str,
+    key: &'static str,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
     match range(given.value()) {
         Some(values) => load.sweep(Some(option), key, values),
         None => sheet.fault(format!("`{}` is not START, START:END or START:END:STEP", given.words())),

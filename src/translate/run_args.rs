@@ -3,7 +3,7 @@
 //! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
 //! same name where the manifest declares it; whoever uses this looks.
 
-use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
+use super::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
 use crate::diag::did_you_mean;
 
 const TOOL: &str = "RUN_ARGS";

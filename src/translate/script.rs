@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::fill_template::{self, FilledFile};
 use super::line::{assignment, parts, read_line};
-use super::told::{BenchLine, TranslationKind, TranslationBuilder, Translation};
+use super::translation::{BenchLine, Translation, TranslationBuilder, TranslationKind};
 use super::triton_server;
 use crate::triton::repository::substitute;
 

@@ -2,7 +2,7 @@
 
 use super::genai_perf;
 use super::options::{Opt, flag, one, read};
-use super::told::{TranslationKind, RunLine, RunSetting, TranslationBuilder, Translation};
+use super::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
 
 const TOOL: &str = "triton";
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::{ParsedLine, Opt, flag, one, read};
-use super::told::{TranslationBuilder, Translation};
+use super::options::{Opt, ParsedLine, flag, one, read};
+use super::translation::{Translation, TranslationBuilder};
 use super::{Env, manifest};
 
 const TOOL: &str = "launch_triton_server.py";

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::options::{GivenOption, ParsedLine, Opt, flag, one, read};
-use super::told::{TranslationBuilder, Translation};
+use super::options::{GivenOption, Opt, ParsedLine, flag, one, read};
+use super::translation::{Translation, TranslationBuilder};
 use super::{Env, manifest, trtllm_bench};
 
 const SERVE: &str = "trtllm-serve";
@@ -206,7 +206,13 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut Translati
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
 }
 
-fn option(given: &GivenOption, line: &ParsedLine, server: &mut Server, bench: &mut Map<String, Value>, sheet: &mut TranslationBuilder) {
+fn option(
+    given: &GivenOption,
+    line: &ParsedLine,
+    server: &mut Server,
+    bench: &mut Map<String, Value>,
+    sheet: &mut TranslationBuilder,
+) {
     let renamed = match given.name {
         "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
         "--tp" => "--tp_size",

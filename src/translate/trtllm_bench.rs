@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::options::ParsedLine;
-use super::told::{TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder};
 use super::trtllm::visible;
 use super::{Env, manifest};
 

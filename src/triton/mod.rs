@@ -12,13 +12,13 @@ pub mod proto;
 pub mod repository;
 
 pub use client::{
-    StreamResponse, AwaitError, ClientError, TensorData, DataType, InferRequest, InferStream, LoadOptions, LogSetting, Tensor,
-    TensorError, TritonClient, ClientErrorKind, await_ready, tensors_of,
+    AwaitError, ClientError, ClientErrorKind, DataType, InferRequest, InferStream, LoadOptions, LogSetting,
+    StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
 };
 pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 pub use http::{HttpAddress, HttpClient, Listens, SseEvents, probe};
 pub use metrics::{
-    Derived, Exposition, MetricFamily, MetricKind, MetricsError, MetricSample, Scrape, Scraper, MetricSeries, ServerMetric, ServerMetrics,
-    Tick, MetricValue, summarise,
+    Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
+    Scraper, ServerMetric, ServerMetrics, Tick, summarise,
 };
-pub use repository::{SpecProblem, RepositoryError, RepositorySpec, WrittenRepositories};
+pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use regatta::harness::{Arrivals, CallSource, Length, Limits, Scenario, Slo, BenchSpec, StopAfter, read_result};
+use regatta::harness::{Arrivals, BenchSpec, CallSource, Length, Limits, Scenario, Slo, StopAfter, read_result};
 use regatta::loadgen::{ChildJob, LoadgenTest};
-use regatta::mlperf::{self, TestRequest, DatasetRecord, Division, TestMode, Round, conf};
-use regatta::sim::{ResponsePattern, GroundTruthServer};
+use regatta::mlperf::{self, DatasetRecord, Division, Round, TestMode, TestRequest, conf};
+use regatta::sim::{GroundTruthServer, ResponsePattern};
 
 const TOKENS: u32 = 8;
 const SAMPLES: u64 = 64;

@@ -74,9 +74,9 @@ fn no_two_exported_types_share_a_name() {
         for line in file.text.lines().map(str::trim_start).filter(|line| line.starts_with("pub")) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let kind = words.iter().position(|word| KINDS.contains(word)).filter(|at| *at <= 2);
-            let name = kind.and_then(|at| words.get(at + 1)).map(|name| {
-                name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
-            });
+            let name = kind
+                .and_then(|at| words.get(at + 1))
+                .map(|name| name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>());
             if let Some(name) = name {
                 places.entry(name).or_default().push(file.path.clone());
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, PromptSource, PromptFile, DataKind, History, Length, LoadLevel, Limits, Measured, SendingSpec, Pause, RecordOrder, LoadSegment, Protocol,
-    RequestRecord, Request, Scenario, Sessions, Slo, BenchSpec, StopAfter, run,
+    Arrivals, BenchSpec, DataKind, History, Length, Limits, LoadLevel, LoadSegment, Measured, Pause, PromptFile,
+    PromptSource, Protocol, RecordOrder, Request, RequestRecord, Scenario, SendingSpec, Sessions, Slo, StopAfter, run,
 };
 use regatta::sim::SimOptions;
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
 use regatta::harness::{
-    Api, Arrivals, FurtherLimits, GoodputLimit, Length, LoadLevel, Limits, Retries, RunResult, Scenario, ReasonSeverity, Slo,
-    BenchSpec,
+    Api, Arrivals, BenchSpec, FurtherLimits, GoodputLimit, Length, Limits, LoadLevel, ReasonSeverity, Retries,
+    RunResult, Scenario, Slo,
 };
 use regex::Regex;
 use serde_json::json;

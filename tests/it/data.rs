@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{PreviousAnswers, DataKind, HarnessError, Length, Prefixes, Scenario, BenchSpec, StopAfter, plan, write};
+use regatta::harness::{
+    BenchSpec, DataKind, HarnessError, Length, Prefixes, PreviousAnswers, Scenario, StopAfter, plan, write,
+};
 use regatta::sim::SimOptions;
 use serde_json::json;
 

@@ -59,7 +59,8 @@ fn a_manifest_that_does_not_exist_is_suggested() {
     let project = tempfile::tempdir().expect("a folder");
     fs::create_dir(project.path().join("manifests")).expect("a folder");
     fs::write(project.path().join("manifests/llama.yaml"), "regatta: 1\n").expect("a file");
-    let found = load(&ManifestLibrary::new(project.path()), "lama", &GivenValues::default()).expect_err("no such manifest");
+    let found =
+        load(&ManifestLibrary::new(project.path()), "lama", &GivenValues::default()).expect_err("no such manifest");
     insta::assert_snapshot!(found.render(false), @r"
     error: there is no manifest `lama`
      |

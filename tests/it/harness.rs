@@ -8,8 +8,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Limits, Measured, RequestRecord, Request, Scenario,
-    ReasonSeverity, Slo, BenchSpec, StopAfter, plan, read_result, result_schema, run, write,
+    Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, ReasonSeverity,
+    Request, RequestEnd, RequestRecord, Scenario, Slo, StopAfter, plan, read_result, result_schema, run, write,
 };
 
 use crate::scripted::{Act, Last, Script, Scripted, wait_for};
@@ -145,11 +145,18 @@ fn every_failure_is_in_its_class() {
             _ => AT_ONCE,
         }),
     );
-    let spec = BenchSpec { stall_timeout: Duration::from_millis(1500), output_len: Length::Fixed(3), ..spec(&server, 12) };
+    let spec =
+        BenchSpec { stall_timeout: Duration::from_millis(1500), output_len: Length::Fixed(3), ..spec(&server, 12) };
     let measured = measure(&spec);
     adds_up(&measured);
-    let expected =
-        [Some(FailureClass::Server), Some(FailureClass::Stall), Some(FailureClass::Stall), Some(FailureClass::Short), Some(FailureClass::Refused), None];
+    let expected = [
+        Some(FailureClass::Server),
+        Some(FailureClass::Stall),
+        Some(FailureClass::Stall),
+        Some(FailureClass::Short),
+        Some(FailureClass::Refused),
+        None,
+    ];
     for record in &measured.requests {
         assert_eq!(class_of(record), expected[record.index as usize % 6], "{record:?}");
     }
@@ -186,7 +193,9 @@ fn a_server_that_goes_away_invalidates_the_run_and_loses_no_request() {
     assert_eq!(result.verdict, Verdict::InvalidServer);
     assert_eq!((result.counts.issued, result.counts.lost, result.counts.cancelled), (60, 0, 0));
     assert!(result.counts.failed >= 40, "{:?}", result.counts);
-    assert!(result.counts.failed_by_class.keys().all(|class| matches!(class, FailureClass::Connect | FailureClass::Stream)));
+    assert!(
+        result.counts.failed_by_class.keys().all(|class| matches!(class, FailureClass::Connect | FailureClass::Stream))
+    );
 }
 
 #[test]

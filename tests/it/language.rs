@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use regatta::manifest::{GivenValues, ManifestLibrary, Manifest, catalogue, load, schema, shipped};
+use regatta::manifest::{GivenValues, Manifest, ManifestLibrary, catalogue, load, schema, shipped};
 use regatta::plan::{Plan, expand};
 
 fn root() -> PathBuf {

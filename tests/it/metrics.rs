@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::triton::{
-    TensorData, Exposition, HttpAddress, HttpClient, InferRequest, MetricKind, Scraper, Tensor, TritonClient, summarise,
+    Exposition, HttpAddress, HttpClient, InferRequest, MetricKind, Scraper, Tensor, TensorData, TritonClient, summarise,
 };
 use serde_json::Value;
 

@@ -11,7 +11,7 @@ use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use regatta::mlperf::accuracy::{
-    AccuracyReport, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, AccuracyVerdict, lined, score, stem,
+    AccuracyReport, AccuracyVerdict, Lexicon, Rouge, ScoreError, Scored, Scoring, SentenceModel, lined, score, stem,
 };
 use regatta::mlperf::dataset::{DatasetError, DatasetFile, DatasetFormat, DatasetRequest, make, read};
 use regatta::mlperf::{Accuracy, DatasetRecord, Round};
@@ -205,7 +205,9 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     let round = round(LLAMA, 3, &[]);
     let wanted = DatasetRequest { round: &round, benchmark: LLAMA, out: folder.path() };
     let mut all = Vec::new();
-    for (name, form) in [("set.parquet", DatasetFormat::Parquet), ("set.json", DatasetFormat::Json), ("set.jsonl", DatasetFormat::Json)] {
+    for (name, form) in
+        [("set.parquet", DatasetFormat::Parquet), ("set.json", DatasetFormat::Json), ("set.jsonl", DatasetFormat::Json)]
+    {
         let file = read(&wanted, &path(name)).unwrap();
         assert_eq!((file.form, file.told.samples, file.references, file.from.as_deref()), (form, 3, 3, Some(name)));
         assert_eq!(file.told.sha256, sha256(fs::read(path(name)).unwrap()));

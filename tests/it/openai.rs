@@ -7,8 +7,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop};
 use regatta::harness::{
-    Api, Arrivals, FailureClass, RequestEnd, HarnessError, Http, Length, LoadLevel, Limits, Measured, Protocol, Request, Scenario, Slo,
-    BenchSpec, StopAfter, run,
+    Api, Arrivals, BenchSpec, FailureClass, HarnessError, Http, Length, Limits, LoadLevel, Measured, Protocol, Request,
+    RequestEnd, Scenario, Slo, StopAfter, run,
 };
 use serde_json::{Value, json};
 
@@ -415,7 +415,8 @@ fn a_real_triton_streams_its_generate_extension() {
     let server = wait_for(RealTriton::ready(&repository, &[]));
     for model in ["ensemble", "tensorrt_llm"] {
         let endpoint = server.endpoint.clone();
-        let spec = BenchSpec { endpoints: vec![endpoint], model: model.to_owned(), ..spec("127.0.0.1:1", Api::Generate, 8) };
+        let spec =
+            BenchSpec { endpoints: vec![endpoint], model: model.to_owned(), ..spec("127.0.0.1:1", Api::Generate, 8) };
         let measured = measure(&spec);
         all_ok(&measured);
         assert_eq!(measured.result.tokens.output, 32, "{model}");

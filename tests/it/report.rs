@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use regatta::event::{Done, Event, RunId, TaskTally, TaskId};
-use regatta::report::{LiveDisplay, LiveOptions, RunPaths, TaskPhase, RunState};
+use regatta::event::{Done, Event, RunId, TaskId, TaskTally};
+use regatta::report::{LiveDisplay, LiveOptions, RunPaths, RunState, TaskPhase};
 
 /// Ten thousand tasks, each third one cached.
 fn events() -> Vec<Event> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
-    Arrivals, Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Limits, Measured, RandomSeed, RequestRecord, Request,
-    Scenario, Slo, BenchSpec, StopAfter, Words, run,
+    Arrivals, BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Limits, Measured, RandomSeed, Request,
+    RequestEnd, RequestRecord, Scenario, Slo, StopAfter, Words, run,
 };
 use regatta::sim::{Faults, SimOptions, token};
 use serde_json::json;
@@ -299,7 +299,8 @@ fn log_probabilities_and_logits_come_in_the_shapes_that_were_asked_for() {
     );
     let plain = Files::new(true, &json!({}));
     let plain = Running::start(plain.options());
-    let failed = wait_for(run(&BenchSpec { endpoints: vec![at(&plain)], ..spec }, &Stop::new(), |_| {})).unwrap().result;
+    let failed =
+        wait_for(run(&BenchSpec { endpoints: vec![at(&plain)], ..spec }, &Stop::new(), |_| {})).unwrap().result;
     assert_eq!(failed.verdict, Verdict::InvalidServer);
     assert!(failed.counts.failures[0].why.contains("need to build engine with gather_context_logits"));
 }

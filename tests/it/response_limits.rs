@@ -1,7 +1,7 @@
 //! Answers without end: each part has a limit, the request fails with it, and no more is read.
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{FailureClass, RequestEnd, Length, Request, ResponseLimits, BenchSpec};
+use regatta::harness::{BenchSpec, FailureClass, Length, Request, RequestEnd, ResponseLimits};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::harness::{Api, Length, Measured, Request, Scenario, BenchSpec};
+use regatta::harness::{Api, BenchSpec, Length, Measured, Request, Scenario};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};

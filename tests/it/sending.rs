@@ -8,8 +8,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::{Stop, Verdict};
 use regatta::harness::{
-    Cancel, CancelBy, FailureClass, RequestEnd, HarnessError, Length, Measured, SendingSpec, Request, Retries, Scenario, BenchSpec, StreamMode,
-    run,
+    BenchSpec, Cancel, CancelBy, FailureClass, HarnessError, Length, Measured, Request, RequestEnd, Retries, Scenario,
+    SendingSpec, StreamMode, run,
 };
 
 use crate::harness::{AT_ONCE, adds_up, class_of, measure, script, spec};
@@ -236,7 +236,10 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
     let pace = SendingSpec { retries: Some(TWICE), ..SendingSpec::default() };
     let measured = measure(&BenchSpec { pace, ..users(&server, 1, 4) });
     adds_up(&measured);
-    assert_eq!(classes(&measured), [Some(FailureClass::Refused), Some(FailureClass::Short), Some(FailureClass::Server), None]);
+    assert_eq!(
+        classes(&measured),
+        [Some(FailureClass::Refused), Some(FailureClass::Short), Some(FailureClass::Server), None]
+    );
     let attempts: Vec<usize> = measured.requests.iter().map(|record| record.attempts.len()).collect();
     assert_eq!((attempts, measured.result.counts.retried), (vec![2, 0, 0, 0], 2));
     assert_eq!(measured.result.verdict, Verdict::InvalidServer);
@@ -246,7 +249,10 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
     assert_eq!((measured.result.counts.retried, off.calls.load(Ordering::SeqCst)), (0, 4));
     assert!(matches!(
         wait_for(run(
-            &BenchSpec { pace: SendingSpec { retries: Some(Retries { times: 0, ..TWICE }), ..pace }, ..users(&off, 1, 1) },
+            &BenchSpec {
+                pace: SendingSpec { retries: Some(Retries { times: 0, ..TWICE }), ..pace },
+                ..users(&off, 1, 1)
+            },
             &Stop::new(),
             |_| {}
         )),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
 use regatta::harness::read_result;
 use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
-use regatta::runner::{Lease, RunOptions, TaskRole, TaskExecutor, run};
-use regatta::store::{Digests, ProjectLock, OutputCache, LockAttempt, last_run, name_run, read_journal};
+use regatta::runner::{Lease, RunOptions, TaskExecutor, TaskRole, run};
+use regatta::store::{Digests, LockAttempt, OutputCache, ProjectLock, last_run, name_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};
@@ -324,7 +324,9 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
     ];
     let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };
-    let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else { panic!("nobody else is here") };
+    let LockAttempt::Yes(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
+        panic!("nobody else is here")
+    };
     let shelf = OutputCache::open(&home).unwrap();
     shelf.begin().unwrap();
     let options = RunOptions {

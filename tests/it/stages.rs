@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop, TaskId};
 use regatta::plan::{ActionKind, Task};
-use regatta::runner::{Assignment, Lease, Upstream, TaskExecutor as _};
+use regatta::runner::{Assignment, Lease, TaskExecutor as _, Upstream};
 use regatta::stage::StageExecutor;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use regatta::harness::{Arrivals, Length, SendingSpec, Scenario, BenchSpec};
+use regatta::harness::{Arrivals, BenchSpec, Length, Scenario, SendingSpec};
 
 use crate::harness::{adds_up, measure, script, spec};
 use crate::scripted::{Act, Last, Scripted};

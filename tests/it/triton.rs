@@ -9,8 +9,8 @@ use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::sim::{Faults, SimOptions};
 use regatta::triton::{
-    StreamResponse, AwaitError, ClientError, TensorData, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
-    LoadOptions, LogSetting, Tensor, TritonClient, ClientErrorKind, await_ready, probe, tensors_of,
+    AwaitError, ClientError, ClientErrorKind, DataType, HttpAddress, HttpClient, InferRequest, InferStream, Listens,
+    LoadOptions, LogSetting, StreamResponse, Tensor, TensorData, TritonClient, await_ready, probe, tensors_of,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -189,7 +189,10 @@ async fn waiting_ends_when_asked_to() {
     let error = await_ready(&endpoint, Duration::from_mins(1), progress, stopped).await.unwrap_err();
     assert!(matches!(error, AwaitError::Stopped { .. }), "{error}");
     let error = TritonClient::connect(&endpoint).await.unwrap_err();
-    assert!(matches!(error.why, ClientErrorKind::Connect(_)) && error.hint().unwrap().contains("is the server up"), "{error}");
+    assert!(
+        matches!(error.why, ClientErrorKind::Connect(_)) && error.hint().unwrap().contains("is the server up"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

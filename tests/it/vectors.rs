@@ -1,7 +1,9 @@
 //! The golden vectors: one set of requests, and what each load tool makes of it.
 
 use pretty_assertions::assert_eq;
-use regatta::report::compat::{TracedChunk, TracedChunks, MetricConcept, ChunkKind, PercentileRule, RequestTrace, SortedValues, Tool, vector};
+use regatta::report::compat::{
+    ChunkKind, MetricConcept, PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, vector,
+};
 
 /// Mean and n of TTFT, TPOT, ITL and E2E in ms, and requests/s; to two digits, as the tools' own formulas give them.
 const ROWS: [(Tool, &str); 13] = [
@@ -26,7 +28,8 @@ fn row(tool: Tool, seen: &[RequestTrace]) -> String {
         Err(_) => "-".to_owned(),
     };
     let rate = tool.rate(seen).map_or_else(|_| "-".to_owned(), |rate| format!("{rate:.2}"));
-    [cell(MetricConcept::Ttft), cell(MetricConcept::Tpot), cell(MetricConcept::Itl), cell(MetricConcept::E2e), rate].join(" | ")
+    [cell(MetricConcept::Ttft), cell(MetricConcept::Tpot), cell(MetricConcept::Itl), cell(MetricConcept::E2e), rate]
+        .join(" | ")
 }
 
 #[test]
@@ -129,7 +132,10 @@ fn open_loop(cap: usize, late: &Late) -> (Vec<RequestTrace>, u64) {
 
 /// p50, p99 and p99.9 from the send, p99 and p99.9 from the schedule, ms.
 fn told(seen: &[RequestTrace]) -> [i64; 5] {
-    let sent = SortedValues::new(Tool::Vllm.spread(MetricConcept::E2e, seen).expect("known").values().to_vec(), PercentileRule::Floor);
+    let sent = SortedValues::new(
+        Tool::Vllm.spread(MetricConcept::E2e, seen).expect("known").values().to_vec(),
+        PercentileRule::Floor,
+    );
     let scheduled = Tool::Regatta.spread(MetricConcept::E2e, seen).expect("known");
     let at = |spread: &SortedValues, p| spread.at(p).expect("there are values").round() as i64;
     [at(&sent, 0.5), at(&sent, 0.99), at(&sent, 0.999), at(&scheduled, 0.99), at(&scheduled, 0.999)]
@@ -170,7 +176,10 @@ fn a_closed_loop_hardly_sees_the_stall() {
         free[user] = one.end;
         seen.push(one);
     }
-    let sent = SortedValues::new(Tool::Vllm.spread(MetricConcept::E2e, &seen).expect("known").values().to_vec(), PercentileRule::Floor);
+    let sent = SortedValues::new(
+        Tool::Vllm.spread(MetricConcept::E2e, &seen).expect("known").values().to_vec(),
+        PercentileRule::Floor,
+    );
     let at = |p| sent.at(p).expect("there are values").round() as i64;
     assert_eq!((seen.len(), at(0.5), at(0.99), at(0.999)), (5_800, 20, 20, 20));
     // There is no schedule, and nothing that counts from one.

@@ -252,7 +252,8 @@ fn simulator(
         widen("max_input_len", input);
         widen("max_seq_len", input + output);
     }
-    let streams = request.streaming != Some(false) && (request.load != BenchLoad::Offline || request.protocol.is_some());
+    let streams =
+        request.streaming != Some(false) && (request.load != BenchLoad::Offline || request.protocol.is_some());
     stages.insert(
         "engine".to_owned(),
         json!({"engine": {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::intervals;
-use crate::harness::{Metric, RunResult, Scenario, ReasonSeverity};
+use crate::harness::{Metric, ReasonSeverity, RunResult, Scenario};
 
 const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
 

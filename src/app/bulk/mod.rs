@@ -19,7 +19,7 @@ use self::item::BulkItem;
 use super::project::Project;
 use super::run::{self, RunEnd};
 use super::{Trouble, say, say_error};
-use crate::cli::{self, Bulk, EventsAs, CliExit, Global, Loudness, Select};
+use crate::cli::{self, Bulk, CliExit, EventsAs, Global, Loudness, Select};
 use crate::plan::expand;
 use crate::report::{self, Styler, bulk::BulkRow};
 

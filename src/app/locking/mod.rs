@@ -1,8 +1,8 @@
 //! The lock file of a project: written when a run has ended well, held to with `--locked`, shown and compared.
 
-mod hold;
-mod now;
-mod written;
+mod current;
+mod verify;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +11,14 @@ use std::path::Path;
 
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, say};
-use crate::cli::{CliExit, Global, LockAction, Select, GivenSetting};
-use crate::lockfile::{LockDifference, LockExtent, LockFile, LockPart, LockSection, Unreadable, DifferenceWeight, compare, read};
+use crate::cli::{CliExit, GivenSetting, Global, LockAction, Select};
+use crate::lockfile::{
+    DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, Unreadable, compare, read,
+};
 use crate::report::{self, Styler};
 use crate::store::OutputCache;
-pub(super) use hold::{LockReport, hold};
-pub(super) use written::write;
+pub(super) use verify::{LockReport, hold};
+pub(super) use write::write;
 
 pub(super) fn lock(global: &Global, request: &LockAction) -> Result<CliExit, Trouble> {
     let paint = Styler::chosen(global.color.choice());
@@ -80,7 +82,14 @@ fn between(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<String, Vec
 fn lone(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
     let there = |section: Option<&LockSection>| section.map(|section| format!("{} tasks", section.stages.len()));
     let (locked, now) = (there(before), there(after));
-    LockDifference { part: LockPart::Run, task: None, field: "run".to_owned(), locked, now, weight: DifferenceWeight::Stops }
+    LockDifference {
+        part: LockPart::Run,
+        task: None,
+        field: "run".to_owned(),
+        locked,
+        now,
+        weight: DifferenceWeight::Stops,
+    }
 }
 
 /// What a run would be now, held against what is locked of it.
@@ -96,10 +105,10 @@ fn since(
     let compiler = project.compiler(manifest, settings, &select);
     let plan = project.plan(manifest, settings, &select, &compiler, false)?;
     let options = options(&plan, &select, 1, gpus_here(), false)?;
-    let name = now::name(&project, &plan, settings);
+    let name = current::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
-    let keys = now::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
-    let found = now::foreseen(section, &project, &plan, &options, &keys);
+    let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
+    let found = current::foreseen(section, &project, &plan, &options, &keys);
     Ok(BTreeMap::from([(name, found)]))
 }
 

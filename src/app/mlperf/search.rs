@@ -2,7 +2,7 @@
 
 use super::super::project::Project;
 use super::super::{Trouble, run, say};
-use crate::cli::{EventsAs, CliExit, Force, Global, RunRequest, Select, GivenSetting};
+use crate::cli::{CliExit, EventsAs, Force, GivenSetting, Global, RunRequest, Select};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::Plan;

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::super::project::{Project, gpus_here, options};
 use super::super::{Trouble, say};
-use crate::cli::{CliExit, Force, Global, Select, GivenSetting};
+use crate::cli::{CliExit, Force, GivenSetting, Global, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfMode, MlperfPackage, Scenario};
 use crate::mlperf;
 use crate::plan::{Plan, PlanReference, Task};
-use crate::report::mlperf::{StepCell, ResultProgress, StepState};
+use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
 use crate::runner::{Decision, Prediction, predict};
 use crate::stage::StageExecutor;
@@ -153,7 +153,13 @@ impl Look<'_> {
         Some(self.row(&package.system, &entry.benchmark, scenario_of(entry.scenario)?, &sources))
     }
 
-    fn row(&self, system: &str, benchmark: &str, scenario: mlperf::MlperfScenario, sources: &Sources) -> ResultProgress {
+    fn row(
+        &self,
+        system: &str,
+        benchmark: &str,
+        scenario: mlperf::MlperfScenario,
+        sources: &Sources,
+    ) -> ResultProgress {
         ResultProgress {
             system: system.to_owned(),
             benchmark: benchmark.to_owned(),

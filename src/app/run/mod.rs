@@ -1,10 +1,10 @@
 //! `regatta run`: the lock, the journal, the warden, the loop, the story, the exit code.
 
 mod after_crash;
-mod rest;
+mod no_op_run;
+mod progress_printer;
 mod signals;
 mod sink;
-mod teller;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,22 +13,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::after_crash::clear_up;
-use self::rest::{keep_rest, nothing_to_do};
+use self::no_op_run::{keep_rest, nothing_to_do};
+use self::progress_printer::ProgressPrinter;
 pub(super) use self::signals::heed;
 use self::sink::EventSink;
-use self::teller::ProgressPrinter;
 use super::project::{Project, gpus_here, options};
 use super::{Trouble, allocation, history, locking, sharing};
-use crate::cli::{self, EventsAs, CliExit, Force, Global, GpuSelection, Locking, Loudness, On, GivenSetting};
+use crate::cli::{self, CliExit, EventsAs, Force, GivenSetting, Global, GpuSelection, Locking, Loudness, On};
 use crate::event::{Event, RunId, Stop, TaskId};
 use crate::plan::Plan;
 use crate::process;
-use crate::report::{TaskState, LiveOptions, Styler, RunPaths, TaskPhase, RunState};
-use crate::runner::{self, Emit, RunOptions, TaskRole, RunSummary};
-use crate::share::Address;
+use crate::remote_cache::Address;
+use crate::report::{LiveOptions, RunPaths, RunState, Styler, TaskPhase, TaskState};
+use crate::runner::{self, Emit, RunOptions, RunSummary, TaskRole};
 use crate::stage::{StageExecutor, end_abandoned};
 use crate::store::{
-    CompilerId, Digests, Home, ProjectLock, OutputCache, LockAttempt, abandoned, discard, ended_well, last_run, name_run, unfinished_plans,
+    CompilerId, Digests, Home, LockAttempt, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run,
+    name_run, unfinished_plans,
 };
 
 /// How a run ended, and what it left.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::app::Trouble;
 use crate::event::{Event, RunId, Stop};
 use crate::process::Watchdog;
-use crate::store::{Home, Journal, ProjectLock, PathError};
+use crate::store::{Home, Journal, PathError, ProjectLock};
 
 /// The journal first, then the warden, then the teller.
 pub(super) struct EventSink {

@@ -6,7 +6,7 @@ use super::{To, Trouble};
 use crate::cli::TritonFace;
 use crate::report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};
-use crate::triton::{ClientError, DataType, TritonClient, ClientErrorKind};
+use crate::triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
 /// The server and all its models.
 pub(super) async fn server(to: &To) -> Result<ServerStatus, Trouble> {

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{To, Trouble, facts, say};
 use crate::app::say_error;
-use crate::cli::{CliExit, TritonFace, Infer};
+use crate::cli::{CliExit, Infer, TritonFace};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};
-use crate::triton::{TensorData, InferRequest, Tensor, TritonClient, tensors_of};
+use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
 
 pub(super) async fn infer(to: &To, request: &Infer, _paint: Styler) -> Result<CliExit, Trouble> {
     let names = std::slice::from_ref(&request.model);

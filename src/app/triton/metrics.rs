@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{To, Trouble, say};
 use crate::cli::CliExit;
 use crate::report::{ServerMetricRow, Styler, server};
-use crate::triton::{Exposition, MetricKind, Listens, probe};
+use crate::triton::{Exposition, Listens, MetricKind, probe};
 use anyhow::anyhow;
 
 pub(super) async fn metrics(

@@ -10,12 +10,12 @@ use std::future::Future;
 use anyhow::anyhow;
 
 use super::{Trouble, say};
-use crate::cli::{CliExit, TritonFace, Global, GivenSetting, Triton, TritonAct, TritonUrl};
+use crate::cli::{CliExit, GivenSetting, Global, Triton, TritonAct, TritonFace, TritonUrl};
 use crate::diag::did_you_mean;
 use crate::event::Endpoint;
 use crate::report::{Styler, server};
 use crate::triton::{
-    ClientError, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, ClientErrorKind, pbtxt, probe,
+    ClientError, ClientErrorKind, HttpAddress, HttpClient, Listens, LoadOptions, LogSetting, TritonClient, pbtxt, probe,
 };
 
 pub(super) fn ask(global: &Global, request: Triton) -> Result<CliExit, Trouble> {
@@ -244,8 +244,10 @@ async fn log(to: &To, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
 
 async fn trace(to: &To, model: &str, set: &[GivenSetting]) -> Result<CliExit, Trouble> {
     let client = to.grpc().await?;
-    let set: BTreeMap<String, Vec<String>> =
-        set.iter().map(|GivenSetting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect())).collect();
+    let set: BTreeMap<String, Vec<String>> = set
+        .iter()
+        .map(|GivenSetting { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
+        .collect();
     let told = to.of_model(&client, model, client.trace_settings(model, set)).await?;
     let lines: Vec<String> = told.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
     say(&lines.concat());

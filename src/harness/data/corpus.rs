@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::mistakes::fault;
-use super::{PromptFile, DataKind, DataSummary, PromptPart, RecordOrder, PromptTokenizer, jsonl, npy, sharegpt};
+use super::errors::fault;
+use super::{DataKind, DataSummary, PromptFile, PromptPart, PromptTokenizer, RecordOrder, jsonl, npy, sharegpt};
 use crate::harness::HarnessError;
 use crate::harness::payload::generator;
 
@@ -190,8 +190,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("open_orca.bin");
         std::fs::write(&file, [0x80, 4, 0x95, 0]).unwrap();
-        let why =
-            Corpus::load(&PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) }, None).unwrap_err().to_string();
+        let why = Corpus::load(&PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) }, None)
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
         let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
         assert!(Corpus::load(&gone, None).unwrap_err().to_string().contains("No such file"));

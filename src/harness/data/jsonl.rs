@@ -21,9 +21,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::corpus::MemoryBudget;
-use super::ink::words_of;
-use super::mistakes::fault;
-use super::{PromptFile, DataKind, CorpusRecord, DataErrors, PromptPart, PromptTokenizer, RandomStream, CorpusTurn};
+use super::errors::fault;
+use super::prompt_renderer::words_of;
+use super::{CorpusRecord, CorpusTurn, DataErrors, DataKind, PromptFile, PromptPart, PromptTokenizer, RandomStream};
 use crate::harness::HarnessError;
 
 /// A longer line is no line.
@@ -53,7 +53,11 @@ enum Given {
     Ids(Vec<i32>),
 }
 
-pub(super) fn read(data: &PromptFile, speech: Option<&PromptTokenizer>, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {
+pub(super) fn read(
+    data: &PromptFile,
+    speech: Option<&PromptTokenizer>,
+    mut room: MemoryBudget<'_>,
+) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut reader = BufReader::with_capacity(1 << 20, opened);

@@ -6,12 +6,12 @@
 
 mod corpus;
 mod empirical;
-mod ink;
+mod errors;
 mod jsonl;
-mod mistakes;
 mod npy;
+mod prompt_renderer;
 mod sharegpt;
-mod speech;
+mod tokenizer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{HarnessError, Length};
 pub(super) use corpus::digest as file_digest;
-pub(super) use corpus::{Corpus, CorpusRecord, CorpusOrder, CorpusTurn};
+pub(super) use corpus::{Corpus, CorpusOrder, CorpusRecord, CorpusTurn};
 pub use empirical::Weighted;
 pub(super) use empirical::{draw as empirical_draw, fault as empirical_fault};
-pub(super) use ink::PromptRenderer;
-pub(super) use mistakes::DataErrors;
-pub(super) use mistakes::fault;
-pub(super) use speech::PromptTokenizer;
+pub(super) use errors::DataErrors;
+pub(super) use errors::fault;
+pub(super) use prompt_renderer::PromptRenderer;
+pub(super) use tokenizer::PromptTokenizer;
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

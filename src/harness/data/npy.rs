@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::corpus::MemoryBudget;
-use super::mistakes::fault;
-use super::{PromptFile, CorpusRecord, DataErrors, PromptPart, CorpusTurn};
+use super::errors::fault;
+use super::{CorpusRecord, CorpusTurn, DataErrors, PromptFile, PromptPart};
 use crate::harness::HarnessError;
 
 /// Reads rows of ids, each cut to its length.

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::corpus::MemoryBudget;
-use super::ink::words_of;
-use super::mistakes::fault;
-use super::{PromptFile, CorpusRecord, DataErrors, PromptPart, PromptTokenizer, CorpusTurn};
+use super::errors::fault;
+use super::prompt_renderer::words_of;
+use super::{CorpusRecord, CorpusTurn, DataErrors, PromptFile, PromptPart, PromptTokenizer};
 use crate::harness::HarnessError;
 
 #[derive(Deserialize)]

@@ -4,9 +4,9 @@
 //! what becomes of them. A field that a GPU does not tell (`[N/A]`, `[Not Supported]`) is absent, never 0.
 
 mod limits;
-mod served;
-mod smi;
-mod sum;
+mod nvidia_smi;
+mod triton_metrics;
+mod usage;
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use limits::GpuLimits;
-pub use served::served;
-pub use smi::{SmiReading, SmiError, NvidiaSmi, asking_for_versions, cuda_version};
-pub use sum::{GpuContext, summarise};
+pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, asking_for_versions, cuda_version};
+pub use triton_metrics::served;
+pub use usage::{GpuContext, summarise};
 
 /// A GPU, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq)]

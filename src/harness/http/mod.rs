@@ -8,24 +8,24 @@
 //! from the socket by ourselves, because the time of each read is the measurement: an HTTP library gives the body's
 //! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
 
+mod answer_text;
+mod attempt;
 mod decode;
-mod dialect;
-mod greet;
+mod event_scan;
+mod handshake;
 mod json;
-mod listen;
 mod pool;
-mod said;
-mod scan;
+mod request_template;
+mod response_reader;
 mod socket;
 mod sse;
-mod talk;
 mod target;
 mod tls;
 
-pub(super) use dialect::HttpRequestTemplate;
-pub(super) use greet::greet;
+pub(super) use answer_text::said;
+pub(super) use attempt::{HttpAttempt, HttpOutcome};
+pub(super) use handshake::greet;
 pub(super) use pool::ConnectionPool;
-pub(super) use said::said;
-pub(super) use talk::{HttpOutcome, HttpAttempt};
+pub(super) use request_template::HttpRequestTemplate;
 pub use target::{Api, Http, Protocol, Tls};
 pub(super) use tls::Connector;

@@ -4,20 +4,20 @@
 //! Everything is asked, nothing is assumed: what a server does not report is absent. Answers are bounded in size and
 //! time, and keys and credentials are never part of them.
 
-mod ask;
 mod bounded;
-mod changed;
+mod changes;
 mod describe;
 mod difference;
 mod http;
 mod kserve;
 mod model_facts;
 mod openai;
+mod query;
 mod run_identity;
 mod server_identity;
 
-pub use ask::{ask, ask_all};
-pub use changed::changes_of_servers;
+pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
+pub use query::{ask, ask_all};
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

@@ -3,13 +3,14 @@
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
-use super::{RequestTrigger, Ended, PlannedRequest};
+use super::{Ended, PlannedRequest, RequestTrigger};
 use crate::harness::arrival::ArrivalTimes;
 use crate::harness::data::{
-    Corpus, PromptFile, DataKind, DataSummary, CorpusRecord, History, PromptRenderer, CorpusOrder, PromptPart, RecordOrder, Prefixes, RandomStream, CorpusTurn, fault,
+    Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataKind, DataSummary, History, Prefixes, PromptFile, PromptPart,
+    PromptRenderer, RandomStream, RecordOrder, fault,
 };
 use crate::harness::payload::{self, generator};
-use crate::harness::{HarnessError, Scenario, BenchSpec};
+use crate::harness::{BenchSpec, HarnessError, Scenario};
 
 /// Draws sessions in their order, without end where nothing ends them.
 pub(super) struct SessionDrawer {
@@ -210,7 +211,10 @@ impl Before {
             Some(Ok(law)) => law.sample(&mut rng) as u64 - 1,
             _ => rng.random_range(0..u64::from(*count)),
         };
-        Self { parts: vec![PromptPart::Drawn { stream: RandomStream::Prefix, number, tokens: *tokens }], tokens: *tokens }
+        Self {
+            parts: vec![PromptPart::Drawn { stream: RandomStream::Prefix, number, tokens: *tokens }],
+            tokens: *tokens,
+        }
     }
 
     /// The whole prompt.

@@ -13,9 +13,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PromptFile, DataSummary, Digest, RequestTrigger, GENERATOR, PromptRenderer, PromptPart, PlannedRequest, RequestSchedule};
+use super::{
+    DataSummary, Digest, GENERATOR, PlannedRequest, PromptFile, PromptPart, PromptRenderer, RequestSchedule,
+    RequestTrigger,
+};
 use crate::harness::data::{DataErrors, fault, file_digest};
-use crate::harness::{HarnessError, Scenario, BenchSpec};
+use crate::harness::{BenchSpec, HarnessError, Scenario};
 
 const VERSION: u32 = 1;
 
@@ -129,8 +132,12 @@ pub(super) fn read(data: &PromptFile, spec: &BenchSpec, ink: &PromptRenderer) ->
     if head.tokenizer.is_some() && tokenizer != head.tokenizer {
         return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
     }
-    let ink =
-        Arc::new(PromptRenderer { seed: head.seed, vocab_size: head.vocab_size, end_id: head.end_id, speech: ink.speech.clone() });
+    let ink = Arc::new(PromptRenderer {
+        seed: head.seed,
+        vocab_size: head.vocab_size,
+        end_id: head.end_id,
+        speech: ink.speech.clone(),
+    });
     let mut mistakes = DataErrors::of(file);
     let mut requests: Vec<PlannedRequest> = Vec::new();
     for (number, line) in (2..).zip(lines) {

@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::{PreviousAnswers, PromptSource, PromptFile, DataKind, DataSummary, PromptRenderer, PromptPart, PromptTokenizer, RandomStream};
-use super::outside::{ExternalSample, sampled};
+use super::data::{
+    DataKind, DataSummary, PreviousAnswers, PromptFile, PromptPart, PromptRenderer, PromptSource, PromptTokenizer,
+    RandomStream,
+};
+use super::external_driver::{ExternalSample, sampled};
 use super::payload::GENERATOR;
-use super::{HarnessError, Scenario, BenchSpec};
+use super::{BenchSpec, HarnessError, Scenario};
 use crate::event::{Digest, Hasher};
 use draw::SessionDrawer;
 pub(super) use file::write;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::draw::SessionDrawer;
 use super::{PlannedRequest, RequestSchedule, ink};
-use crate::harness::{HarnessError, BenchSpec};
+use crate::harness::{BenchSpec, HarnessError};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;

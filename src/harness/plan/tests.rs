@@ -7,8 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::data::{PreviousAnswers, DataKind, History, RecordOrder, Prefixes, Prompt, Sessions};
-use crate::harness::{Arrivals, Length, LoadLevel, Limits, SendingSpec, Pause, LoadSegment, Protocol, Request, Slo, StopAfter, arrival};
+use crate::harness::data::{DataKind, History, Prefixes, PreviousAnswers, Prompt, RecordOrder, Sessions};
+use crate::harness::{
+    Arrivals, Length, Limits, LoadLevel, LoadSegment, Pause, Protocol, Request, SendingSpec, Slo, StopAfter, arrival,
+};
 
 fn spec(scenario: Scenario, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {
@@ -320,7 +322,8 @@ fn conversations_become_a_question_or_a_session() {
     assert_eq!(single.data.unwrap().skipped, ["1 conversations do not begin with a question and its answer"]);
     spec.content.sessions = Some(Sessions { turns: Length::Fixed(10), history: History::Planned });
     let session = plan_of(&spec);
-    let text = |index: u64| session.text(index, &session.requests[index as usize], &PreviousAnswers::default()).unwrap();
+    let text =
+        |index: u64| session.text(index, &session.requests[index as usize], &PreviousAnswers::default()).unwrap();
     assert_eq!((text(0).as_str(), text(1).as_str()), ("one two", "one two\nthree\nfour"));
 }
 

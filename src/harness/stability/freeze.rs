@@ -59,7 +59,8 @@ impl Freeze {
             return None;
         }
         let frozen = Self { from_s: from as f64 / 1e9, to_s: to as f64 / 1e9, held_up: 0 };
-        let held: Vec<&RequestRecord> = records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
+        let held: Vec<&RequestRecord> =
+            records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
         let has_moved = held.iter().any(|record| {
             let is_streaming = record.t_first.is_some_and(|first| first <= from);
             is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64

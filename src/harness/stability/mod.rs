@@ -23,9 +23,9 @@ pub use freeze::Freeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
-use super::judge::VerdictFindings;
 use super::result::ReasonSeverity;
-use super::{LoadLevel, RequestRecord, Scenario, BenchSpec};
+use super::verdict::VerdictFindings;
+use super::{BenchSpec, LoadLevel, RequestRecord, Scenario};
 use crate::stats::Growth;
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::judge::VerdictFindings;
 use super::super::result::ReasonSeverity;
-use super::super::{LoadLevel, Pause, RequestRecord, Scenario, BenchSpec};
+use super::super::verdict::VerdictFindings;
+use super::super::{BenchSpec, LoadLevel, Pause, RequestRecord, Scenario};
 
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;

@@ -1,7 +1,7 @@
 //! The account of one request: takes the events of its answer, and says in the end what they come to.
 
 use super::spans::{UsageMark, assumed, resolve};
-use super::{TokenChunk, ChunkTokens, FinishReason, TokenSource, Usage, Violation, Violations, WireEvent};
+use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
 
 /// Of one request, while its answer comes.
 #[derive(Clone, Debug, Default)]

@@ -23,7 +23,8 @@ pub(super) struct ResolvedChunks {
 
 /// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one count as they say.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
-    let mut resolved = ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
+    let mut resolved =
+        ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
     let (mut from, mut counted) = (0, 0);
     for (position, mark) in marks.iter().enumerate() {
         let is_last = position + 1 == marks.len();
@@ -101,7 +102,8 @@ mod tests {
     use super::*;
 
     fn of(chunks: &[ChunkTokens], marks: &[(usize, u64)]) -> (Vec<u32>, bool) {
-        let marks: Vec<UsageMark> = marks.iter().map(|(chunks, tokens)| UsageMark { chunks: *chunks, tokens: *tokens }).collect();
+        let marks: Vec<UsageMark> =
+            marks.iter().map(|(chunks, tokens)| UsageMark { chunks: *chunks, tokens: *tokens }).collect();
         let resolved = resolve(chunks, &marks);
         (resolved.tokens, resolved.is_known)
     }

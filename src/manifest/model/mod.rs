@@ -40,7 +40,7 @@ pub use mlperf::{
     Division, Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfMode, MlperfOutputs, MlperfPackage,
     MlperfResults, MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
-pub use param::{NumberBounds, ListRule, PARAM_KINDS, Param, PathNeed};
+pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use request::{Cancel, CancelBy, Interface, RandomSeed, Request, ResponseLimits, Words};
 pub use sending::{Retries, RetryOn, Stream, Tls};
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer};

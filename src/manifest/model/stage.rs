@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, ShellScript, Serve, Template,
+    Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Serve, ShellScript, Template,
     TrtllmBench, Weights,
 };
 

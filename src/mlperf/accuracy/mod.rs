@@ -9,25 +9,28 @@
 //! those scripts gave.
 
 mod answers;
-mod mistakes;
+mod errors;
 mod numbers;
 mod porter;
 mod punkt;
 mod recipe;
 mod references;
+mod report;
 mod rouge;
 mod score;
+mod score_sum;
 mod sentences;
-mod sum;
 mod tokens;
-mod told;
 mod word;
 
 pub use porter::stem;
-pub use punkt::{FILES as SENTENCE_FILES, PunktModel as SentenceModel, ModelError};
+pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
 pub use recipe::{Recipe, Worth};
+pub use report::{
+    ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
+    Unscored,
+};
 pub use rouge::{Lexicon, Rouge};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::lined;
 pub use tokens::Speller;
-pub use told::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, AccuracyLogSummary, MetricScore, DatasetPart, Unscored, AccuracyVerdict};

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use super::mistakes::AnswerErrors;
-use super::punkt::{PunktModel, ModelError};
+use super::errors::AnswerErrors;
+use super::punkt::{ModelError, PunktModel};
 use super::recipe::Recipe;
 use super::references::{self, ReferenceAnswer};
+use super::report::{AccuracyLogSummary, AccuracyReport, AccuracyVerdict};
 use super::rouge::Lexicon;
+use super::score_sum::{ScoreSum, ScoredAnswer};
 use super::sentences::{lined, stripped};
-use super::sum::{ScoredAnswer, ScoreSum};
 use super::tokens::Speller;
-use super::told::{AccuracyReport, AccuracyLogSummary, AccuracyVerdict};
-use crate::mlperf::log::{LoggedAnswer, AnswerLog, LogError, Width};
+use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 
 /// Answers on their way between threads, at most: what bounds memory.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::Accuracy;
-use super::super::log::{LoggedAnswer, LogError};
+use super::super::log::{LogError, LoggedAnswer};
 
 /// Lengths of answers, tokens.
 #[derive(Clone, Debug, PartialEq)]

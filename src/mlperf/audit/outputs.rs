@@ -1,7 +1,7 @@
 //! TEST06: answers are consistent with what was said about them while they were made.
 
 use super::super::MlperfScenario;
-use super::super::log::{LoggedAnswer, LogError};
+use super::super::log::{LogError, LoggedAnswer};
 
 /// How many offending samples are named.
 const NAMED: usize = 5;

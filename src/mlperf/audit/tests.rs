@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
-use super::super::{TestRequest, DatasetRecord, Division, ResolvedTest, TestMode, MlperfScenario, TEST_FILE, TestRecord};
+use super::super::{
+    DatasetRecord, Division, MlperfScenario, ResolvedTest, TEST_FILE, TestMode, TestRecord, TestRequest,
+};
 use super::{Verified, VerifyError, verify};
 
 fn found(benchmark: &str) -> ResolvedTest {
@@ -102,12 +104,16 @@ fn test06_names_the_samples_that_offend() {
         first.wrong[0].starts_with("sample 38 (query 3): [1] was told first, and the answer begins with ["),
         "{first:?}"
     );
-    let ends =
-        test06(MlperfScenario::Server, answer(0, "data", |hex| format!("{}0200000002000000\"", &hex[..hex.len() - 17])));
+    let ends = test06(
+        MlperfScenario::Server,
+        answer(0, "data", |hex| format!("{}0200000002000000\"", &hex[..hex.len() - 17])),
+    );
     assert!(ends.text.contains("EOS check pass: False\n"), "{ends:?}");
     assert!(ends.wrong[0].contains("sample 4 (query 0): ends with 2 end-of-sequence tokens"), "{ends:?}");
-    let length =
-        test06(MlperfScenario::Offline, answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)));
+    let length = test06(
+        MlperfScenario::Offline,
+        answer(1, "token_count", |count| format!("{}", count.parse::<u64>().unwrap() + 1)),
+    );
     assert!(length.text.contains("Sample length check pass: False\n"), "{length:?}");
     let all = test06(MlperfScenario::Server, |file, text| {
         if file == ACCURACY_FILE { text.replace("\"token_count\" : ", "\"token_count\" : 9") } else { text }
@@ -117,7 +123,8 @@ fn test06_names_the_samples_that_offend() {
 
 #[test]
 fn test06_wants_all_answers_and_its_own_settings() {
-    let few = test06(MlperfScenario::Server, |file, text| if file == ACCURACY_FILE { "[\n]\n".to_owned() } else { text });
+    let few =
+        test06(MlperfScenario::Server, |file, text| if file == ACCURACY_FILE { "[\n]\n".to_owned() } else { text });
     assert_eq!(few.wrong, ["the log holds 0 answers; the test logs 100"]);
     assert!(few.text.ends_with("TEST06 verification failed\n"));
     let plain = test06(MlperfScenario::Server, |file, text| {
@@ -168,8 +175,9 @@ fn test09_holds_the_mean_length_against_its_bounds() {
 fn lengths_within_their_bounds_pass() {
     use super::super::Accuracy;
     use super::lengths::AnswerLengths;
-    let answer =
-        |bytes: usize| Ok(super::super::log::LoggedAnswer { data: vec![1; bytes], ..super::super::log::LoggedAnswer::default() });
+    let answer = |bytes: usize| {
+        Ok(super::super::log::LoggedAnswer { data: vec![1; bytes], ..super::super::log::LoggedAnswer::default() })
+    };
     let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.outside(bounds)), (Some(3.0), None));

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::ask::ResolvedTest;
 use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
-use super::super::{TestMode, TEST_FILE, TestRecord};
+use super::super::test_request::ResolvedTest;
+use super::super::{TEST_FILE, TestMode, TestRecord};
 use super::config::{LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;

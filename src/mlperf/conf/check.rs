@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::ask::ResolvedTest;
-use super::super::{TestRequest, Division, TestMode, MlperfScenario, RuleError};
-use super::keys::{BUILT_IN, KEYS, ConfKey, ConfValueKind, SAID_ELSEWHERE};
+use super::super::test_request::ResolvedTest;
+use super::super::{Division, MlperfScenario, RuleError, TestMode, TestRequest};
+use super::keys::{BUILT_IN, ConfKey, ConfValueKind, KEYS, SAID_ELSEWHERE};
 use super::settings::MIN_DURATION_MS;
 use crate::diag::{did_you_mean, list_of};
 
@@ -36,8 +36,12 @@ fn scenario(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     let allowed: Vec<&str> = found.benchmark.scenarios().map(MlperfScenario::title).collect();
     match ask.division {
         Division::Closed if !allowed.contains(&ask.scenario.title()) => Some(
-            RuleError::new(&["scenario"], format!("cannot be {} for {of}", ask.scenario.title()), "not one of the round")
-                .hint(format!("it is run as {}", allowed.join(", "))),
+            RuleError::new(
+                &["scenario"],
+                format!("cannot be {} for {of}", ask.scenario.title()),
+                "not one of the round",
+            )
+            .hint(format!("it is run as {}", allowed.join(", "))),
         ),
         Division::Open if ask.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
             RuleError::new(&["scenario"], format!("cannot be Interactive for {of}"), "LoadGen has no limits for it")
@@ -65,8 +69,9 @@ fn rate(ask: &TestRequest<'_>) -> Option<RuleError> {
             Some(RuleError::new(&at, "must be greater than 0", "queries per second"))
         }
         (MlperfScenario::SingleStream, Some(_)) => {
-            let wrong = RuleError::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
-                .of_key();
+            let wrong =
+                RuleError::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
+                    .of_key();
             Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
         }
         (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
@@ -131,7 +136,9 @@ fn one(ask: &TestRequest<'_>, found: &ResolvedTest, name: &str, value: &Value) -
     if !key.is_read_in(ask.scenario) {
         let rule = format!("LoadGen does not read it in {}", ask.scenario.title());
         return Some(
-            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule).of_key().hint("take it away"),
+            RuleError::new(&at, format!("means nothing in {}", ask.scenario.title()), rule)
+                .of_key()
+                .hint("take it away"),
         );
     }
     if key.division_in(ask.scenario) == Division::Open && ask.division == Division::Closed {

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::super::{TestRequest, Round, MlperfScenario, RuleError};
+use super::super::{MlperfScenario, Round, RuleError, TestRequest};
 use crate::diag::did_you_mean;
 
 /// One setting of the file.
@@ -53,8 +53,10 @@ pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
 /// taken from the file.
 pub fn review(text: &str, ask: &TestRequest<'_>) -> Vec<(usize, RuleError)> {
     let (lines, unread) = read(text);
-    let mut wrong: Vec<(usize, RuleError)> =
-        unread.into_iter().map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file"))).collect();
+    let mut wrong: Vec<(usize, RuleError)> = unread
+        .into_iter()
+        .map(|(line, what)| (line, RuleError::new(&[], what, "LoadGen would refuse the file")))
+        .collect();
     let known = models();
     let found = ask.find().ok();
     let ours = found.as_ref().map(|found| found.benchmark.loadgen_model(ask.scenario));

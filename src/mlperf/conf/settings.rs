@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::ask::ResolvedTest;
-use super::super::{TestRequest, TestMode, MlperfScenario};
+use super::super::test_request::ResolvedTest;
+use super::super::{MlperfScenario, TestMode, TestRequest};
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;

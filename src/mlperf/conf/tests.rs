@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::keys::{BUILT_IN, KEYS};
 use super::{check, conf, read, review};
-use crate::mlperf::{TestRequest, Division, TestMode, MlperfScenario, RuleError};
+use crate::mlperf::{Division, MlperfScenario, RuleError, TestMode, TestRequest};
 
 /// A test that nothing is wrong with; the rest is changed from here.
 fn ask(user_conf: &IndexMap<String, Value>) -> TestRequest<'_> {
@@ -44,13 +44,20 @@ fn user_conf_of_each_scenario() {
         "# llama2-70b-99.9, Server, closed division, MLPerf Inference v6.1.\n# Times are in milliseconds.\n\
          llama2-70b.Server.target_qps = 100\nllama2-70b.Server.min_duration = 600000\n"
     );
-    let interactive = conf(&TestRequest { scenario: MlperfScenario::Interactive, target_qps: Some(7.5), ..ask(&none) }).unwrap();
+    let interactive =
+        conf(&TestRequest { scenario: MlperfScenario::Interactive, target_qps: Some(7.5), ..ask(&none) }).unwrap();
     assert_eq!((interactive.model.as_str(), interactive.scenario), ("llama2-70b-interactive", "Server"));
     assert!(interactive.text.contains("\nllama2-70b-interactive.Server.target_qps = 7.5\n"), "{}", interactive.text);
-    let offline = conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..ask(&none) }).unwrap();
+    let offline =
+        conf(&TestRequest { scenario: MlperfScenario::Offline, benchmark: "gpt-oss-120b", ..ask(&none) }).unwrap();
     assert!(offline.text.contains("\ngpt-oss-120b.Offline.min_query_count = 6396\n"), "{}", offline.text);
     let own = settings(&json!({ "target_latency": 500, "print_timestamps": true }));
-    let single = TestRequest { scenario: MlperfScenario::SingleStream, benchmark: "llama3.1-8b-edge", target_qps: None, ..ask(&own) };
+    let single = TestRequest {
+        scenario: MlperfScenario::SingleStream,
+        benchmark: "llama3.1-8b-edge",
+        target_qps: None,
+        ..ask(&own)
+    };
     let single = conf(&single).unwrap();
     assert!(single.text.contains("\nllama3_1-8b-edge.SingleStream.target_latency = 500\n"), "{}", single.text);
     assert!(single.text.contains("print_timestamps = 1\n") && !single.text.contains("target_qps"), "{}", single.text);
@@ -60,7 +67,8 @@ fn user_conf_of_each_scenario() {
 #[test]
 fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
     let none = IndexMap::new();
-    let short = TestRequest { rehearsal: true, dataset_samples: Some(64), scenario: MlperfScenario::Offline, ..ask(&none) };
+    let short =
+        TestRequest { rehearsal: true, dataset_samples: Some(64), scenario: MlperfScenario::Offline, ..ask(&none) };
     let short = conf(&short).unwrap();
     for line in [
         "min_duration = 10000",
@@ -142,9 +150,19 @@ fn names_that_the_round_does_not_have() {
     assert!(typed.contains("did you mean `deepseek-r1`?"), "{typed}");
     let round = says(TestRequest { round: "v6.2", target_qps: None, ..ask(&none) });
     assert!(round.contains("round: cannot be `v6.2`") && round.contains("needs `target_qps` in Server"), "{round}");
-    let mixtral = says(TestRequest { benchmark: "mixtral-8x7b", round: "v6.0", scenario: MlperfScenario::Interactive, ..ask(&none) });
+    let mixtral = says(TestRequest {
+        benchmark: "mixtral-8x7b",
+        round: "v6.0",
+        scenario: MlperfScenario::Interactive,
+        ..ask(&none)
+    });
     assert!(mixtral.contains("[it is run as Offline, Server]"), "{mixtral}");
-    let open = TestRequest { division: Division::Open, scenario: MlperfScenario::SingleStream, target_qps: None, ..ask(&none) };
+    let open = TestRequest {
+        division: Division::Open,
+        scenario: MlperfScenario::SingleStream,
+        target_qps: None,
+        ..ask(&none)
+    };
     assert_eq!(says(open), "");
     let test = says(TestRequest { mode: TestMode::Test07, ..ask(&none) });
     assert!(test.contains("mode: cannot be `test07`") && test.contains("[it has `test06`]"), "{test}");

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::ask::ResolvedTest;
-use super::super::{TestRequest, TestMode, MlperfScenario, RuleError};
+use super::super::test_request::ResolvedTest;
+use super::super::{MlperfScenario, RuleError, TestMode, TestRequest};
 use super::settings::TestSettings;
 
 /// Everything that LoadGen is told about one test.

@@ -8,15 +8,15 @@
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
 mod columns;
+mod description;
 mod json;
-mod made;
 mod npy;
 mod parquet;
 mod row;
-mod told;
+mod synthetic;
 mod write;
 mod writer;
 
-pub use made::LengthDistribution;
-pub use told::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec, SAMPLES_FILE, LengthSpread};
+pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
+pub use synthetic::LengthDistribution;
 pub use write::{DatasetError, DatasetRequest, make, read};

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::columns::Columns;
-use super::made::DatasetShape;
+use super::description::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec};
 use super::row::DatasetRow;
-use super::told::{DATASET_FILE, DatasetFile, DatasetFormat, SyntheticSpec};
+use super::synthetic::DatasetShape;
 use super::writer::SampleWriter;
 use super::{json, npy, parquet};
 use crate::mlperf::accuracy::Recipe;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::columns::Columns;
+use super::description::{LengthSpread, SAMPLES_FILE};
 use super::row::DatasetRow;
-use super::told::{SAMPLES_FILE, LengthSpread};
 use super::write::DatasetError;
 use crate::mlperf::sha256::Sha256Of;
 

@@ -4,16 +4,16 @@
 //! seed, so their number and their length are exact; where the system decides, it is what follows if it keeps the rate asked.
 
 mod arrivals;
-mod tell;
+mod text;
 
 #[cfg(test)]
 mod tests;
 
 use self::arrivals::ArrivalEstimate;
-pub(in crate::mlperf) use self::tell::grouped;
-pub use self::tell::time;
+pub(in crate::mlperf) use self::text::grouped;
+pub use self::text::time;
 use super::conf::TestSettings;
-use super::{TestMode, MlperfScenario};
+use super::{MlperfScenario, TestMode};
 
 /// Offline issues so many times what the rate and the duration ask for.
 const OFFLINE_SLACK: f64 = 1.1;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Estimate;
 use crate::mlperf::conf::{TestSettings, conf};
-use crate::mlperf::{TestRequest, Division, TestMode, Round, MlperfScenario};
+use crate::mlperf::{Division, MlperfScenario, Round, TestMode, TestRequest};
 
 /// The settings of a recorded run. LoadGen itself needs no round for them; ours come from one.
 fn settings(row: &Value) -> TestSettings {

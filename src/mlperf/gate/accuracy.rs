@@ -9,7 +9,7 @@ use super::loadgen;
 use super::tree::ResultEntry;
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate::{self, LONGEST};
-use crate::mlperf::{Benchmark, LockedRun, Round, MlperfScenario};
+use crate::mlperf::{Benchmark, LockedRun, MlperfScenario, Round};
 
 /// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
 const WRITTEN: [(&str, &str, bool); 9] = [

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, folders};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{Benchmark, TestMode, MlperfScenario};
+use crate::mlperf::{Benchmark, MlperfScenario, TestMode};
 
 pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
     if !entry.is_closed() {

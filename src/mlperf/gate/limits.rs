@@ -7,7 +7,13 @@ use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario};
 
 /// Time to the first token and between tokens: what was in force, and what came out.
-pub(super) fn check(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
+pub(super) fn check(
+    to: &mut GateFindings,
+    at: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) {
     if detail.flag("requested_use_token_latencies") != Some(true) {
         let what = "use_token_latencies was off";
         let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";

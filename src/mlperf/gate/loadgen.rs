@@ -5,7 +5,7 @@ use std::path::Path;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use crate::mlperf::{Round, MlperfScenario};
+use crate::mlperf::{MlperfScenario, Round};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
@@ -135,7 +135,13 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
 }
 
 /// The log's scenario is the folder's.
-pub(super) fn scenario(to: &mut GateFindings, folder: &Path, detail: &Detail, entry: &ResultEntry, scenario: MlperfScenario) {
+pub(super) fn scenario(
+    to: &mut GateFindings,
+    folder: &Path,
+    detail: &Detail,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+) {
     let found = detail.text("effective_scenario").unwrap_or("not logged");
     if found != scenario.loadgen() {
         let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);

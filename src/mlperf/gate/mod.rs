@@ -23,12 +23,12 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use finding::GateFindings;
-pub use finding::{GateFinding, FindingWeight};
+pub use finding::{FindingWeight, GateFinding};
 pub use settings::MEASUREMENT_FIELDS;
 use tree::{ResultEntry, Submitter};
 
 use super::log::{DETAIL_FILE, Detail};
-use super::{LOCK_FILE, SubmissionLayout, PackageProvenance, Round, MlperfScenario};
+use super::{LOCK_FILE, MlperfScenario, PackageProvenance, Round, SubmissionLayout};
 use crate::mlperf::layout::scenario_titled;
 
 /// What the gate saw.
@@ -81,7 +81,8 @@ pub fn judge(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
 /// The round that a submission is of: what its lock says, else whose seeds its logs have.
 pub fn round_of(root: &Path) -> Option<Round> {
     let submitters = tree::submitters(root);
-    let locked = submitters.iter().find_map(|submitter| Round::named(&PackageProvenance::of(&submitter.folder)?.ok()?.round));
+    let locked =
+        submitters.iter().find_map(|submitter| Round::named(&PackageProvenance::of(&submitter.folder)?.ok()?.round));
     locked.or_else(|| {
         let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
         let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
@@ -178,7 +179,8 @@ fn folders(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
         SubmissionLayout::Single => (SubmissionLayout::Split, "v5.1"),
         SubmissionLayout::Split => (SubmissionLayout::Single, "v6.0"),
     };
-    let strays: &[&str] = if layout == SubmissionLayout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
+    let strays: &[&str] =
+        if layout == SubmissionLayout::Single { &["measurements", "compliance", "code"] } else { &["src"] };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
         let what = format!("this folder belongs to the layout of {name}");
         let why = format!(

@@ -6,7 +6,7 @@ use super::finding::GateFindings;
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
 use crate::mlperf::log::Detail;
-use crate::mlperf::{Benchmark, Round, MlperfScenario};
+use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
 const SHORTEST_MS: f64 = 600_000.0;
 
@@ -132,7 +132,14 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
     }
 }
 
-fn samples(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario, closed: bool) {
+fn samples(
+    to: &mut GateFindings,
+    at: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+    closed: bool,
+) {
     let mut less = |check: &str, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {

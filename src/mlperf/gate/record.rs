@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, PackageProvenance, LockedResult, LockedRun, TestMode, Round, MlperfScenario, truncate};
+use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode, truncate};
 
 /// The lock of a submitter; one of another round or a rehearsal is told.
 pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
@@ -50,7 +50,13 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
 }
 
 /// One result against what the lock says of it.
-pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, scenario: MlperfScenario, round: &Round, lock: &PackageProvenance) {
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+    round: &Round,
+    lock: &PackageProvenance,
+) {
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
         to.refuse(
@@ -79,7 +85,14 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, scenario: Mlperf
     }
 }
 
-fn told(to: &mut GateFindings, entry: &ResultEntry, scenario: MlperfScenario, round: &Round, mode: TestMode, run: &LockedRun) {
+fn told(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    scenario: MlperfScenario,
+    round: &Round,
+    mode: TestMode,
+    run: &LockedRun,
+) {
     let Some(test) = &run.test else { return };
     let at = if mode == TestMode::Accuracy { entry.accuracy() } else { entry.performance() };
     let name = test_folder(mode);

@@ -3,7 +3,7 @@
 use super::finding::GateFindings;
 use super::tree::{Benchmarked, Submitter};
 use crate::mlperf::layout::scenario_titled;
-use crate::mlperf::{Benchmark, Round, MlperfScenario};
+use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
 /// The round's table of a benchmark; an unknown one is told.
 pub(super) fn known<'a>(to: &mut GateFindings, round: &'a Round, found: &Benchmarked) -> Option<&'a Benchmark> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::finding::GateFindings;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::Detail;
-use crate::mlperf::{TestRequest, Division, SubmissionLayout, TestMode, Round, MlperfScenario, conf};
+use crate::mlperf::{Division, MlperfScenario, Round, SubmissionLayout, TestMode, TestRequest, conf};
 
 /// Fields that every measurements' JSON has, each with a meaningful value, with what it means and an example.
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
@@ -38,7 +38,13 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, round: &Round, scenario: MlperfScenario, performance: Option<&Detail>) {
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    round: &Round,
+    scenario: MlperfScenario,
+    performance: Option<&Detail>,
+) {
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);

@@ -8,7 +8,7 @@ mod width;
 #[cfg(test)]
 mod tests;
 
-pub use accuracy::{LoggedAnswer, AnswerLog, LogError};
+pub use accuracy::{AnswerLog, LogError, LoggedAnswer};
 pub use detail::{Detail, DetailError, LoggedError};
 pub use summary::LoadgenSummary;
 pub use width::Width;

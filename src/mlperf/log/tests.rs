@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{ACCURACY_FILE, LoggedAnswer, AnswerLog, Detail, DetailError, LogError, SUMMARY_FILE, LoadgenSummary};
+use super::{ACCURACY_FILE, AnswerLog, Detail, DetailError, LoadgenSummary, LogError, LoggedAnswer, SUMMARY_FILE};
 use crate::mlperf::Round;
 
 fn recorded(name: &str) -> PathBuf {

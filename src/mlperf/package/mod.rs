@@ -12,7 +12,9 @@ use serde_json::{Map, Value};
 
 use super::gate::MEASUREMENT_FIELDS;
 use super::system::{self, Accelerator};
-use super::{Division, LOCK_FILE, SubmissionLayout, PackageProvenance, TestMode, Round, MlperfScenario, ProvenanceStage};
+use super::{
+    Division, LOCK_FILE, MlperfScenario, PackageProvenance, ProvenanceStage, Round, SubmissionLayout, TestMode,
+};
 pub use record::FinishedTask;
 
 /// What is to be packed.

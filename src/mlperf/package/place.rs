@@ -9,7 +9,7 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{SubmissionLayout, LockedResult, LockedRun, TestMode, TEST_FILE, TestRecord, truncate};
+use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestMode, TestRecord, truncate};
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
@@ -143,7 +143,12 @@ fn misplaced(order: &PackageRequest, entry: &PackageEntry, mode: TestMode, test:
 }
 
 /// Packs one result.
-pub(super) fn result(to: &SubmitterFolder, order: &PackageRequest, entry: &PackageEntry, tests: Tests) -> Result<LockedResult, Unpacked> {
+pub(super) fn result(
+    to: &SubmitterFolder,
+    order: &PackageRequest,
+    entry: &PackageEntry,
+    tests: Tests,
+) -> Result<LockedResult, Unpacked> {
     let (system, scenario) = (order.system.as_str(), entry.scenario.title());
     let folder = to.layout.result(system, &entry.benchmark, scenario);
     let measurements = to.layout.measurements(system, &entry.benchmark, scenario);
@@ -167,7 +172,12 @@ pub(super) fn result(to: &SubmitterFolder, order: &PackageRequest, entry: &Packa
     Ok(LockedResult { benchmark: entry.benchmark.clone(), scenario: entry.scenario, runs: locked })
 }
 
-fn performance(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, measurements: &Path) -> Result<LockedRun, Unpacked> {
+fn performance(
+    to: &SubmitterFolder,
+    entry: &PackageEntry,
+    folder: &Path,
+    measurements: &Path,
+) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("performance/run_1");
     for name in [SUMMARY, DETAIL] {

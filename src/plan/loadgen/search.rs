@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::ask;
 use crate::manifest::model::{Bench, Loadgen, RateSearch};
 use crate::mlperf::conf::conf;
-use crate::mlperf::{TestRequest, Estimate, Round, time};
+use crate::mlperf::{Estimate, Round, TestRequest, time};
 
 /// A short test lasts a minute, of a rehearsal a quarter of its whole one,
 const SHORT_MS: u64 = 60_000;

@@ -28,7 +28,9 @@ pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, fou
         .collect();
     for (task, node) in tasks.filter(|(task, _)| task.kind == ActionKind::Repository) {
         let Ok(Action::Repository(repository)) = serde_json::from_str(&task.action) else { continue };
-        let Some(PlanReference::Out(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else { continue };
+        let Some(PlanReference::Out(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else {
+            continue;
+        };
         let Some(engine) = engines.get(&id) else { continue };
         Look { node, name: &task.stage, found }.against(&repository, engine, &id);
     }

@@ -1,7 +1,7 @@
 //! What the types cannot say about `retry:`: keys that mean something together only, and numbers that a stage has.
 
 use super::Look;
-use crate::manifest::model::{Retry, RetryAfter, ShellScript, Serve, Stage};
+use crate::manifest::model::{Retry, RetryAfter, Serve, ShellScript, Stage};
 
 impl Look<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
@@ -63,7 +63,9 @@ impl Look<'_> {
             }
             Stage { serve: Some(Serve::Command(server)), .. } => lacks(&server.words, knob),
             Stage { shell: Some(ShellScript::Words(words)), .. } => lacks(words, knob),
-            Stage { shell: Some(ShellScript::Text(_)), .. } => Some("the command is a text: write it as a list of words"),
+            Stage { shell: Some(ShellScript::Text(_)), .. } => {
+                Some("the command is a text: write it as a list of words")
+            }
             _ => Some("this stage has nothing to lower"),
         };
         if let Some(why) = lacks {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::ask::{QueryResult, Environment, ask};
+use super::query::{Environment, QueryResult, ask};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -25,7 +25,9 @@ pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), St
     let user = format!("--user={}", rustix::process::getuid().as_raw());
     let words: Vec<String> = match what {
         CancelCommand::Name(name) => vec![user, format!("--name={name}")],
-        CancelCommand::Now(name) => vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()],
+        CancelCommand::Now(name) => {
+            vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()]
+        }
         CancelCommand::Numbers(numbers) => numbers.to_vec(),
         CancelCommand::NumbersNow(numbers) => {
             ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::ask::{QueryResult, Environment, ask};
+use super::query::{Environment, QueryResult, ask};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Slurm's own default.

@@ -4,22 +4,22 @@
 //! controller takes a job and does not answer any more. A question that fails says nothing about a job. `sacct` is never
 //! asked, because many clusters have no accounting.
 
-mod ask;
 mod cancel;
 mod environment;
 mod job;
 mod limits;
 mod node;
+mod query;
 mod queue;
 mod state;
 mod submit;
 
-pub use ask::Environment;
 pub use cancel::{CancelCommand, cancel};
 pub use environment::environment;
-pub use job::{SlurmJob, PREFIX, ranges};
+pub use job::{PREFIX, SlurmJob, ranges};
 pub use limits::max_array_size;
 pub use node::addresses;
-pub use queue::{QueueEntry, JobQueue, QueueView};
-pub use state::{PendingReason, JobState};
+pub use query::Environment;
+pub use queue::{JobQueue, QueueEntry, QueueView};
+pub use state::{JobState, PendingReason};
 pub use submit::{Submission, Submitted, submit};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
-use super::ask::{QueryResult, Environment, ask};
-use super::job::{SlurmJob, PREFIX, elements};
+use super::job::{PREFIX, SlurmJob, elements};
+use super::query::{Environment, QueryResult, ask};
 use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
@@ -108,7 +108,12 @@ impl Shared {
             let asked = ask("squeue", words, env.clone(), PATIENCE).await;
             self.sender.send_modify(|view| match &asked {
                 QueryResult::Said { code: 0, stdout, .. } => {
-                    *view = QueueView { seen: view.seen + 1, at: Some(at), jobs: Arc::new(read(stdout)), ..QueueView::default() };
+                    *view = QueueView {
+                        seen: view.seen + 1,
+                        at: Some(at),
+                        jobs: Arc::new(read(stdout)),
+                        ..QueueView::default()
+                    };
                 }
                 failed => {
                     view.silent += 1;

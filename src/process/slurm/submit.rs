@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ask::{QueryResult, Environment, ask};
+use super::query::{Environment, QueryResult, ask};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const PATIENCE: Duration = Duration::from_mins(2);

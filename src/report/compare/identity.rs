@@ -1,6 +1,6 @@
 //! What two results were measured on: both identities, in what they differ, and what that forbids to claim.
 
-use super::{Comparison, RunSet, ComparedResult, letter};
+use super::{ComparedResult, Comparison, RunSet, letter};
 use crate::harness::{IdentityDifference, RunIdentity, ServerIdentity, identity_differences};
 
 /// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not known.

@@ -7,24 +7,24 @@
 //!
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
 
-mod gate;
+mod compared_result;
+mod fail_condition;
 mod identity;
 mod pairing;
 mod ratio;
 mod run_set;
-mod sheet;
-mod tell;
+mod text;
 
 use serde::Serialize;
 
-pub use gate::{FailCondition, FailConditionOutcome};
+pub use compared_result::{ComparedResult, Measure};
+pub use fail_condition::{FailCondition, FailConditionOutcome};
 pub(in crate::report) use identity::lines as identity_lines;
 pub use pairing::Pairing;
 pub use ratio::{MeasuredOn, Ratio, Ratios};
 pub use run_set::RunSet;
-pub use sheet::{Measure, ComparedResult};
-pub(in crate::report) use tell::{doubts, judged, letter, method};
-pub use tell::{json, text};
+pub(in crate::report) use text::{doubts, judged, letter, method};
+pub use text::{json, text};
 
 use crate::harness::IdentityDifference;
 use crate::stats::{self, Conclusion, Margins, Percents, RunValues, TwoSides};
@@ -148,7 +148,8 @@ impl Comparison {
         let mut deltas: Vec<Delta> = a
             .rows()
             .filter_map(|one| {
-                let same = |other: &&run_set::RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
+                let same =
+                    |other: &&run_set::RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
                 difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
             })
             .collect();

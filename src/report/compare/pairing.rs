@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{RunSet, ComparedResult};
+use super::{ComparedResult, RunSet};
 
 /// How runs of two sides are judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

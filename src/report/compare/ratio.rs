@@ -8,9 +8,9 @@ use minijinja::context;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
-use super::{Comparison, PercentInterval, Judgement, CompareRules, RunSet, ComparedResult};
+use super::{CompareRules, ComparedResult, Comparison, Judgement, PercentInterval, RunSet};
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::paint::{Styler, TextRole, clean, table};
+use crate::report::styler::{Styler, TextRole, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
@@ -59,7 +59,14 @@ pub struct MeasuredOn {
 
 impl Ratios {
     /// Adds one row: the runs are in the order of the columns.
-    pub fn measured(&mut self, row: &str, columns: &[String], sets: &[RunSet], metrics: &[String], rules: CompareRules) {
+    pub fn measured(
+        &mut self,
+        row: &str,
+        columns: &[String],
+        sets: &[RunSet],
+        metrics: &[String],
+        rules: CompareRules,
+    ) {
         let [first, others @ ..] = sets else { return };
         for (set, column) in sets.iter().zip(columns) {
             self.identify(column, set.first(), first.first());
@@ -155,7 +162,10 @@ impl Ratios {
                 (TextRole::Plain, clean(&row.column)),
                 (TextRole::Plain, number(row.other)),
                 (TextRole::Strong, percent(row)),
-                (TextRole::Quiet, row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high))),
+                (
+                    TextRole::Quiet,
+                    row.interval.map_or_else(String::new, |it| format!("{:.1} … {:.1} %", it.low, it.high)),
+                ),
                 (TextRole::Quiet, clean(&remark.unwrap_or_default())),
             ]);
             for why in &row.unlike {

@@ -1,6 +1,6 @@
 //! One side of a comparison: the runs of one measurement.
 
-use super::{Measure, ComparedResult};
+use super::{ComparedResult, Measure};
 use crate::event::Verdict;
 
 /// Runs that were made the same way, with different seeds or at different times. At least one.

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace, MeasuredRun};
-use crate::stats::{SimulatedQueue, ServiceTime};
+use crate::report::compat::{ChunkKind, MeasuredRun, RequestTrace, TracedChunk, TracedChunks};
+use crate::stats::{ServiceTime, SimulatedQueue};
 
 /// 400 requests whose TTFT goes through `by` ms.
 fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
@@ -37,8 +37,9 @@ fn told(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
 
 fn compare(a: &[MeasuredRun], b: &[MeasuredRun]) -> Comparison {
     let side = |told: &[MeasuredRun]| {
-        let sheets =
-            told.iter().map(|told| ComparedResult::as_tool(told, crate::report::Tool::Regatta).expect("requests are known"));
+        let sheets = told
+            .iter()
+            .map(|told| ComparedResult::as_tool(told, crate::report::Tool::Regatta).expect("requests are known"));
         RunSet::new(told[0].name.clone(), sheets.collect()).expect("runs of one measurement")
     };
     Comparison::of(&side(a), &side(b), CompareRules::default())
@@ -235,7 +236,7 @@ fn a_result_that_measured_its_client_is_told_as_what_it_is() {
     let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];
     let words = |set: &RunSet| set.worst().verdict_word();
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
-    assert_eq!(tell::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
+    assert_eq!(text::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
 }
 

@@ -1,7 +1,10 @@
 //! A definition applied to requests: values in ms, or one rate. Pure.
 
-use super::rules::{SingleTokenRule, ChunkGapRule, MetricConcept, TokenCountRule, PerRequestMetric, RateRule, ToolRules, Tool, AnswerEnd, ClockZero};
-use super::seen::{RequestTrace, UNCOUNTED};
+use super::request_trace::{RequestTrace, UNCOUNTED};
+use super::rules::{
+    AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, TokenCountRule,
+    Tool, ToolRules,
+};
 use super::spread::SortedValues;
 
 /// Why there is no number.
@@ -80,7 +83,9 @@ impl Tool {
                 for one in seen.iter().filter(|one| one.ok) {
                     for (gap, tokens) in one.gaps(rules.first).ok_or(MissingMetric::Timelines)? {
                         match pool {
-                            ChunkGapRule::GapsPerToken if tokens == UNCOUNTED => return Err(MissingMetric::ChunkTokens),
+                            ChunkGapRule::GapsPerToken if tokens == UNCOUNTED => {
+                                return Err(MissingMetric::ChunkTokens);
+                            }
                             ChunkGapRule::GapsPerToken => {
                                 let each = gap / f64::from(tokens.max(1));
                                 values.extend(std::iter::repeat_n(each, tokens as usize));
@@ -110,7 +115,9 @@ impl Tool {
             }
             RateRule::Span { failed_too, from, until } => {
                 let first = match from {
-                    ClockZero::Issue => least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue)),
+                    ClockZero::Issue => {
+                        least(&mut seen.iter().filter(|one| one.ok || !failed_too).map(|one| one.issue))
+                    }
                     ClockZero::Schedule => {
                         let at: Option<Vec<f64>> = seen.iter().map(|one| one.sched).collect();
                         least(&mut at.ok_or(MissingMetric::Schedule)?.into_iter())

@@ -10,24 +10,24 @@
 
 mod apply;
 mod identity;
+mod meaning;
+mod request_trace;
 mod rules;
-mod seen;
 mod spread;
 mod vector;
-mod words;
 
 use serde::Serialize;
 use serde_json::Value;
 
 pub use apply::MissingMetric;
 pub use identity::{identity_of, verdict_text};
+pub use meaning::MetricMeaning;
+pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 pub use rules::{MetricConcept, PercentileRule, Tool};
-pub use seen::{TracedChunk, TracedChunks, ChunkKind, ChunkFilter, RequestTrace};
 pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
-pub use words::MetricMeaning;
 
-use super::paint::{Styler, TextRole, clean, table};
+use super::styler::{Styler, TextRole, clean, table};
 use crate::harness::{Measured, Metric};
 
 /// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
@@ -148,7 +148,9 @@ fn number(told: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Com
     match tool.spread(concept, &told.seen) {
         Ok(spread) => (Some(CompatStats::from(&spread)), None),
         Err(MissingMetric::Timelines) => match told.metric(pool_of(tool)) {
-            Some(metric) => (Some(CompatStats::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule))),
+            Some(metric) => {
+                (Some(CompatStats::from(&metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
+            }
             None => (None, Some(MissingMetric::Timelines.why().to_owned())),
         },
         Err(missing) => (None, Some(missing.why().to_owned())),
@@ -191,7 +193,10 @@ pub fn text(rows: &[CompatRow], paint: Styler) -> String {
             (TextRole::Plain, if row.unit == "ms" { cell(row.ours, |stat| stat.p99) } else { String::new() }),
             (TextRole::Plain, cell(row.theirs, |stat| stat.mean)),
             (TextRole::Plain, if row.unit == "ms" { cell(row.theirs, |stat| stat.p99) } else { String::new() }),
-            (TextRole::Plain, row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string())),
+            (
+                TextRole::Plain,
+                row.theirs.filter(|_| row.unit == "ms").map_or_else(String::new, |stat| stat.n.to_string()),
+            ),
             (TextRole::Quiet, clean(&meaning)),
         ]);
     }

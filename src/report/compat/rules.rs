@@ -2,7 +2,7 @@
 //!
 //! Read from the tools' sources at the versions named; the golden vector holds every row to a known number.
 
-use super::seen::ChunkFilter;
+use super::request_trace::ChunkFilter;
 
 /// Who measured, or as whom a number is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -298,7 +298,10 @@ impl Tool {
                 ..PLAIN
             },
             Self::GenAiPerf => ToolRules {
-                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(LAST_TEXT, SingleTokenRule::LeftOutInOnePiece))),
+                itl: Some(ChunkGapRule::Request(PerRequestMetric::Later(
+                    LAST_TEXT,
+                    SingleTokenRule::LeftOutInOnePiece,
+                ))),
                 e2e: Some(LAST_TEXT),
                 rate: Some(RateRule::Span { failed_too: true, from: ClockZero::Issue, until: LAST_TEXT }),
                 counted: TokenCountRule::Client,

@@ -1,6 +1,6 @@
 //! Five hand-made requests on which every tool's definition has a known number.
 
-use super::seen::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
+use super::request_trace::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// A chat answer with a role chunk, a chunk of three tokens and a usage chunk; one that the client held back for 500 ms;
 /// a one-token answer; one whose first token has empty text; an error.
@@ -15,7 +15,11 @@ pub fn vector() -> Vec<RequestTrace> {
         seen(1, (10.0, 510.0, 912.0), 11, 11, &held),
         seen(2, (20.0, 21.0, 223.0), 1, 1, &[(221.0, 1, Token)]),
         seen(3, (30.0, 31.0, 311.0), 5, 4, &empty),
-        RequestTrace { ok: false, error: Some("an error after 20 ms".to_owned()), ..seen(4, (40.0, 41.0, 61.0), 0, 0, &[]) },
+        RequestTrace {
+            ok: false,
+            error: Some("an error after 20 ms".to_owned()),
+            ..seen(4, (40.0, 41.0, 61.0), 0, 0, &[])
+        },
     ]
 }
 
@@ -35,7 +39,9 @@ fn seen(
         input: None,
         tokens: Some(tokens),
         retokenised: Some(retokenised),
-        chunks: TracedChunks::Every(chunks.iter().map(|&(at, tokens, kind)| TracedChunk { at, tokens, kind }).collect()),
+        chunks: TracedChunks::Every(
+            chunks.iter().map(|&(at, tokens, kind)| TracedChunk { at, tokens, kind }).collect(),
+        ),
         error: None,
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::paint::{Styler, TextRole, clean, counted, table};
+use super::styler::{Styler, TextRole, clean, counted, table};
 pub use finding::{DoctorFinding, FindingLevel, bytes};
 
 /// A longer list of tasks is cut.
@@ -27,7 +27,9 @@ pub fn text(findings: &[DoctorFinding], paint: Styler) -> String {
     let (missing, doubtful) = (count(FindingLevel::Missing), count(FindingLevel::Doubtful));
     let _ = match (missing, doubtful, count(FindingLevel::Good)) {
         (0, 0, 0) => writeln!(out, "\nfacts only; `regatta doctor MANIFEST` says what it needs of them"),
-        (0, 0, good) => writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} that it needs are there"))),
+        (0, 0, good) => {
+            writeln!(out, "\n{}", paint.tone(TextRole::Good, format!("all {good} that it needs are there")))
+        }
         (0, n, _) => writeln!(out, "\n{}", paint.tone(TextRole::Odd, format!("nothing is missing, {n} may not do"))),
         (n, _, _) => writeln!(out, "\n{}", paint.tone(TextRole::Bad, format!("{} missing", counted(n, "thing")))),
     };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::super::compat::{MetricConcept, MetricMeaning, Tool, vector};
-use super::super::paint::{Styler, TextRole, table};
+use super::super::styler::{Styler, TextRole, table};
 use super::{ENTRIES, ExplainedNumber};
 
 /// What a tool's word comes to on the golden vector.
@@ -52,7 +52,8 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
 /// One metric, for a person.
 pub fn text(entry: &ExplainedNumber, paint: Styler) -> String {
     let unit = if entry.unit.is_empty() { String::new() } else { format!(", {}", entry.unit) };
-    let mut out = format!("{}: {}{unit}\n", paint.tone(TextRole::Name, entry.name), paint.tone(TextRole::Strong, entry.title));
+    let mut out =
+        format!("{}: {}{unit}\n", paint.tone(TextRole::Name, entry.name), paint.tone(TextRole::Strong, entry.title));
     let _ = writeln!(out, "{}\n", entry.about);
     let rows: Vec<_> = facts(entry)
         .into_iter()

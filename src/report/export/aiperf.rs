@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    MetricConcept, DeviationRule, Exported, PERCENTILES, SortedValues, MeasuredRun, Tool, cell, counted_by_server, duration_s, facts,
-    identity, input_tokens, linear, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
+    DeviationRule, Exported, MeasuredRun, MetricConcept, PERCENTILES, SortedValues, Tool, cell, counted_by_server,
+    duration_s, facts, identity, input_tokens, linear, ok, output_tokens, second_token, single, spread, statistics,
+    tokens_per_user,
 };
 use crate::report::compat::{ChunkFilter, MissingMetric};
 

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    MetricConcept, DeviationRule, Exported, SortedValues, MeasuredRun, Tool, counted_by_server, facts, identity, input_tokens, ok,
-    output_tokens, spread,
+    DeviationRule, Exported, MeasuredRun, MetricConcept, SortedValues, Tool, counted_by_server, facts, identity,
+    input_tokens, ok, output_tokens, spread,
 };
 
 const TOOL: Tool = Tool::InferencePerf;

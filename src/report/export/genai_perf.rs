@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    MetricConcept, Exported, PERCENTILES, SortedValues, MeasuredRun, Tool, cell, counted_by_server, duration_s, facts, grouped, identity,
-    input_tokens, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
+    Exported, MeasuredRun, MetricConcept, PERCENTILES, SortedValues, Tool, cell, counted_by_server, duration_s, facts,
+    grouped, identity, input_tokens, ok, output_tokens, second_token, single, spread, statistics, tokens_per_user,
 };
 use crate::report::compat::MissingMetric;
 

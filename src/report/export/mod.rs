@@ -15,7 +15,10 @@ use serde_json::{Map, Value, json};
 
 pub use requests::{COLUMNS, Column, schema as requests_schema};
 
-use super::compat::{TracedChunks, MetricConcept, DeviationRule, ChunkFilter, MissingMetric, PercentileRule, RequestTrace, SortedValues, MeasuredRun, Tool};
+use super::compat::{
+    ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
+    Tool, TracedChunks,
+};
 use crate::harness::RequestRecord;
 
 /// In whose shape.
@@ -216,7 +219,13 @@ fn single(unit: &str, value: f64) -> Value {
 }
 
 /// A tool's numbers, and a word on those that are missing.
-fn spread(told: &MeasuredRun, tool: Tool, concept: MetricConcept, name: &str, out: &mut Exported) -> Option<SortedValues> {
+fn spread(
+    told: &MeasuredRun,
+    tool: Tool,
+    concept: MetricConcept,
+    name: &str,
+    out: &mut Exported,
+) -> Option<SortedValues> {
     match tool.spread(concept, &told.seen) {
         Ok(spread) if spread.n() > 0 => Some(spread),
         Ok(_) => {

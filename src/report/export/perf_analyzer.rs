@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Exported, RequestTrace, MeasuredRun, facts, has_every_chunk, identity};
+use super::{Exported, MeasuredRun, RequestTrace, facts, has_every_chunk, identity};
 use crate::report::compat::TracedChunks;
 
 pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {

@@ -39,7 +39,12 @@ enum Of {
     Text(fn(&RequestRecord) -> Option<String>),
 }
 
-const fn number(name: &'static str, unit: &'static str, about: &'static str, of: fn(&RequestRecord) -> Option<i64>) -> Column {
+const fn number(
+    name: &'static str,
+    unit: &'static str,
+    about: &'static str,
+    of: fn(&RequestRecord) -> Option<i64>,
+) -> Column {
     Column { name, kind: "int64", unit, can_be_null: false, about, of: Of::Number(of) }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MetricConcept, DeviationRule, Exported, MeasuredRun, Tool, facts, identity, ok, spread};
+use super::{DeviationRule, Exported, MeasuredRun, MetricConcept, Tool, facts, identity, ok, spread};
 use crate::report::compat::{ChunkFilter, MissingMetric};
 
 const TOOL: Tool = Tool::Vllm;
@@ -42,9 +42,12 @@ pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
         put("output_throughput", json!(output as f64 / duration));
         put("total_token_throughput", json!((input + output) as f64 / duration));
     }
-    for (concept, name) in
-        [(MetricConcept::Ttft, "ttft"), (MetricConcept::Tpot, "tpot"), (MetricConcept::Itl, "itl"), (MetricConcept::E2e, "e2el")]
-    {
+    for (concept, name) in [
+        (MetricConcept::Ttft, "ttft"),
+        (MetricConcept::Tpot, "tpot"),
+        (MetricConcept::Itl, "itl"),
+        (MetricConcept::E2e, "e2el"),
+    ] {
         let Some(values) = spread(told, TOOL, concept, &format!("*_{name}_ms"), out) else { continue };
         put(&format!("mean_{name}_ms"), json!(values.mean()));
         put(&format!("median_{name}_ms"), json!(values.at(0.5)));
@@ -61,8 +64,10 @@ pub(super) fn write(told: &MeasuredRun, out: &mut Exported) {
 
 /// One value for each request that was issued, seconds.
 fn details(told: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
-    let first = |one: &super::RequestTrace| one.first(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
-    let last = |one: &super::RequestTrace| one.last(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
+    let first =
+        |one: &super::RequestTrace| one.first(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
+    let last =
+        |one: &super::RequestTrace| one.last(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
     let each = |value: &dyn Fn(&super::RequestTrace) -> Value| told.seen.iter().map(value).collect::<Value>();
     all.insert("input_lens".to_owned(), each(&|one| json!(one.input)));
     all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { one.tokens } else { Some(0) })));
@@ -70,8 +75,11 @@ fn details(told: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported)
     all.insert("latencies".to_owned(), each(&|one| json!(last(one))));
     all.insert("start_times".to_owned(), each(&|one| json!(one.issue / 1e3)));
     all.insert("errors".to_owned(), each(&|one| json!(one.error.as_deref().unwrap_or(""))));
-    let gaps: Option<Vec<Vec<f64>>> =
-        told.seen.iter().map(|one| Some(one.gaps(ChunkFilter::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect())).collect();
+    let gaps: Option<Vec<Vec<f64>>> = told
+        .seen
+        .iter()
+        .map(|one| Some(one.gaps(ChunkFilter::Token)?.into_iter().map(|gap| gap.0 / 1e3).collect()))
+        .collect();
     match gaps {
         Some(gaps) => drop(all.insert("itls".to_owned(), json!(gaps))),
         None => out.without(format!("itls: {}", MissingMetric::Timelines.why())),

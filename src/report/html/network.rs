@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::svg::{Anchor, Picture};
 use super::timeline::shortened;
 use crate::plan::{Lifetime, Plan};
-use crate::report::story::{TaskPhase, RunState};
+use crate::report::run_state::{RunState, TaskPhase};
 
 /// Two lines fit: the stage, and which of its tasks.
 const HEIGHT: f64 = 38.0;

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::{bench, network, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::plan::Plan;
-use crate::report::paint::{as_typed, clean, clean_lines, counted, duration, to_the_second};
-use crate::report::story::{TaskState, TaskPhase, RunState};
+use crate::report::run_state::{RunState, TaskPhase, TaskState};
+use crate::report::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
 use crate::report::summary::{reasons_of, said_of};
 
 const PAGE: &str = include_str!("../../../templates/report/page.html");

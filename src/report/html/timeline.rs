@@ -1,8 +1,8 @@
 //! When each task ran: a bar per task, from the start of the run to its end.
 
 use super::svg::{Anchor, Picture, number, steps};
-use crate::report::paint::duration;
-use crate::report::story::{TaskState, TaskPhase, RunState};
+use crate::report::run_state::{RunState, TaskPhase, TaskState};
+use crate::report::styler::duration;
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;

@@ -11,10 +11,10 @@ use super::page::environment;
 use super::svg::{Picture, number};
 use crate::event::Verdict;
 use crate::harness::{IdentityDifference, RunIdentity};
-use crate::report::compare::{Comparison, Delta, Judgement, RunSet, ComparedResult, doubts, judged, letter, method};
-use crate::report::compat::{MetricMeaning, MeasuredRun};
-use crate::report::paint::to_the_second;
+use crate::report::compare::{ComparedResult, Comparison, Delta, Judgement, RunSet, doubts, judged, letter, method};
+use crate::report::compat::{MeasuredRun, MetricMeaning};
 use crate::report::percent::signed_percent;
+use crate::report::styler::to_the_second;
 
 const PAGE: &str = include_str!("../../../templates/report/compare.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");

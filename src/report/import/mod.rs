@@ -11,7 +11,7 @@ mod trtllm;
 
 use serde_json::{Map, Value, json};
 
-use super::compat::{MetricConcept, MetricMeaning, RequestTrace, SortedValues, CompatStats, MeasuredRun, Tool};
+use super::compat::{CompatStats, MeasuredRun, MetricConcept, MetricMeaning, RequestTrace, SortedValues, Tool};
 
 /// One imported run.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Requests, Tool, text_at};
-use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
+use crate::report::compat::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// A response is a chunk; stamps become ms from the first request.
 pub(super) fn perf_analyzer(value: &Value) -> Requests {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Requests, SERVER, Tool, at, text_at};
-use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
+use crate::report::compat::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// Chunks from a first one and the gaps after it. Which chunk has how many tokens is known only if each has one.
 fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -> TracedChunks {

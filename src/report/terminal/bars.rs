@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event::TaskId;
-use crate::report::paint::{Styler, clean, duration};
-use crate::report::story::{TaskState, TaskPhase, RunState};
+use crate::report::run_state::{RunState, TaskPhase, TaskState};
+use crate::report::styler::{Styler, clean, duration};
 
 /// Redraws per second, at most.
 const HERTZ: u8 = 10;

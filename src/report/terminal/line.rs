@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId, size};
-use crate::report::paint::{Styler, TextRole, as_typed, clean, counted, duration};
-use crate::report::story::RunState;
+use crate::report::run_state::RunState;
+use crate::report::styler::{Styler, TextRole, as_typed, clean, counted, duration};
 
 /// The runner's reason for a task that it knows nothing of.
 const FIRST_TIME: &str = "never finished here";

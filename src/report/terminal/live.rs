@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::bars::Bars;
 use super::line::{Verbosity, line};
 use crate::event::Event;
-use crate::report::paint::Styler;
-use crate::report::story::RunState;
+use crate::report::run_state::RunState;
+use crate::report::styler::Styler;
 use crate::report::summary::{RunPaths, summary};
 
 /// How to tell.

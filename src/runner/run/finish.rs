@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, TaskOutput, TaskRole, Runner, RunSummary};
+use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::event::{Event, Failure};
 use crate::plan::ActionKind;
 use crate::runner::options::SettledTask;
 use crate::runner::schedule::Ix;
 use crate::runner::work::TaskExecutor;
-use crate::store::{TaskRecord, FileStamp};
+use crate::store::{FileStamp, TaskRecord};
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {

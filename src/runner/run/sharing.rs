@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Keyed, TaskOutput, Msg, TaskEnd, TaskRole, Runner, ScheduleState, accept, system};
+use super::{Keyed, Msg, Runner, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
 use crate::event::{Event, Failure, FailureKind};
-use crate::runner::age;
+use crate::runner::remote_outputs::{FetchedOutput, OutputRequest};
+use crate::runner::result_age;
 use crate::runner::schedule::Ix;
-use crate::runner::shared::{FetchedOutput, OutputRequest};
 use crate::runner::work::TaskExecutor;
 use crate::store::TaskRecord;
 
@@ -74,7 +74,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.fail(ix, 1, failure, 0.0);
         }
         if let Some(keyed) = &self.keyed[ix as usize]
-            && let Some((task, text)) = age::notice(&task, &keyed.key, &record)
+            && let Some((task, text)) = result_age::notice(&task, &keyed.key, &record)
         {
             (self.emit)(Event::Notice { task: Some(task), text });
         }

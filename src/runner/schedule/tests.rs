@@ -174,7 +174,10 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
     s.up(0);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
     s.relaunch(0);
-    assert_eq!((s.state(0), s.state(1), s.state(2)), (ScheduleState::Known, ScheduleState::Running, ScheduleState::Keying));
+    assert_eq!(
+        (s.state(0), s.state(1), s.state(2)),
+        (ScheduleState::Known, ScheduleState::Running, ScheduleState::Keying)
+    );
     // One that ran is looked up again by the loop, when its try has ended.
     s.rekey(1);
     assert_eq!(s.next_to_key(), Some(1));

@@ -1,6 +1,6 @@
 //! The micro-batch scheduler: what the step computes, under the budgets of requests and tokens.
 
-use super::{Active, Chunking, InFlight, EngineLimits};
+use super::{Active, Chunking, EngineLimits, InFlight};
 
 /// Walks the scheduled requests in order.
 pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usize]) -> InFlight {

@@ -9,7 +9,7 @@ mod batch;
 mod capacity;
 mod virtual_time;
 
-pub use virtual_time::{SimulatedRequest, VirtualRun, Served, simulate};
+pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
 
 use super::timing::Coefficients;
 

@@ -175,7 +175,8 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
 }
 
 fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
-    let one = (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| SimulatedRequest { at, isl, osl });
+    let one =
+        (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| SimulatedRequest { at, isl, osl });
     prop::collection::vec(one, 1..40)
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decode::TokenSpeaker;
-use super::more::{Returns, RequestTimes};
+use super::extra_outputs::{RequestTimes, Returns};
 use crate::sim::random::mix;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_response::InferOutputTensor;

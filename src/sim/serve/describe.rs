@@ -38,7 +38,11 @@ pub(super) fn metadata(model: &LoadedModel) -> ModelMetadataResponse {
 }
 
 /// Of one model, or of all if `name` is empty.
-pub(super) fn statistics(inner: &ServiceInner, name: &str, version: &str) -> Result<ModelStatisticsResponse, RequestRefusal> {
+pub(super) fn statistics(
+    inner: &ServiceInner,
+    name: &str,
+    version: &str,
+) -> Result<ModelStatisticsResponse, RequestRefusal> {
     if !name.is_empty() {
         inner.find(name, version)?;
     }

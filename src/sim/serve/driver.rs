@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::answer::ServedAnswer;
-use super::more::RequestTimes;
+use super::extra_outputs::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, EngineLimits, CoreToken};
+use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -102,7 +102,12 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn start(name: &str, limits: &EngineLimits, clock: SimClock, shared: Arc<ServerCounters>) -> std::io::Result<Self> {
+    pub(super) fn start(
+        name: &str,
+        limits: &EngineLimits,
+        clock: SimClock,
+        shared: Arc<ServerCounters>,
+    ) -> std::io::Result<Self> {
         let (commands, inbox) = channel();
         let inside = Arc::new(AtomicUsize::new(0));
         let holding = Arc::new(Mutex::new(CoreLoad::default()));

@@ -7,10 +7,10 @@ mod answer;
 mod decode;
 mod describe;
 mod driver;
+mod extra_outputs;
 mod http;
 mod inputs;
 mod load;
-mod more;
 mod prompt;
 mod request;
 mod service;
@@ -31,11 +31,11 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use self::driver::{SimClock, Driver, ServerCounters};
-use self::http::{PortFace, Open};
+use self::driver::{Driver, ServerCounters, SimClock};
+use self::http::{Open, PortFace};
 use self::load::LoadedModel;
 use self::prompt::PromptTokens;
-use self::service::{ServiceInner, InferenceService};
+use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
 use crate::triton::proto::health::health_server::HealthServer;
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -153,9 +153,10 @@ pub async fn serve(
     let grpc = incoming.local_addr().map_err(|error| unavailable(options.grpc, error.to_string()))?;
     let mut faces = Vec::new();
     let mut addresses = Addresses { grpc, http: None, metrics: None };
-    for (wanted, face, found) in
-        [(options.http, PortFace::Service, &mut addresses.http), (options.metrics, PortFace::Metrics, &mut addresses.metrics)]
-    {
+    for (wanted, face, found) in [
+        (options.http, PortFace::Service, &mut addresses.http),
+        (options.metrics, PortFace::Metrics, &mut addresses.metrics),
+    ] {
         let Some(wanted) = wanted else { continue };
         let told = |error: std::io::Error| unavailable(wanted, error.to_string());
         let open = Open::bind(wanted, face).await.map_err(told)?;

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicUsize;
 use tonic::Code;
 
 use super::answer::{ServedAnswer, ServedPrompt};
-use super::decode::{TokenSpeaker, StopWords, decode, word_list};
+use super::decode::{StopWords, TokenSpeaker, decode, word_list};
+use super::extra_outputs::Returns;
 use super::inputs::Inputs;
-use super::load::{LoadedEngine, ModelKind, LoadedModel};
-use super::more::Returns;
+use super::load::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::tensor::{RequestRefusal, check};
 use super::vllm;
@@ -150,8 +150,10 @@ impl Asked {
             ));
         }
         let words = |ids: &str, texts: &str| {
-            let ids =
-                inputs.ints(ids, row).map_or(Ok(Vec::new()), |list| word_list(&list)).map_err(RequestRefusal::backend)?;
+            let ids = inputs
+                .ints(ids, row)
+                .map_or(Ok(Vec::new()), |list| word_list(&list))
+                .map_err(RequestRefusal::backend)?;
             let mut texts = inputs.texts(texts, row).unwrap_or_default();
             texts.retain(|text| !text.is_empty());
             Ok(StopWords { ids, texts })
@@ -173,7 +175,8 @@ impl Asked {
     }
 
     fn part(&self, plain: &ServedAnswer, engine: &LoadedEngine, row: usize, sequence: u32) -> RequestPart {
-        let voice = |beam| TokenSpeaker::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
+        let voice =
+            |beam| TokenSpeaker::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
         let beams: Vec<TokenSpeaker> = (0..self.beams).map(voice).collect();
         let decoded: Option<Vec<Vec<i32>>> =
             beams.iter().map(|voice| decode(voice, self.osl, &self.stop, &self.bad)).collect();
@@ -215,12 +218,18 @@ fn sampling(inputs: &Inputs<'_>, row: usize, is_text: bool, beams: i32, sequence
         (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
     ];
     match checks.into_iter().find(|(holds, _)| !holds) {
-        Some((_, expression)) => Err(RequestRefusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
+        Some((_, expression)) => {
+            Err(RequestRefusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}")))
+        }
         None => Ok(()),
     }
 }
 
-fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
+fn tokens(
+    inputs: &Inputs<'_>,
+    engine: &LoadedEngine,
+    row: usize,
+) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
     let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
         return Err(RequestRefusal::backend(
@@ -251,7 +260,11 @@ fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<(u64
     Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
-fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
+fn text(
+    inputs: &Inputs<'_>,
+    prompts: &PromptTokens,
+    row: usize,
+) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
     let text = inputs.texts("text_input", row).and_then(|texts| texts.into_iter().next()).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = prompts.count(&text);

@@ -13,8 +13,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::answer::{ServedAnswer, bare};
 use super::describe::{index, metadata, server, statistics};
-use super::driver::{SimClock, Driver, DriverJob, ResponseSink, ServerCounters};
-use super::load::{LoadedEngine, ModelKind, LoadedModel};
+use super::driver::{Driver, DriverJob, ResponseSink, ServerCounters, SimClock};
+use super::load::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::request::{Accepted, RequestPart, accept, version};
 use super::statistics::{Route, Statistics};
@@ -172,7 +172,17 @@ impl ServiceInner {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
-                        driver.submit(DriverJob { arrived, owner, isl, osl, answer, reply, route, made: 0, first_token: 0 });
+                        driver.submit(DriverJob {
+                            arrived,
+                            owner,
+                            isl,
+                            osl,
+                            answer,
+                            reply,
+                            route,
+                            made: 0,
+                            first_token: 0,
+                        });
                     }
                 }
                 None

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::load::{ModelKind, LoadedModel};
-use super::more::RequestTimes;
+use super::extra_outputs::RequestTimes;
+use super::load::{LoadedModel, ModelKind};
 use super::request::version;
 use crate::triton::proto::inference::{
     InferBatchStatistics, InferStatistics, ModelStatistics as Message, StatisticDuration,

@@ -100,8 +100,9 @@ pub(super) fn text(
     let first = |name: &str| inputs.texts(name, row).and_then(|texts| texts.into_iter().next());
     let text = first("text_input").unwrap_or_default();
     let settings: Map<String, Value> = match first("sampling_parameters") {
-        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings)
-            .map_err(|error| RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}")))?,
+        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings).map_err(|error| {
+            RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}"))
+        })?,
         _ => Map::new(),
     };
     // Clients write numbers as texts, too.

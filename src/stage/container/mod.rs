@@ -4,7 +4,7 @@
 //! GPUs of its lease and no others; the host's network; the stage's variables and secrets, which docker and podman take by
 //! their names, so that no process list shows a value. It runs as who runs this program, so that what it writes is theirs.
 
-mod ended;
+mod exit_meaning;
 mod images;
 mod run;
 
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{getgid, getuid};
 
 use crate::container::{self, Container, ContainerEngine, ContainerGpus, Sees};
-use crate::event::{Failure, FailureKind, ExternalResource};
+use crate::event::{ExternalResource, Failure, FailureKind};
 use crate::manifest::model;
 use crate::plan::Task;
 use crate::process::ProcessCommand;
 use crate::runner::Lease;
-pub use ended::{inside, meaning};
-pub use images::{Images, FoundImage, engine, engine_trouble, look, look_for_image, no_program};
+pub use exit_meaning::{inside, meaning};
+pub use images::{FoundImage, Images, engine, engine_trouble, look, look_for_image, no_program};
 pub use run::{NotRun, obey, run};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
@@ -150,10 +150,10 @@ impl TaskContainer {
                 .map(|(name, value)| (name, Some(value.into()))),
         );
         own.push((DEVICES.to_owned(), None));
-        let outliving = container
-            .engine
-            .is_detached()
-            .then(|| ExternalResource::Container { program: container.program().to_owned(), name: container.safe_name() });
+        let outliving = container.engine.is_detached().then(|| ExternalResource::Container {
+            program: container.program().to_owned(),
+            name: container.safe_name(),
+        });
         let argv = words.argv.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
         Ok(WrappedCommand { command: ProcessCommand { argv, env: own, ..command.clone() }, outliving })
     }

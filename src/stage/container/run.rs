@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{TaskContainer, STOP_AFTER, WrappedCommand};
-use crate::event::{Event, Failure, FailureKind, ExternalResource, Stop};
-use crate::process::{self, ProcessCommand, ProcessExit, How, Running, SpawnError};
+use super::{STOP_AFTER, TaskContainer, WrappedCommand};
+use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop};
+use crate::process::{self, How, ProcessCommand, ProcessExit, Running, SpawnError};
 use crate::runner::Lease;
 
 /// How long a container program may take for one order beyond what it was told to wait.
@@ -22,7 +22,12 @@ pub enum NotRun {
 }
 
 /// Runs it. `ProcessExit::how` is the end of the command inside, as the container program passes it on.
-pub async fn run(lease: &Lease, place: &TaskContainer, command: &ProcessCommand, argv: &mut Vec<OsString>) -> Result<ProcessExit, NotRun> {
+pub async fn run(
+    lease: &Lease,
+    place: &TaskContainer,
+    command: &ProcessCommand,
+    argv: &mut Vec<OsString>,
+) -> Result<ProcessExit, NotRun> {
     let WrappedCommand { command, outliving } = place.wrap(lease, command).map_err(NotRun::Refused)?;
     argv.clone_from(&command.argv);
     let stop = &lease.stop;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::event::Failure;
 use crate::process::ProcessCommand;
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
 const SETTINGS: [&str; 9] = [

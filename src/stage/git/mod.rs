@@ -9,7 +9,7 @@ mod command;
 
 use std::path::Path;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{CherryPick, Git};
 use command::{GitCommand, credentials, userinfo, without_credentials};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::place::{HostPlace, HostTransport};
+use super::host_place::{HostPlace, HostTransport};
 use super::spec::HostProblem;
 use crate::event::Endpoint;
 use crate::process;

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::link::HostLost;
-use super::place;
+use super::agent_output;
+use super::connection::HostLost;
+use super::host_place;
 use super::spec::HostProblem;
-use super::tell;
 use crate::event::Failure;
 use crate::manifest::model::{SshHost, SshMachine};
-use crate::process::{ProbeOutput, How, ProbeResult, probe};
+use crate::process::{How, ProbeOutput, ProbeResult, probe};
 
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// had its time.
 pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
     let host = SshHost::Machine(machine.clone());
-    let places = place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
+    let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
     let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };
     let (how, words) = match probe(place.words(&["--version"]), LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
@@ -39,6 +39,6 @@ pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String,
         ProbeResult::Failed(why) => (None, why),
     };
     let lost = HostLost::new(how, words.lines().map(str::to_owned).collect());
-    let HostProblem { what, hint } = tell::not_greeted(place, &lost);
+    let HostProblem { what, hint } = agent_output::not_greeted(place, &lost);
     Err((what, hint))
 }

@@ -18,14 +18,14 @@
 //! - Secrets go over the connection, never onto a command line.
 
 mod address;
+mod agent;
+mod agent_output;
 mod ask;
-mod crew;
-mod greet;
-mod guard;
-mod link;
-mod place;
+mod connection;
+mod coordinator;
+mod handshake;
+mod host_place;
 mod spec;
-mod tell;
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,10 +33,10 @@ use std::time::Duration;
 use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
 use crate::runner::{Lease, within};
+pub use agent::{AgentInput, guard};
 pub use ask::ask_host;
-pub use guard::{AgentInput, guard};
-pub use place::typed;
-pub use spec::{AgentOrders, AgentMessage};
+pub use host_place::typed;
+pub use spec::{AgentMessage, AgentOrders};
 
 /// How often each side says that it is there.
 const BEAT: Duration = Duration::from_secs(1);
@@ -55,13 +55,13 @@ pub fn elsewhere(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
 
 /// On machines that are reached over ssh.
 pub async fn over_ssh(lease: Lease, hosts: &[SshHost], home: &Path, run: &RunId) -> Result<Done, Failure> {
-    let places = place::over_ssh(hosts, &lease.project)?;
+    let places = host_place::over_ssh(hosts, &lease.project)?;
     let (limit, stop) = (lease.task.timeout, lease.stop.clone());
-    within(limit, &stop, Box::pin(crew::perform(lease, places, home, run))).await
+    within(limit, &stop, Box::pin(coordinator::perform(lease, places, home, run))).await
 }
 
 /// On every node of the allocation that this runs in.
 pub async fn on_each_node(lease: Lease, slurm: &Slurm, home: &Path, run: &RunId) -> Result<Done, Failure> {
-    let places = place::of_allocation(slurm, &lease.project).await?;
-    crew::perform(lease, places, home, run).await
+    let places = host_place::of_allocation(slurm, &lease.project).await?;
+    coordinator::perform(lease, places, home, run).await
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::stage::beside::Sidecar;
-use crate::stage::errand::TaskContext;
+use crate::stage::sidecar::Sidecar;
+use crate::stage::task_context::TaskContext;
 
 /// A repository on a slow network file system may take longer; then it is not known.
 const LIMIT: Duration = Duration::from_secs(5);

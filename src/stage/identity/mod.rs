@@ -11,10 +11,10 @@ mod key;
 use std::collections::BTreeMap;
 use std::thread::available_parallelism;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use super::telemetry::is_here;
 use crate::event::Endpoint;
-use crate::harness::{self, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity, BenchSpec};
+use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, Measured, RunIdentity, ServerIdentity};
 
 pub use key::facts;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::event::{Failure, FailureKind, Stop};
 use crate::loadgen::{ChildJob, ChildMessage};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// How often its lines are read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

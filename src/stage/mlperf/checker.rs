@@ -7,12 +7,17 @@ use std::path::Path;
 use crate::event::{Failure, FailureKind};
 use crate::manifest::model::MlperfPackage;
 use crate::mlperf::Official;
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// Where the official checker is in a clone of mlcommons/inference: since v6.0, and before.
 const CHECKERS: [&str; 2] = ["tools/submission/submission_checker/main.py", "tools/submission/submission_checker.py"];
 /// Runs the official checker on what was packed. Its exit code says whether it found errors; that is not a failure here.
-pub(super) async fn ask(errand: &TaskContext, step: &MlperfPackage, clone: &Path, round: &str) -> Result<Official, Failure> {
+pub(super) async fn ask(
+    errand: &TaskContext,
+    step: &MlperfPackage,
+    clone: &Path,
+    round: &str,
+) -> Result<Official, Failure> {
     let Some(script) = CHECKERS.iter().map(|path| clone.join(path)).find(|path| path.is_file()) else {
         let what = format!("`checker`: {} has no {}", clone.display(), CHECKERS[0]);
         return Err(Failure::new(FailureKind::Refused, what).hint("a clone of mlcommons/inference"));

@@ -4,7 +4,7 @@ use super::round;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::MlperfDataset;
 use crate::mlperf::dataset::{DatasetError, DatasetRequest, make, read};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// Fills the output with `dataset.jsonl` and `dataset.json`.
 pub fn perform(errand: &TaskContext, step: &MlperfDataset) -> Result<Done, Failure> {

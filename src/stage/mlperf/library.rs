@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::event::{Done, Failure, FailureKind};
-use crate::loadgen::{self, ChildMessage, LibraryProbe, LibraryFacts};
+use crate::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
 use crate::manifest::model::LoadgenLibrary;
 use crate::mlperf::{Round, Seeds};
-use crate::stage::errand::TaskContext;
 use crate::stage::loadgen as child;
+use crate::stage::task_context::TaskContext;
 
 /// What later stages load.
 pub const LIBRARY: &str = "libloadgen.so";
@@ -103,7 +103,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
-async fn sources(errand: &TaskContext, step: &LoadgenLibrary, version: &str) -> Result<(PathBuf, String, String), Failure> {
+async fn sources(
+    errand: &TaskContext,
+    step: &LoadgenLibrary,
+    version: &str,
+) -> Result<(PathBuf, String, String), Failure> {
     let out = &errand.lease.out;
     let archive = match &step.sdist {
         Some(given) => {
@@ -220,7 +224,8 @@ async fn compile(errand: &TaskContext, cxx: &str, sources: &Path) -> Result<(), 
 async fn probe(errand: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
     let conf = errand.lease.out.join("probe.conf");
     fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
-    let job = loadgen::ChildJob::Probe(LibraryProbe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
+    let job =
+        loadgen::ChildJob::Probe(LibraryProbe { library: errand.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
     child::run(errand, program, &job, &errand.lease.stop, |line| {
         if let ChildMessage::Probed(told) = line {

@@ -11,7 +11,7 @@ pub use library::{LIBRARY, TOLD as LOADGEN_TOLD};
 
 use std::path::Path;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Mlperf;
 use crate::mlperf::Round;

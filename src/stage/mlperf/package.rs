@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 use super::checker;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{self, MlperfPackage};
-use crate::mlperf::{self, Examined, GateFinding, FinishedTask, TestMode, Official, PackageRequest, Packed, MlperfScenario, ProvenanceStage, Unpacked, FindingWeight};
-use crate::runner::{UpstreamTask, Upstream};
-use crate::stage::errand::TaskContext;
+use crate::mlperf::{
+    self, Examined, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, Packed,
+    ProvenanceStage, TestMode, Unpacked,
+};
+use crate::runner::{Upstream, UpstreamTask};
+use crate::stage::task_context::TaskContext;
 
 /// What makes a rehearsal one. In a rehearsal these are told, and stop nobody.
 const OF_A_REHEARSAL: [&str; 12] = [

@@ -9,7 +9,7 @@ use crate::manifest::model::MlperfScore;
 use crate::mlperf::DatasetRecord;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 const LOG: &str = "mlperf_log_accuracy.json";
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::manifest::model::MlperfVerify;
 use crate::mlperf::audit::{self, VerifyError};
-use crate::mlperf::{TestRequest, Division, TestMode, MlperfScenario};
-use crate::stage::errand::TaskContext;
+use crate::mlperf::{Division, MlperfScenario, TestMode, TestRequest};
+use crate::stage::task_context::TaskContext;
 
 /// The output of a `score` stage that holds the numbers.
 const ACCURACY_FILE: &str = "accuracy.json";

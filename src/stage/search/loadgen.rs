@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use super::phases::{SearchStep, SearchTest, next};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::harness::{self, RateBounds, FoundRate, RunResult, BenchSpec};
+use crate::harness::{self, BenchSpec, FoundRate, RateBounds, RunResult};
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, ask, short, whole};
-use crate::stage::errand::TaskContext;
 use crate::stage::loadgen::once;
+use crate::stage::task_context::TaskContext;
 use crate::stage::unfinished::{Servers, start_anew};
 
 /// `search.json`

@@ -3,7 +3,7 @@
 //! A short test says yes sooner than a whole one, because queues grow slowly. So the rate that short ones found is tried whole.
 //! Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
-use crate::harness::{RateBounds, FoundRate, RateProbe, ProbeStep};
+use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
 
 /// One test at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,11 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
         (Some(held), Some(missed)) => {
             let middle = rounded(f64::midpoint(held, missed));
             let is_narrow = missed - held <= bounds.precision * held || middle <= held || middle >= missed;
-            if is_narrow { SearchStep::Found(FoundRate { at_least: held, below: Some(missed) }) } else { SearchStep::Whole(middle) }
+            if is_narrow {
+                SearchStep::Found(FoundRate { at_least: held, below: Some(missed) })
+            } else {
+                SearchStep::Whole(middle)
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{Bench, Interface, Scenario};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse, ServerMetadataResponse};
-use crate::triton::{ClientError, Listens, TritonClient, ClientErrorKind, probe};
+use crate::triton::{ClientError, ClientErrorKind, Listens, TritonClient, probe};
 
 /// No server may take longer for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -154,7 +154,12 @@ async fn questions(endpoint: &Endpoint, expected: &ExpectedServer, told: &mut To
     Ok(())
 }
 
-async fn of_model(client: &TritonClient, model: &str, expected: &ExpectedServer, told: &mut Told) -> Result<(), Problem> {
+async fn of_model(
+    client: &TritonClient,
+    model: &str,
+    expected: &ExpectedServer,
+    told: &mut Told,
+) -> Result<(), Problem> {
     if optional(client.is_model_ready(model, "").await)? == Some(false) {
         return Err(absent(client, model).await);
     }

@@ -6,8 +6,8 @@ use super::attach::{self, ExpectedServer};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::duration;
 use crate::manifest::model::AttachServer;
-use crate::stage::errand::TaskContext;
 use crate::stage::health::{self, HealthProbe, SILENCE};
+use crate::stage::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.

@@ -6,7 +6,9 @@ use crate::manifest::model;
 use crate::manifest::model::TritonServer;
 use crate::stage::container;
 use crate::triton::SpecProblem;
-use crate::triton::launch::{Bases, LaunchSpec, LaunchTuning, Launcher, ServerMode, Mpi, Ports, ServerSpec, Srun, place};
+use crate::triton::launch::{
+    Bases, LaunchSpec, LaunchTuning, Launcher, Mpi, Ports, ServerMode, ServerSpec, Srun, place,
+};
 
 /// What a launch needs beside the manifest's words.
 pub struct LaunchContext<'a> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::facts;
 use crate::event::{Failure, FailureKind, Lowered};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 use crate::triton::pbtxt::{self, PbtxtDocument};
 use crate::triton::repository::{Parameter, knob};
 

@@ -2,15 +2,15 @@
 
 pub mod attach;
 mod attached;
-mod death;
 mod facts;
+mod failure_report;
 mod launch;
-mod life;
 mod loading;
 mod lowered;
 mod plan;
 mod preview;
 mod ready;
+mod running_server;
 mod shortage;
 mod stop;
 mod trtllm;
@@ -24,15 +24,15 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::manifest::duration;
 use crate::manifest::model::Serve;
 use crate::process::{How, Running};
-use death::{died_of, ended};
-use life::{ServerExit, RunningServer, ExitCause};
+use failure_report::{died_of, ended};
 use plan::{PlannedServer, StopTarget};
 pub use preview::{LaunchPreview, ServePreview, previews};
+use running_server::{ExitCause, RunningServer, ServerExit};
 
 /// signal(7)
 const SIGKILL: i32 = 9;
@@ -124,7 +124,8 @@ impl Servers<'_> {
         let (tell, up) = channel::channel(None);
         self.ups.push(tell);
         let quit = self.quit.clone();
-        let life = RunningServer { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
+        let life =
+            RunningServer { index, server: Arc::clone(&server), running, order, outliving, quit, up, task, emit };
         self.set.spawn(life.live());
         Ok(server)
     }

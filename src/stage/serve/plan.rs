@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use super::facts::{self, repositories};
 use super::launch::{self, LaunchContext};
 use super::{log_of, lowered, trtllm, words};
-use crate::event::{Endpoint, Failure, FailureKind, ExternalResource};
+use crate::event::{Endpoint, ExternalResource, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::process::{self, ProcessCommand};
 use crate::stage::container;
-use crate::stage::errand::{TaskContext, devices};
 use crate::stage::options;
+use crate::stage::task_context::{TaskContext, devices};
 use crate::triton::SpecProblem;
 use crate::triton::launch as launched;
-use crate::triton::launch::{Port, Ports, LaunchedServer, ServerSpec};
+use crate::triton::launch::{LaunchedServer, Port, Ports, ServerSpec};
 
 pub(super) const HOST: &str = "127.0.0.1";
 
@@ -184,9 +184,8 @@ fn tritons(errand: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSer
     for note in plan.notes {
         errand.lease.notice(note);
     }
-    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| PlannedServer {
-        repository: Some(repository),
-        ..triton(errand, server, index, count)
+    let planned = plan.servers.into_iter().enumerate().zip(repositories).map(|((index, server), repository)| {
+        PlannedServer { repository: Some(repository), ..triton(errand, server, index, count) }
     });
     Ok(planned.collect())
 }
@@ -425,7 +424,8 @@ mod tests {
 
     #[test]
     fn what_there_is_to_stop_is_known_from_the_words() {
-        let world = |line: &str| StopTarget::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
+        let world =
+            |line: &str| StopTarget::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), "n".to_owned());
         assert_eq!(world("mpirun -n 1 a : -n 3 b"), StopTarget::Mpi { ranks: 4 });
         let container = StopTarget::Container { program: "podman".to_owned(), name: "n".to_owned() };
         assert_eq!(world("podman run --name {name} image"), container);

@@ -12,7 +12,8 @@ use crate::manifest::model::{Action, CommandServer, HostOn, Repository, Serve, S
 use crate::plan::{ActionKind, Plan, PlanReference, Task};
 use crate::stage::hosts;
 use crate::triton::launch::{
-    LaunchPlan, Launcher, ServerMode, LaunchModel, Port, Ports, Rank, LaunchedServer, ServerSpec, LaunchWorld, plan as launch_plan,
+    LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Launcher, Port, Ports, Rank, ServerMode, ServerSpec,
+    plan as launch_plan,
 };
 use crate::triton::{EngineConfig, SpecProblem};
 
@@ -149,7 +150,8 @@ impl Look<'_> {
 
     /// One server for each repository, without ports.
     fn servers(&self, repository: &str, notes: &mut Vec<String>) -> Result<Vec<ServerSpec>, Problems> {
-        let bare = |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
+        let bare =
+            |repository: String, models: Vec<LaunchModel>| ServerSpec { repository, models, ..ServerSpec::default() };
         match self.meant(repository) {
             Meant::Made(task, rest) if rest.is_empty() => {
                 let from = self.writer(task);
@@ -179,8 +181,9 @@ impl Look<'_> {
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models)])
             }
             Meant::There(folder) => {
-                let found = repositories(&folder)
-                    .map_err(|failure| vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }])?;
+                let found = repositories(&folder).map_err(|failure| {
+                    vec![SpecProblem { message: failure.what.clone(), hint: failure.hint.clone() }]
+                })?;
                 Ok(found.iter().map(|path| bare(path.display().to_string(), facts::models(path))).collect())
             }
         }

@@ -8,14 +8,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::death::died;
+use super::failure_report::died;
 use super::loading::LoadingProgress;
-use super::plan::{ReadinessProbe, PlannedServer};
+use super::plan::{PlannedServer, ReadinessProbe};
 use crate::event::{Endpoint, Failure};
 use crate::process::How;
-use crate::stage::errand::TaskContext;
 use crate::stage::health::health;
-use crate::triton::{ClientError, TritonClient, ClientErrorKind};
+use crate::stage::task_context::TaskContext;
+use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -51,7 +51,11 @@ struct Hopeless(String);
 type Shared = Arc<Mutex<Board>>;
 
 /// The servers, in order, once the last one is ready.
-pub async fn all(errand: &TaskContext, planned: &[Arc<PlannedServer>], limit: Duration) -> Result<Vec<Endpoint>, Failure> {
+pub async fn all(
+    errand: &TaskContext,
+    planned: &[Arc<PlannedServer>],
+    limit: Duration,
+) -> Result<Vec<Endpoint>, Failure> {
     let begun = Instant::now();
     let boards: Vec<Shared> = planned.iter().map(|server| board(server)).collect();
     let mut waiting = JoinSet::new();

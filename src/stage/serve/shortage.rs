@@ -8,13 +8,19 @@ use super::{facts, lowered};
 use crate::event::{Failure, MemoryKind, OutOfMemory};
 use crate::process::{self, How, Shortage};
 use crate::sim;
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 use crate::stage::{memory, options};
 use crate::triton::EngineConfig;
 use crate::triton::memory::{Fit, KvShare, advise};
 
 /// Says in a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.
-pub fn explain(mut failure: Failure, errand: &TaskContext, server: &PlannedServer, far: &[String], how: How) -> Failure {
+pub fn explain(
+    mut failure: Failure,
+    errand: &TaskContext,
+    server: &PlannedServer,
+    far: &[String],
+    how: How,
+) -> Failure {
     let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
     let rule = errand.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {

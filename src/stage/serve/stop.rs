@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use super::plan::{PlannedServer, StopTarget};
 use super::watch;
-use crate::event::{Failure, FailureKind, ExternalResource, Stop};
+use crate::event::{ExternalResource, Failure, FailureKind, Stop};
 use crate::process::{self, ProcessCommand, ProcessExit, Running};
 use crate::stage::container::obey;
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -90,7 +90,13 @@ pub fn outliving(world: &StopTarget) -> Option<ExternalResource> {
 }
 
 /// Ends a server: asks it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
-pub async fn stop(mut running: Running, server: &PlannedServer, order: &ProcessCommand, grace: Duration, quit: &Stop) -> ProcessExit {
+pub async fn stop(
+    mut running: Running,
+    server: &PlannedServer,
+    order: &ProcessCommand,
+    grace: Duration,
+    quit: &Stop,
+) -> ProcessExit {
     match &server.world {
         StopTarget::Process | StopTarget::Slurm { .. } => running.stop(grace, quit).await,
         StopTarget::Mpi { .. } => {

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::log_of;
-use super::plan::{ReadinessProbe, HOST, ServerCommand, PlannedServer, StopTarget, check_free, free_ports, placed};
+use super::plan::{HOST, PlannedServer, ReadinessProbe, ServerCommand, StopTarget, check_free, free_ports, placed};
 use crate::event::{Endpoint, Failure, FailureKind, Lowered};
 use crate::manifest::model::{Action, Serve, TrtllmServe};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 use crate::triton::SpecProblem;
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::plan::{ReadinessProbe, PlannedServer, StopTarget};
+use super::plan::{PlannedServer, ReadinessProbe, StopTarget};
 use crate::event::Endpoint;
 use crate::process::{self, ProcessRef};
 use crate::stage::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
@@ -60,7 +60,12 @@ pub struct WatchReport {
 }
 
 /// Resolves when a server is ill: a rank may be missed from the start, the rest is asked for once it was up.
-pub async fn ill(server: &PlannedServer, pid: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<WatchReport>) -> ServerFault {
+pub async fn ill(
+    server: &PlannedServer,
+    pid: i32,
+    mut up: Receiver<Option<Endpoint>>,
+    seen: &Mutex<WatchReport>,
+) -> ServerFault {
     let came_up = up.clone();
     let after_up = async {
         let up = match up.wait_for(Option::is_some).await {
@@ -91,7 +96,12 @@ pub fn look(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
 }
 
 /// Resolves when a rank of this machine is gone and mpirun has had its time to notice.
-async fn rank_missing(server: &PlannedServer, mpirun: i32, mut up: Receiver<Option<Endpoint>>, seen: &Mutex<WatchReport>) -> ServerFault {
+async fn rank_missing(
+    server: &PlannedServer,
+    mpirun: i32,
+    mut up: Receiver<Option<Endpoint>>,
+    seen: &Mutex<WatchReport>,
+) -> ServerFault {
     if !matches!(server.world, StopTarget::Mpi { .. }) {
         return std::future::pending().await;
     }

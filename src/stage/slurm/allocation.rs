@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{SlurmContext, follow};
+use super::{SlurmContext, job_attempt};
 use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
@@ -46,5 +46,5 @@ pub async fn in_allocation(allocation: Allocation, home: &Path) -> (Result<Done,
         emit,
         origins: Arc::new(Upstream::default),
     };
-    follow::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
+    job_attempt::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
 }

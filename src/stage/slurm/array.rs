@@ -12,11 +12,11 @@ use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::follow::{JobAttempt, typed};
+use super::job_attempt::{JobAttempt, typed};
 use super::submitting::{JobExistence, LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, refused};
-use super::{SlurmContext, order};
+use super::{SlurmContext, submission};
 use crate::event::{Event, Failure, FailureKind, Stop, TaskId};
-use crate::process::slurm::{SlurmJob, Submission, Submitted, QueueView, ranges, submit};
+use crate::process::slurm::{QueueView, SlurmJob, Submission, Submitted, ranges, submit};
 use crate::runner::BatchSlot;
 use crate::store::{JobFolder, PathError};
 
@@ -104,7 +104,7 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
 impl Member {
     fn new(attempt: &JobAttempt<'_>, known: JobExistence, reply: oneshot::Sender<Brought>) -> Result<Self, PathError> {
         let spec = &attempt.spec;
-        let program = order::program(&spec.slurm, &spec.project);
+        let program = submission::program(&spec.slurm, &spec.project);
         let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
         Ok(Self {
             job: spec.job(),
@@ -239,7 +239,7 @@ impl Array {
             members.iter().map(|member| (member.element(), member.folder.path())).collect();
         let elements: Vec<u32> = members.iter().map(Member::element).collect();
         let name = first.job.name.clone();
-        files.write(&name, &order::array_script(&first.program, &folders, &first.comment), &elements)?;
+        files.write(&name, &submission::array_script(&first.program, &folders, &first.comment), &elements)?;
         Ok(Submission {
             folder: files.folder().to_owned(),
             script: files.script(&name),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::process::slurm::{CancelCommand, QueueEntry, Environment, cancel};
+use crate::process::slurm::{CancelCommand, Environment, QueueEntry, cancel};
 
 /// Whose elements are to be cancelled. Who comes while a question is under way is in the next one.
 #[derive(Debug, Default)]

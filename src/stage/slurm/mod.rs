@@ -16,20 +16,20 @@
 
 mod allocation;
 mod array;
+mod cancel_jobs;
 mod cancelling;
 mod container;
-mod ending;
-mod follow;
-mod judge;
-mod leave;
-mod order;
-mod outliving;
-mod pulse;
-mod reach;
+mod heartbeat;
+mod job_attempt;
+mod job_end;
+mod job_files;
+mod job_monitor;
+mod node_address;
+mod node_resources;
+mod node_worker;
 mod spec;
+mod submission;
 mod submitting;
-mod work;
-mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ use crate::manifest::model::Slurm;
 use crate::process::slurm::JobQueue;
 use crate::runner::Lease;
 pub use allocation::{Allocation, in_allocation};
+pub use cancel_jobs::end_abandoned;
 pub use container::around;
-pub use leave::end_abandoned;
-pub use reach::reachable;
-pub use work::{AttemptClaim, NotDone, devices, work};
+pub use node_address::reachable;
+pub use node_worker::{AttemptClaim, NotDone, devices, work};
 
 /// How many submissions go on at once: a controller is busy enough.
 const AT_ONCE: usize = 4;
@@ -74,5 +74,5 @@ impl Default for SlurmContext {
 
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    follow::perform(lease, slurm, home, cluster).await
+    job_attempt::perform(lease, slurm, home, cluster).await
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Done, Endpoint, Event, Failure, Lowered, ExternalResource};
+use crate::event::{Done, Endpoint, Event, ExternalResource, Failure, Lowered};
 use crate::manifest::model::Slurm;
 use crate::plan::Task;
 use crate::process::slurm::SlurmJob;

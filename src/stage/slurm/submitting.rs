@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::follow::{JobAttempt, typed};
+use super::job_attempt::{JobAttempt, typed};
 use crate::event::{Failure, FailureKind};
-use crate::process::slurm::{Submission, Submitted, QueueView, submit};
+use crate::process::slurm::{QueueView, Submission, Submitted, submit};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const PAUSE: Duration = Duration::from_secs(2);
@@ -24,7 +24,11 @@ pub enum JobExistence {
 }
 
 /// Submits until there is a job. `Ok(false)`: somebody asked to stop meanwhile, and a job may be there or not.
-pub async fn until_submitted(attempt: &JobAttempt<'_>, order: &Submission, mut known: JobExistence) -> Result<bool, Failure> {
+pub async fn until_submitted(
+    attempt: &JobAttempt<'_>,
+    order: &Submission,
+    mut known: JobExistence,
+) -> Result<bool, Failure> {
     let stop = &attempt.lease.stop;
     let mut pause = PAUSE;
     let mut told = String::new();

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::hub::{Hub, FetchError, chain};
+use super::checked_files::CheckedFiles;
+use super::file_digest::FileHasher;
+use super::hub::{FetchError, Hub, chain};
 use super::index::{ExpectedFile, HubIndex};
-use super::memory::CheckedFiles;
-use super::sum::FileHasher;
 use super::{Checked, differs, stopped, system};
 use crate::event::{Failure, FailureKind};
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 /// Files at once.
 const AT_ONCE: usize = 4;

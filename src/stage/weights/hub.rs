@@ -72,15 +72,22 @@ impl Hub {
                 .map_err(|error| FetchError::Broken(format!("its answer is no JSON: {error}")))
         };
         let answer = answer.await.map_err(|lost| match lost {
-            FetchError::Broken(why) => Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
-                .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder"),
+            FetchError::Broken(why) => {
+                Failure::new(FailureKind::System, format!("{} cannot be asked: {why}", self.endpoint))
+                    .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder")
+            }
             FetchError::Final(failure) => *failure,
         })?;
         HubIndex::read(&answer).map_err(|why| refused(format!("the answer of {url} is not usable: {why}")))
     }
 
     /// A file's bytes from an offset on: the response, and whether it begins there or at 0.
-    pub(super) async fn file(&self, commit: &str, file: &ExpectedFile, from: u64) -> Result<(Response, bool), FetchError> {
+    pub(super) async fn file(
+        &self,
+        commit: &str,
+        file: &ExpectedFile,
+        from: u64,
+    ) -> Result<(Response, bool), FetchError> {
         let path = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
         let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, self.name);
         let mut request = self.client.get(&url);

@@ -4,8 +4,8 @@ use std::path::{Component, Path};
 
 use serde_json::Value;
 
+use super::file_digest::FileDigest;
 use super::refused;
-use super::sum::FileDigest;
 use crate::event::Failure;
 
 /// A repository at a commit.
@@ -56,7 +56,7 @@ impl ExpectedFile {
 /// A name that a hub gives must not lead out of the output folder, and not into what is ours there.
 pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    if plain && !path.is_empty() && path != super::LIST && !path.starts_with(super::memory::FILE) {
+    if plain && !path.is_empty() && path != super::LIST && !path.starts_with(super::checked_files::FILE) {
         return Ok(());
     }
     Err(refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::sum::FileDigest;
-use super::{Checked, globs, refused, stopped, system, whole, write_list};
+use super::file_digest::FileDigest;
+use super::{Checked, completeness, globs, refused, stopped, system, write_list};
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::Weights;
-use crate::stage::errand::TaskContext;
+use crate::stage::task_context::TaskContext;
 
 pub(super) async fn perform(errand: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
     let folder = fs::canonicalize(errand.path(path)).map_err(|error| system(&errand.path(path), &error))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
-    wrong.extend(whole::check_strictly(&folder).err());
+    wrong.extend(completeness::check_strictly(&folder).err());
     for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "safetensors")) {
-        wrong.extend(whole::is_cut_off(&folder.join(name)).err());
+        wrong.extend(completeness::is_cut_off(&folder.join(name)).err());
     }
     if !wrong.is_empty() {
         return Err(Failure::new(FailureKind::Files, wrong.join("; "))

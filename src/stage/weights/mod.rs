@@ -7,15 +7,15 @@
 //!
 //! A download that was cut off goes on with the bytes that are there; what has been checked is not read again.
 
+mod checked_files;
+mod completeness;
 mod fetch;
+mod file_digest;
 mod hub;
 mod index;
 mod local;
-mod memory;
 mod size;
-mod sum;
 mod token;
-mod whole;
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,11 +23,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use self::checked_files::CheckedFiles;
 use self::hub::Hub;
 use self::index::{ExpectedFile, HubIndex};
-use self::memory::CheckedFiles;
 pub use self::size::weights_size;
-use super::errand::TaskContext;
+use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Fetcher, Weights};
 
@@ -40,7 +40,7 @@ struct Checked {
     path: String,
     size: u64,
     #[serde(flatten)]
-    sum: sum::FileDigest,
+    sum: file_digest::FileDigest,
 }
 
 /// `weights.json`: what a checkpoint is, wherever it came from.
@@ -89,7 +89,8 @@ async fn from_hub(mut errand: TaskContext, weights: &Weights, name: &str) -> Res
     } else {
         fetch::all(&errand, &hub, &index, &wanted, &mut memory).await?
     };
-    whole::check(&out, &files).map_err(|what| refused(what).hint("was it left out by `include` or `exclude`?"))?;
+    completeness::check(&out, &files)
+        .map_err(|what| refused(what).hint("was it left out by `include` or `exclude`?"))?;
     memory.forget();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
@@ -155,7 +156,11 @@ async fn with_hf(
 }
 
 /// Holds files that somebody else fetched against the index.
-async fn check_all(errand: &TaskContext, wanted: &[ExpectedFile], memory: &mut CheckedFiles) -> Result<Vec<Checked>, Failure> {
+async fn check_all(
+    errand: &TaskContext,
+    wanted: &[ExpectedFile],
+    memory: &mut CheckedFiles,
+) -> Result<Vec<Checked>, Failure> {
     let total = wanted.iter().map(|file| file.size).sum();
     let mut done = 0;
     let mut files = Vec::new();
@@ -184,7 +189,7 @@ async fn check_all(errand: &TaskContext, wanted: &[ExpectedFile], memory: &mut C
 }
 
 /// A file whose bytes are not those of the index. It has been taken away, so that the next try fetches it.
-fn differs(one: &ExpectedFile, found: &sum::FileDigest) -> Failure {
+fn differs(one: &ExpectedFile, found: &file_digest::FileDigest) -> Failure {
     let what = format!("{} is not what the hub says it is: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
         .cause("it was damaged on the way, or on the disk")

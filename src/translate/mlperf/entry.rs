@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::super::told::TranslationBuilder;
+use super::super::translation::TranslationBuilder;
 use super::file::ConfigSetting;
 use super::gpus::machine;
 use super::value::ConfigValue;
@@ -86,7 +86,12 @@ pub(super) struct StageEntry {
     pub scenario: Option<&'static str>,
 }
 
-pub(super) fn entry(setting: &ConfigSetting, system: Option<&str>, told: &mut BTreeSet<String>, sheet: &mut TranslationBuilder) -> StageEntry {
+pub(super) fn entry(
+    setting: &ConfigSetting,
+    system: Option<&str>,
+    told: &mut BTreeSet<String>,
+    sheet: &mut TranslationBuilder,
+) -> StageEntry {
     let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
     let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::python::{Expr, Statement, What, parse};
-use super::super::told::TranslationBuilder;
+use super::super::translation::TranslationBuilder;
 use super::value::{ConfigNames, ConfigValue};
 
 /// A larger value no config has.

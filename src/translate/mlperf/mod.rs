@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use self::file::ConfigFile;
 use super::run_args::benchmark;
-use super::told::{TranslationKind, TranslationBuilder, Translation};
+use super::translation::{Translation, TranslationBuilder, TranslationKind};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// A larger file is no config.

@@ -112,7 +112,9 @@ impl ConfigNames {
             Expr::Index(base, key) => {
                 let (base, key) = (self.value(base, own)?, self.value(key, own)?);
                 match &base {
-                    ConfigValue::Dict(items) => items.iter().find(|(known, _)| *known == key).map(|(_, value)| value.clone()),
+                    ConfigValue::Dict(items) => {
+                        items.iter().find(|(known, _)| *known == key).map(|(_, value)| value.clone())
+                    }
                     _ => None,
                 }
                 .ok_or_else(|| "a part of a value that is not there".to_owned())
@@ -132,7 +134,9 @@ impl ConfigNames {
         let mut all = ConfigValue::Dict(Vec::new());
         for item in items {
             let more = match item {
-                PythonItem::Pair(key, value) => ConfigValue::Dict(vec![(self.value(key, own)?, self.value(value, own)?)]),
+                PythonItem::Pair(key, value) => {
+                    ConfigValue::Dict(vec![(self.value(key, own)?, self.value(value, own)?)])
+                }
                 PythonItem::Spread(other) => match self.value(other, own)? {
                     dict @ ConfigValue::Dict(_) => dict,
                     other => return Err(format!("`**{}`, which is not in this file", other.json())),

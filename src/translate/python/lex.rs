@@ -94,7 +94,11 @@ impl Lexer<'_> {
     }
 
     fn end_line(&mut self) {
-        if self.out.last().is_some_and(|spot| !matches!(spot.token, PythonToken::Newline | PythonToken::Indent | PythonToken::Dedent)) {
+        if self
+            .out
+            .last()
+            .is_some_and(|spot| !matches!(spot.token, PythonToken::Newline | PythonToken::Indent | PythonToken::Dedent))
+        {
             self.push(PythonToken::Newline);
         }
     }
@@ -192,7 +196,8 @@ impl Lexer<'_> {
             }
         }
         let is_plain = is_closed && !prefix.contains(['f', 'b']);
-        self.out.push(Spot { token: if is_plain { PythonToken::Text(said) } else { PythonToken::Strange }, line: begun });
+        self.out
+            .push(Spot { token: if is_plain { PythonToken::Text(said) } else { PythonToken::Strange }, line: begun });
     }
 
     fn mark(&mut self, c: char) {

@@ -1,6 +1,6 @@
 //! Statements and expressions. What is none of the known is skipped to the end of its line or block, and kept as such.
 
-use super::lex::{Spot, PythonToken, tokens};
+use super::lex::{PythonToken, Spot, tokens};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {

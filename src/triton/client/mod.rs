@@ -39,8 +39,8 @@ use crate::event::Endpoint;
 pub(super) use error::chain;
 pub use error::{ClientError, ClientErrorKind};
 pub use ready::{AwaitError, await_ready};
-pub use stream::{StreamResponse, InferStream};
-pub use tensor::{TensorData, DataType, InferRequest, Tensor, TensorError, tensors_of};
+pub use stream::{InferStream, StreamResponse};
+pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensors_of};
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
@@ -161,9 +161,9 @@ impl TritonClient {
         let request = ModelConfigRequest { name: name.to_owned(), version: version.to_owned() };
         let asked = of("ModelConfig", name, version);
         let answer = self.call(asked.clone(), self.service.clone().model_config(request)).await?;
-        answer
-            .config
-            .ok_or_else(|| ClientError::new(asked, &self.address, ClientErrorKind::Garbled("it has no config in it".to_owned())))
+        answer.config.ok_or_else(|| {
+            ClientError::new(asked, &self.address, ClientErrorKind::Garbled("it has no config in it".to_owned()))
+        })
     }
 
     /// One request, one answer. Decoupled models refuse with `Unimplemented`.
@@ -291,7 +291,8 @@ fn parameter(choice: Parameter) -> ModelRepositoryParameter {
 }
 
 fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
-    let wrong = |_| ClientError::new("connecting", endpoint.to_string(), ClientErrorKind::Address(endpoint.to_string()));
+    let wrong =
+        |_| ClientError::new("connecting", endpoint.to_string(), ClientErrorKind::Address(endpoint.to_string()));
     Address::from_shared(format!("http://{}:{}", bracketed(&endpoint.host), endpoint.grpc))
         .map(|address| address.tcp_nodelay(true))
         .map_err(wrong)

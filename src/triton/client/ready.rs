@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Endpoint as Address;
 
-use super::{ClientError, TritonClient, ClientErrorKind, address, chain};
+use super::{ClientError, ClientErrorKind, TritonClient, address, chain};
 use crate::event::Endpoint;
 
 /// How often a server that is not ready is asked again.

@@ -306,9 +306,8 @@ fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData
         DataType::Bf16 => all(values, |value| float(value).map(f32_to_bf16)).map(TensorData::Bf16),
         DataType::Fp32 => all(values, float).map(TensorData::Fp32),
         DataType::Fp64 => all(values, Value::as_f64).map(TensorData::Fp64),
-        DataType::Bytes => {
-            all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes()))).map(TensorData::Bytes)
-        }
+        DataType::Bytes => all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes())))
+            .map(TensorData::Bytes),
     };
     data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value })
 }
@@ -431,7 +430,9 @@ fn typed(datatype: DataType, from: &InferTensorContents) -> TensorData {
         DataType::Bf16 => TensorData::Bf16(Vec::new()),
         DataType::Fp32 => TensorData::Fp32(from.fp32_contents.clone()),
         DataType::Fp64 => TensorData::Fp64(from.fp64_contents.clone()),
-        DataType::Bytes => TensorData::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect()),
+        DataType::Bytes => {
+            TensorData::Bytes(from.bytes_contents.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
+        }
     }
 }
 

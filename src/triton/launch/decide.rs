@@ -1,6 +1,6 @@
 //! Which mode, how many ranks, whose GPUs; and everything that speaks against it.
 
-use super::spec::{LaunchSpec, Launcher, ServerMode, LaunchModel, ServerSpec};
+use super::spec::{LaunchModel, LaunchSpec, Launcher, ServerMode, ServerSpec};
 use crate::triton::SpecProblem;
 
 /// What one server is to be.
@@ -75,14 +75,18 @@ impl One<'_> {
             match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.world_size.unwrap_or(1) })) {
                 (2.., _) => ServerMode::Orchestrator,
                 (_, 2..) => ServerMode::Leader,
-                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => ServerMode::Leader,
+                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => {
+                    ServerMode::Leader
+                }
                 _ => ServerMode::Plain,
             },
         );
         let spawns = mode == ServerMode::Orchestrator && spec.spawn_processes.unwrap_or(true);
         let needed = match mode {
             ServerMode::Plain => 1,
-            ServerMode::Leader if self.server.models.is_empty() || !unknown.is_empty() => spec.world_size.unwrap_or(of_one),
+            ServerMode::Leader if self.server.models.is_empty() || !unknown.is_empty() => {
+                spec.world_size.unwrap_or(of_one)
+            }
             ServerMode::Leader => of_one,
             ServerMode::Orchestrator if spawns => 1,
             ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + all),

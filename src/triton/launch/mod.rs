@@ -49,7 +49,7 @@ mod wrap;
 mod tests;
 
 pub use place::{Bases, place};
-pub use spec::{LaunchSpec, LaunchTuning, Launcher, ServerMode, LaunchModel, Mpi, Port, Ports, ServerSpec, Srun};
+pub use spec::{LaunchModel, LaunchSpec, LaunchTuning, Launcher, Mpi, Port, Ports, ServerMode, ServerSpec, Srun};
 pub use wrap::quoted;
 
 use serde::Serialize;

@@ -50,8 +50,10 @@ pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
                         8001 + apart.max(100),
                         8001 + 2 * apart.max(100)
                     );
-                    problems
-                        .push(SpecProblem { message: format!("port {port} would be {first} and {who}"), hint: Some(hint) });
+                    problems.push(SpecProblem {
+                        message: format!("port {port} would be {first} and {who}"),
+                        hint: Some(hint),
+                    });
                 }
                 None => seen.push((port, who)),
             }

@@ -7,7 +7,7 @@
 use super::argv::Ranked;
 use super::decide::{Decided, problem};
 use super::spec::{LaunchSpec, Launcher, ServerMode, ServerSpec};
-use super::{LaunchedServer, LaunchWorld};
+use super::{LaunchWorld, LaunchedServer};
 use crate::container::{self, Container, ContainerEngine, Sees, contradictions};
 use crate::triton::SpecProblem;
 

@@ -7,6 +7,6 @@ mod parse;
 mod scrape;
 mod series;
 
-pub use parse::{Exposition, MetricFamily, MetricKind, MetricsError, MetricSample, MetricValue};
-pub use scrape::{Scrape, Scraper, MetricSeries, Tick};
+pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
+pub use scrape::{MetricSeries, Scrape, Scraper, Tick};
 pub use series::{Derived, ServerMetric, ServerMetrics, summarise};

@@ -240,7 +240,10 @@ mod tests {
         );
         assert_eq!(failures.samples[1].labels["model"], "a \"b\\\n");
         assert_eq!(failures.samples[1].timestamp, Some(1_700_000_000_123));
-        assert_eq!((told.families[1].kind, told.families[1].samples[0].value), (MetricKind::Untyped, MetricValue(0.25)));
+        assert_eq!(
+            (told.families[1].kind, told.families[1].samples[0].value),
+            (MetricKind::Untyped, MetricValue(0.25))
+        );
         assert_eq!(told.families[1].samples[0].key(), "nv_cpu_utilization");
     }
 

@@ -154,7 +154,9 @@ impl Scrape {
                     labels: sample.labels.clone(),
                     // The parts of a histogram or a summary only grow; its quantiles do not.
                     kind: match family.kind {
-                        MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => MetricKind::Counter,
+                        MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => {
+                            MetricKind::Counter
+                        }
                         MetricKind::Summary => MetricKind::Gauge,
                         kind => kind,
                     },

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricKind;
-use super::scrape::{Scrape, MetricSeries, since};
+use super::scrape::{MetricSeries, Scrape, since};
 
 /// Prometheus names that say something about serving; the rest stays in the file of all numbers.
 const TOLD: [&str; 7] =

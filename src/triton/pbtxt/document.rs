@@ -69,7 +69,12 @@ impl PbtxtDocument {
 
     /// Sets the text of a parameter of the model, at its place or on a line of its own at the end.
     pub fn set_parameter(&mut self, key: &str, value: &str) -> Result<(), PbtxtError> {
-        let way = [PbtxtStep::Name("parameters"), PbtxtStep::Key(key), PbtxtStep::Name("value"), PbtxtStep::Name("string_value")];
+        let way = [
+            PbtxtStep::Name("parameters"),
+            PbtxtStep::Key(key),
+            PbtxtStep::Name("value"),
+            PbtxtStep::Name("string_value"),
+        ];
         if let Some(bytes) = self.find(&way) {
             return self.splice(bytes, &quoted(value));
         }
@@ -152,7 +157,9 @@ mod tests {
         assert_eq!(document.text(), TEXT);
         document.set(&[PbtxtStep::Name("max_batch_size")], "16").unwrap();
         document.set(&[PbtxtStep::Name("input"), PbtxtStep::Nth(2), PbtxtStep::Name("name")], "\"w\"").unwrap();
-        document.set(&[PbtxtStep::Name("input"), PbtxtStep::Nth(0), PbtxtStep::Name("dims"), PbtxtStep::Nth(1)], "5").unwrap();
+        document
+            .set(&[PbtxtStep::Name("input"), PbtxtStep::Nth(0), PbtxtStep::Name("dims"), PbtxtStep::Nth(1)], "5")
+            .unwrap();
         document.set_parameter("a", "3").unwrap();
         document.set_parameter("b", "new").unwrap();
         let expected = TEXT

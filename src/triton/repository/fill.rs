@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::flags::{FLAGS, FlagMeaning, meaning};
 use super::limits::limits;
 use super::parameters::{PARAMETERS, find};
-use super::{Layout, SpecProblem, RepositoryError, RepositorySpec, TEMPLATES};
+use super::{Layout, RepositoryError, RepositorySpec, SpecProblem, TEMPLATES};
 use crate::triton::EngineConfig;
 
 /// Every parameter by its template name; `None` is not written.

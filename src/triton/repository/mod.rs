@@ -23,7 +23,7 @@ use super::{EngineConfig, EngineError, pbtxt};
 pub use check::{CheckedRepository, check};
 pub use flags::{FLAGS as RUNTIME_FLAGS, FlagMeaning, meaning};
 pub use parameters::knob;
-pub use parameters::{ParameterKind, PARAMETERS, Parameter};
+pub use parameters::{PARAMETERS, Parameter, ParameterKind};
 pub use substitute::{pairs, substitute};
 pub use tree::{FilledModel, TreeError, Values, fill_tree};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use regatta::event::Stop;
 use regatta::harness::{
-    Arrivals, PromptSource, RequestEnd, Length, Limits, Measured, SendingSpec, Protocol, Request, Scenario, Slo, BenchSpec, StopAfter, run,
+    Arrivals, BenchSpec, Length, Limits, Measured, PromptSource, Protocol, Request, RequestEnd, Scenario, SendingSpec,
+    Slo, StopAfter, run,
 };
 
 use crate::server::Server;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use regatta::sim::{ResponsePattern, GroundTruthServer, ResponseScript};
+use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;

@@ -11,7 +11,7 @@ mod twins;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regatta::manifest::{GivenValues, ManifestLibrary, Manifest, load};
+use regatta::manifest::{GivenValues, Manifest, ManifestLibrary, load};
 use regatta::plan::{Plan, expand};
 
 pub const WORKLOADS: [&str; 4] = ["llama2-70b", "llama3.1-405b", "llama3.1-8b", "mixtral-8x7b"];

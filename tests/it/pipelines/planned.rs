@@ -250,8 +250,9 @@ fn what_is_not_known_must_be_said() {
     let params =
         [("system", "b200-x1"), ("model_path", "/usr")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let given = GivenValues { params: params.to_vec(), ..GivenValues::default() };
-    let found =
-        load(&ManifestLibrary::new(super::root()), "llama2-70b", &given).expect_err("v6.0 names no commit").render(false);
+    let found = load(&ManifestLibrary::new(super::root()), "llama2-70b", &given)
+        .expect_err("v6.0 names no commit")
+        .render(false);
     assert!(found.contains("the parameter `trt_llm_rev` has no value"), "{found}");
     assert!(found.contains("the parameter `image` has no value"), "{found}");
 }

@@ -61,7 +61,8 @@ fn the_real_decoupled_server_streams_batches_stops_and_cancels() {
     for by in [CancelBy::Rpc, CancelBy::Stop] {
         let request = Request { cancel: Some(Cancel { after_tokens: 2, share: 1.0, by }), ..Request::default() };
         // At 2 ms a token an answer would take a minute.
-        let long = BenchSpec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
+        let long =
+            BenchSpec { output_len: Length::Fixed(30_000), warmup: 0, ..spec_of(&server, "tensorrt_llm", request) };
         let cancelled = measured(&long).result;
         assert_eq!((cancelled.counts.withdrawn, cancelled.counts.failed), (12, 0), "{:?}", cancelled.counts);
         assert!(cancelled.withdrawals.unwrap().tokens < 12 * 30_000);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use pretty_assertions::assert_eq;
-use regatta::sim::{EngineSpec, GpuTiming, DecoderModel, ServeError, SimOptions, serve, write_engine};
+use regatta::sim::{DecoderModel, EngineSpec, GpuTiming, ServeError, SimOptions, serve, write_engine};
 use regatta::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
 use regatta::triton::proto::inference::model_infer_request::InferInputTensor;

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Examined, PackageProvenance, LockedResult, LockedRun, TestMode, Round, MlperfScenario, FindingWeight};
+use regatta::mlperf::{
+    self, Examined, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode,
+};
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, line, run, summary, write};
@@ -151,11 +153,12 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
 fn lock(s: &Submission, change: impl Fn(&mut Value)) {
     let scenarios = [MlperfScenario::Offline, MlperfScenario::Server, MlperfScenario::Interactive];
     let results = scenarios.map(|scenario| {
-        let runs = [(TestMode::Performance, "performance/run_1"), (TestMode::Accuracy, "accuracy")].map(|(mode, folder)| {
-            let bytes = fs::read(s.log(&format!("{}/{folder}", scenario.title()))).unwrap();
-            let files = BTreeMap::from([("mlperf_log_detail.txt".to_owned(), super::fixture::sha256(&bytes))]);
-            (mode, LockedRun { files, ..LockedRun::default() })
-        });
+        let runs =
+            [(TestMode::Performance, "performance/run_1"), (TestMode::Accuracy, "accuracy")].map(|(mode, folder)| {
+                let bytes = fs::read(s.log(&format!("{}/{folder}", scenario.title()))).unwrap();
+                let files = BTreeMap::from([("mlperf_log_detail.txt".to_owned(), super::fixture::sha256(&bytes))]);
+                (mode, LockedRun { files, ..LockedRun::default() })
+            });
         LockedResult { benchmark: BENCHMARK.to_owned(), scenario, runs: runs.into_iter().collect() }
     });
     let lock = PackageProvenance {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, Division, PackageEntry, TestMode, PackageRequest, Round, MlperfScenario, Unpacked};
+use regatta::mlperf::{self, Division, MlperfScenario, PackageEntry, PackageRequest, Round, TestMode, Unpacked};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};

@@ -9,7 +9,7 @@ mod sse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use regatta::harness::{Api, Http, Length, LoadLevel, Measured, Protocol, Scenario, BenchSpec, StreamMode};
+use regatta::harness::{Api, BenchSpec, Http, Length, LoadLevel, Measured, Protocol, Scenario, StreamMode};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
 use crate::harness as kserve;

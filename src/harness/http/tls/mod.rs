@@ -1,6 +1,6 @@
 //! TLS to a server: whom to trust, who we are, and what to do when it is refused.
 
-mod told;
+mod errors;
 mod trust;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub(super) use self::told::alert;
+pub(super) use self::errors::alert;
 use self::trust::{AnyCertificate, certificates, private_key, trusted};
 use super::target::Tls;
 
@@ -73,14 +73,14 @@ impl Connector {
 
     /// What an alert in the middle of a connection says.
     pub fn refused(&self, alert: AlertDescription) -> String {
-        told::refused(alert, self.has_certificate)
+        errors::refused(alert, self.has_certificate)
     }
 
     /// The handshake. Errors: why, and what to do.
     pub async fn secure(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, String> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| format!("`{host}` is no name that a certificate could have"))?;
-        self.inner.connect(name, socket).await.map_err(|error| told::why(&error, host, self.has_certificate))
+        self.inner.connect(name, socket).await.map_err(|error| errors::why(&error, host, self.has_certificate))
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::report::compare::CompareRules;
-use crate::report::compat::{TracedChunk, TracedChunks, ChunkKind, RequestTrace};
+use crate::report::compat::{ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 
 /// 300 requests at 20 a second, TTFT `by` ms.
 fn told(name: &str, by: impl Fn(u64) -> f64, change: impl FnOnce(&mut Value)) -> MeasuredRun {
@@ -56,7 +56,8 @@ fn page(file: &str, told: &[MeasuredRun]) -> String {
 
 fn page_of(file: &str, told: &[MeasuredRun], sets: &[RunSet]) -> String {
     let (first, others) = sets.split_first().expect("results");
-    let comparisons: Vec<_> = others.iter().map(|other| Comparison::of(first, other, CompareRules::default())).collect();
+    let comparisons: Vec<_> =
+        others.iter().map(|other| Comparison::of(first, other, CompareRules::default())).collect();
     let page = compare(told, sets, &comparisons).expect("a page");
     if let Some(folder) = std::env::var_os("REGATTA_PAGES") {
         std::fs::write(std::path::Path::new(&folder).join(file), &page).expect("written");
@@ -94,8 +95,9 @@ fn several_runs_are_judged_on_the_page() {
         (0..4).map(|run| told(name, move |index| from + f64::from(run) / 10.0 + noise(index), |_| {})).collect()
     };
     let (a, b) = (side("before", 100.0), side("after", 112.0));
-    let set =
-        |told: &[MeasuredRun]| RunSet::new(told[0].name.clone(), told.iter().map(ComparedResult::of).collect()).expect("one load");
+    let set = |told: &[MeasuredRun]| {
+        RunSet::new(told[0].name.clone(), told.iter().map(ComparedResult::of).collect()).expect("one load")
+    };
     let text = page_of("runs.html", &[a[0].clone(), b[0].clone()], &[set(&a), set(&b)]);
     for wanted in [
         "4 runs",

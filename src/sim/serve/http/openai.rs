@@ -14,7 +14,7 @@ use tokio_stream::{StreamExt as _, iter, once};
 use super::super::answer::{self, ServedPrompt};
 use super::super::decode::TokenSpeaker;
 use super::super::driver::ResponseSink;
-use super::super::more::Returns;
+use super::super::extra_outputs::Returns;
 use super::super::prompt::PromptTokens;
 use super::super::request::{Accepted, RequestPart, check_lengths, version};
 use super::super::service::{ServiceInner, Speaking};
@@ -119,7 +119,9 @@ fn ask(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<As
     let isl = prompt_tokens(&inner.prompts, kind, body)?;
     let osl =
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
-    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| RequestRefusal::invalid("max_tokens must be at least 1".to_owned()))?;
+    let osl = osl
+        .filter(|osl| *osl > 0)
+        .ok_or_else(|| RequestRefusal::invalid("max_tokens must be at least 1".to_owned()))?;
     check_lengths(isl, osl, engine).map_err(|refusal| RequestRefusal::invalid(refusal.message))?;
     let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));

@@ -82,7 +82,8 @@ fn what_is_no_tensor_says_why() {
     assert_eq!(wrong(DataType::Int32, json!([1, [2]])), "`x`: its lists are not all of the same length");
     let short = Tensor::new("x", [2, 2], TensorData::Int32(vec![1, 2, 3])).unwrap_err().to_string();
     assert_eq!(short, "`x`: shape [2, 2] has 4 elements, and 3 are given");
-    let torn = TensorData::read("x", DataType::Bytes, &Bytes::from_static(&[9, 0, 0, 0, b'a'])).unwrap_err().to_string();
+    let torn =
+        TensorData::read("x", DataType::Bytes, &Bytes::from_static(&[9, 0, 0, 0, b'a'])).unwrap_err().to_string();
     assert_eq!(torn, "`x`: 5 bytes are no whole number of BYTES elements");
 }
 

@@ -92,8 +92,9 @@ fn one(look: &mut Look<'_>, role: &str, key: &str, value: &str) {
         "true" | "false" => lower.as_str(),
         _ => value,
     };
-    let switch =
-        known.kind.words().is_empty() && matches!(value, "0" | "1") && matches!(known.kind, super::super::ParameterKind::Switch);
+    let switch = known.kind.words().is_empty()
+        && matches!(value, "0" | "1")
+        && matches!(known.kind, super::super::ParameterKind::Switch);
     if switch || value.is_empty() && !known.unset.is_empty() {
         return;
     }

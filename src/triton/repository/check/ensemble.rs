@@ -62,7 +62,11 @@ fn frame(look: &mut Look<'_>) {
     }
     if is_decoupled {
         let hint = "an ensemble streams when one of its members is decoupled; take it away".to_owned();
-        look.warn(&[PbtxtStep::Name("model_transaction_policy")], "`decoupled` says nothing on an ensemble", Some(hint));
+        look.warn(
+            &[PbtxtStep::Name("model_transaction_policy")],
+            "`decoupled` says nothing on an ensemble",
+            Some(hint),
+        );
     }
 }
 
@@ -154,7 +158,9 @@ fn mapped(look: &mut Look<'_>, step: &model_ensembling::Step, member: &Model, in
 /// What is written, by whom, and whether it is read.
 fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
     let config = &look.model.config;
-    let way = |index: usize, map: &'static str| [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(map)];
+    let way = |index: usize, map: &'static str| {
+        [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(map)]
+    };
     let given: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
     let wanted: BTreeSet<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
     let read: BTreeSet<&str> =
@@ -216,7 +222,11 @@ fn flow(look: &mut Look<'_>, ensembling: &ModelEnsembling) {
         }
     }
     for (index, input) in config.input.iter().enumerate().filter(|(_, input)| !read.contains(input.name.as_str())) {
-        look.error(&[PbtxtStep::Name("input"), PbtxtStep::Nth(index)], format!("no step reads the input `{}`", input.name), None);
+        look.error(
+            &[PbtxtStep::Name("input"), PbtxtStep::Nth(index)],
+            format!("no step reads the input `{}`", input.name),
+            None,
+        );
     }
 }
 
@@ -250,7 +260,13 @@ fn fit(look: &mut Look<'_>, ensembling: &ModelEnsembling, models: &[Model]) {
                 first.insert(tensor, seen);
                 continue;
             };
-            let way = [SCHEDULING, PbtxtStep::Name("step"), PbtxtStep::Nth(index), PbtxtStep::Name(field), PbtxtStep::Key(key)];
+            let way = [
+                SCHEDULING,
+                PbtxtStep::Name("step"),
+                PbtxtStep::Nth(index),
+                PbtxtStep::Name(field),
+                PbtxtStep::Key(key),
+            ];
             let word = |data_type: i32| DataType::try_from(data_type).map_or("?", |kind| kind.as_str_name());
             if other.data_type != seen.data_type {
                 let (a, b) = (word(other.data_type), word(seen.data_type));

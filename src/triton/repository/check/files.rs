@@ -35,7 +35,11 @@ pub(super) fn check(look: &mut Look<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
     if !config.name.is_empty() && config.name != name {
         let what = format!("the model is called `{}` and its folder `{name}`", config.name);
-        look.error(&[PbtxtStep::Name("name")], what, Some("the server wants the same name; rename one of them".to_owned()));
+        look.error(
+            &[PbtxtStep::Name("name")],
+            what,
+            Some("the server wants the same name; rename one of them".to_owned()),
+        );
     }
     backend(look);
     policy(look);
@@ -107,7 +111,11 @@ fn backend(look: &mut Look<'_>) {
         let path = look.model.folder.join(version.to_string()).join(file);
         if !file.is_empty() && !path.exists() {
             let hangs = if backend == "python" { "; the server hangs without it" } else { "" };
-            let way = if given.is_empty() { [PbtxtStep::Name("backend")] } else { [PbtxtStep::Name("default_model_filename")] };
+            let way = if given.is_empty() {
+                [PbtxtStep::Name("backend")]
+            } else {
+                [PbtxtStep::Name("default_model_filename")]
+            };
             look.error(&way, format!("{} is missing{hangs}", path.display()), None);
         }
     }

@@ -1,0 +1,101 @@
+//! `regatta gc` and `regatta clean`: what could go; with `--yes`, gone.
+
+use std::fs;
+use std::path::Path;
+
+use super::project::Project;
+use super::{Trouble, say};
+use crate::cli::{CliExit, Gc, Global};
+use crate::event::{RunId, size};
+use crate::store::{Garbage, Home, LockAttempt, OutputCache, ProjectLock, garbage, remove};
+
+pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, Trouble> {
+    let home = Project::here(global)?.home;
+    let _lock = if request.yes { lock(&home)? } else { None };
+    let shelf = OutputCache::open(&home)?;
+    let found = garbage(&home, &shelf, request.keep, request.keep.max(1));
+    tell(&home, &found, request.yes);
+    if request.yes {
+        remove(&home, &shelf, &found)?;
+    }
+    Ok(CliExit::Done)
+}
+
+pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, Trouble> {
+    let home = Project::here(global)?.home;
+    let _lock = if yes { lock(&home)? } else { None };
+    let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
+        .into_iter()
+        .filter(|path| path.exists() || path.is_symlink())
+        .map(|path| Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path })
+        .collect();
+    tell(&home, &all, yes);
+    if yes {
+        // The links first: where they lead can only be asked while it is there.
+        for item in all.iter().rev() {
+            if item.path == home.latest() {
+                remove_links(&home)?;
+            } else {
+                fs::remove_dir_all(&item.path)?;
+            }
+        }
+    }
+    Ok(CliExit::Done)
+}
+
+/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have been there before us, with
+/// other things in it.
+fn remove_links(home: &Home) -> std::io::Result<()> {
+    let state = fs::canonicalize(home.state()).ok();
+    if home.latest().is_symlink() {
+        return fs::remove_file(home.latest());
+    }
+    for item in walkdir::WalkDir::new(home.latest()).contents_first(true).into_iter().flatten() {
+        let path = item.path();
+        if item.path_is_symlink() {
+            let ours =
+                fs::canonicalize(path).map_or(true, |to| state.as_ref().is_some_and(|state| to.starts_with(state)));
+            if ours {
+                fs::remove_file(path)?;
+            }
+        } else if item.file_type().is_dir() && fs::read_dir(path)?.next().is_none() {
+            fs::remove_dir(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is removed under a run. `None` where there is no state at all.
+fn lock(home: &Home) -> Result<Option<ProjectLock>, Trouble> {
+    if !home.state().exists() {
+        return Ok(None);
+    }
+    match ProjectLock::try_take(home, || RunId::new("cleaning"))? {
+        LockAttempt::Yes(lock) => Ok(Some(lock)),
+        LockAttempt::No(held) => {
+            let who = held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
+            Err(Trouble::Usage(format!("{who} is working in this folder\n  hint: wait for it, or stop it first")))
+        }
+    }
+}
+
+fn tell(home: &Home, found: &[Garbage], yes: bool) {
+    let base = home.project();
+    for item in found {
+        let path = item.path.strip_prefix(base).unwrap_or(&item.path);
+        say(&format!("{:>10}  {}  {}\n", size(item.bytes), path.display(), item.why));
+    }
+    let total = size(found.iter().map(|item| item.bytes).sum());
+    match (found.len(), yes) {
+        (0, _) => say("nothing to remove\n"),
+        (n, true) => say(&format!("{n} removed, {total}\n")),
+        (n, false) => say(&format!("{n} would go, {total}; `--yes` removes them\n")),
+    }
+}
+
+fn bytes_in(path: &Path) -> u64 {
+    if path.is_symlink() {
+        return 0;
+    }
+    walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
+}

@@ -1,0 +1,144 @@
+//! `compare`, `report --compat` and `explain`: numbers beside numbers, and what they mean.
+
+use super::results::{find_all, find_runs};
+use super::{Trouble, say, say_error};
+use crate::cli::{CliExit, Compare, Explain, Global, Report};
+use crate::report::compare::{
+    self, CompareRules, ComparedResult, Comparison, FailCondition, FailConditionOutcome, RunSet,
+};
+use crate::report::{self, Styler, Tool, explain, html};
+use crate::stats::Margins;
+
+pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Trouble> {
+    let gates = gates(&request.fail_if)?;
+    let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
+    let (mut firsts, mut sets) = (Vec::new(), Vec::new());
+    for word in &request.results {
+        let mut sheets = Vec::new();
+        let runs = find_runs(global, word)?;
+        for found in &runs {
+            sheets.push(match as_tool {
+                Some(tool) => ComparedResult::as_tool(&found.told, tool).map_err(Trouble::Usage)?,
+                None => ComparedResult::of(&found.told),
+            });
+        }
+        sets.push(RunSet::new(word.as_str(), sheets).map_err(Trouble::Usage)?);
+        firsts.extend(runs.into_iter().next().map(|found| found.told));
+    }
+    let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
+    let rules = CompareRules {
+        force: request.force,
+        margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) },
+    };
+    let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
+    say(&if request.json {
+        format!("{:#}\n", compare::json(&sets, &comparisons))
+    } else {
+        compare::text(&sets, &comparisons, Styler::chosen(global.color.choice()))
+    });
+    if let Some(path) = &request.html {
+        let page = html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?;
+        std::fs::write(path, page)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
+        say_error(&format!("the page: {}\n", path.display()));
+    }
+    let mut exit = CliExit::Done;
+    for comparison in &comparisons {
+        for gate in &gates {
+            exit = exit.max(check(gate, comparison)?);
+        }
+        if !comparison.has_any() {
+            exit = exit.max(CliExit::Usage);
+        }
+    }
+    Ok(exit)
+}
+
+/// Prints what one comparison says about a gate, where it is not simply kept.
+fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Trouble> {
+    let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
+    let name = &comparison.b;
+    Ok(match gate.outcome(comparison).map_err(Trouble::Usage)? {
+        FailConditionOutcome::Kept(_) => CliExit::Done,
+        FailConditionOutcome::Unproven(delta) => {
+            let more =
+                delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
+            let percent = report::signed_percent(percent(delta));
+            say_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
+            CliExit::Done
+        }
+        FailConditionOutcome::Exceeded(delta) => {
+            let how = if comparison.is_judged() {
+                format!("shown at 95 % with {} and {} runs", comparison.a_runs, comparison.b_runs)
+            } else {
+                "one run on a side: this may be chance, `--repeat 5` measures it".to_owned()
+            };
+            let percent = report::signed_percent(percent(delta));
+            say_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
+            CliExit::DifferenceExceeded
+        }
+    })
+}
+
+/// All mistakes at once.
+fn gates(texts: &[String]) -> Result<Vec<FailCondition>, Trouble> {
+    let read: Vec<Result<FailCondition, String>> = texts.iter().map(|text| text.parse()).collect();
+    let wrong: Vec<&str> = read.iter().filter_map(|gate| gate.as_ref().err().map(String::as_str)).collect();
+    if !wrong.is_empty() {
+        return Err(Trouble::Usage(wrong.join("\n")));
+    }
+    Ok(read.into_iter().flatten().collect())
+}
+
+fn tool(name: &str) -> Result<Tool, Trouble> {
+    name.parse().map_err(Trouble::Usage)
+}
+
+/// Our numbers beside those of other tools.
+pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Trouble> {
+    let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
+    let word = match &request.run {
+        Some(word) => word.clone(),
+        None => super::history::last(global)?,
+    };
+    let paint = Styler::chosen(global.color.choice());
+    let mut all = serde_json::Map::new();
+    for found in find_all(global, &word)? {
+        let told = found.told;
+        if told.seen.is_empty() {
+            say_error(&format!("{}: its requests are not known one by one\n", told.name));
+            continue;
+        }
+        let rows: Vec<_> = tools.iter().flat_map(|tool| report::compat(&told, *tool)).collect();
+        if request.json {
+            all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
+        } else {
+            // Of another tool's result the table itself says who measured it, and there is no verdict.
+            let verdict = match told.result.get("imported") {
+                Some(_) => String::new(),
+                None => format!("  {}", report::compat::verdict_text(&told.result)),
+            };
+            say(&format!("{}{verdict}\n{}", told.name, report::compat::text(&rows, paint)));
+        }
+    }
+    if request.json {
+        say(&format!("{:#}\n", serde_json::Value::Object(all)));
+    }
+    Ok(CliExit::Done)
+}
+
+pub(super) fn explain(global: &Global, request: &Explain) -> Result<CliExit, Trouble> {
+    let paint = Styler::chosen(global.color.choice());
+    let text = match &request.metric {
+        None if request.json => format!("{:#}\n", explain::list_json()),
+        None => explain::list(paint),
+        Some(name) => {
+            let entry = explain::entry(name).ok_or_else(|| {
+                Trouble::Usage(format!("there is no metric `{name}`\n  hint: `regatta explain` lists them"))
+            })?;
+            if request.json { format!("{:#}\n", explain::json(entry)) } else { explain::text(entry, paint) }
+        }
+    };
+    say(&text);
+    Ok(CliExit::Done)
+}

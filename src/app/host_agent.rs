@@ -1,0 +1,61 @@
+//! What a connection from a run starts on one of its hosts: a guard over its servers there.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _, stdin, stdout};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::{Trouble, say_error};
+use crate::cli::CliExit;
+use crate::process;
+use crate::stage::{AgentInput, AgentMessage, AgentOrders, guard};
+
+/// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
+const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
+
+/// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
+pub(super) fn on_host(awake: bool) -> Result<CliExit, Trouble> {
+    if !awake {
+        let line = process::first_line()?;
+        let env: BTreeMap<String, String> =
+            serde_json::from_str(&line).map_err(|_| Trouble::Usage("this is for a run to start".to_owned()))?;
+        return Err(process::go_on_as(&["__host", "--awake"], &env, &STEP).into());
+    }
+    let mut line = String::new();
+    stdin().read_line(&mut line)?;
+    let orders: AgentOrders = serde_json::from_str(&line).map_err(|error| {
+        anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
+    })?;
+    let (tell, heard) = unbounded_channel();
+    std::thread::spawn(move || listen(&tell));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    process::adopt_orphans()?;
+    runtime.block_on(async {
+        guard(AgentInput { orders, heard, say: Arc::new(say) }).await;
+        for leftover in process::sweep(Duration::from_secs(1)).await {
+            say_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
+        }
+    });
+    runtime.shutdown_background();
+    Ok(CliExit::Done)
+}
+
+/// Passes lines on, until the connection ends.
+fn listen(tell: &UnboundedSender<String>) {
+    for line in stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        if tell.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn say(said: &AgentMessage) {
+    let Ok(mut text) = serde_json::to_vec(said) else { return };
+    text.push(b'\n');
+    let mut out = stdout().lock();
+    // A run that is gone hears nothing, and that is noticed where it is listened to.
+    let _ = out.write_all(&text).and_then(|()| out.flush());
+}

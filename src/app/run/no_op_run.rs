@@ -1,0 +1,72 @@
+//! A run that would do nothing: written down by the one before it, and told without looking at any task again.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::{TaskLine, places, told};
+use crate::app::output;
+use crate::event::{Event, RunId, TaskTally};
+use crate::plan::Plan;
+use crate::report::{LiveDisplay, LiveOptions};
+use crate::runner::RunSummary;
+use crate::store::{CompilerId, FileStamp, Home, Rest};
+
+/// Everything was looked at, and nothing has changed since the last run.
+pub(super) fn nothing_to_do(rest: &Rest, look: LiveOptions, home: &Home, begun: Instant) -> Vec<TaskLine> {
+    let mut live = LiveDisplay::new(look, output::writer(look));
+    for event in rest.told.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+        let event = match event {
+            Event::RunFinished { tally, exit, .. } => {
+                Event::RunFinished { tally, exit, seconds: begun.elapsed().as_secs_f64() }
+            }
+            event => event,
+        };
+        live.event(&event);
+    }
+    let told = told(live.story());
+    live.finish(&places(home));
+    told
+}
+
+/// Writes down what makes the next run a no-op, if this one left everything done, and the lock file as it would be left again.
+pub(super) fn keep_rest(
+    compiler: &CompilerId,
+    id: &RunId,
+    plan: &Plan,
+    summary: RunSummary,
+    manifest: &str,
+    lock: &Path,
+) {
+    /// With more tasks than this the next run says how many there are, not each.
+    const EACH: usize = 200;
+    let (Some(mut look_at), Ok(stamp)) = (summary.rest, FileStamp::of(lock)) else { return compiler.drop_rest() };
+    look_at.push((lock.to_owned(), stamp));
+    let cached = summary.tally.ran + summary.tally.cached;
+    let started = Event::RunStarted {
+        run: id.clone(),
+        manifest: manifest.to_owned(),
+        params: plan.params.clone(),
+        tasks: cached + summary.tally.skipped,
+        jobs: 0,
+        at: String::new(),
+        pid: 0,
+    };
+    let mut told = vec![started];
+    if cached <= EACH {
+        told.extend(
+            summary.skipped.iter().map(|(task, why)| Event::TaskSkipped { task: task.clone(), why: why.clone() }),
+        );
+        told.extend(summary.done.iter().map(|(task, done, out)| Event::TaskCached {
+            task: task.clone(),
+            done: done.clone(),
+            out: Some(out.clone()),
+            from: None,
+        }));
+    } else {
+        told.push(Event::AllCached { tasks: cached });
+    }
+    let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
+    told.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
+    let told = told.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
+    let _ = compiler.keep_rest(&Rest { told, look_at });
+}

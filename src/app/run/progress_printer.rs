@@ -1,0 +1,52 @@
+//! Tells a person what happens, as it happens.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::app::output;
+use crate::event::Event;
+use crate::report::{LiveDisplay, LiveOptions};
+
+/// A thread that tells the story, so that a slow terminal holds nothing up.
+pub(super) struct ProgressPrinter {
+    /// `None` is the end: signals may come for as long as the process lives.
+    pub send: Sender<Option<Event>>,
+    thread: thread::JoinHandle<LiveDisplay>,
+}
+
+impl ProgressPrinter {
+    pub fn start(look: LiveOptions) -> Self {
+        let (send, receive) = channel();
+        Self { send, thread: thread::spawn(move || tell(LiveDisplay::new(look, output::writer(look)), &receive)) }
+    }
+
+    pub fn close(self) -> LiveDisplay {
+        let _ = self.send.send(None);
+        self.thread
+            .join()
+            .unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), output::writer(LiveOptions::default())))
+    }
+}
+
+fn tell(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
+    /// How often clocks move while nothing happens.
+    const TICK: Duration = Duration::from_millis(100);
+    /// Events come in crowds: waking up for each of them would cost more than telling it.
+    const PAUSE: Duration = Duration::from_millis(2);
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(Some(event)) => live.event(&event),
+            Err(RecvTimeoutError::Timeout) => live.tick(),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
+        }
+        loop {
+            match receive.try_recv() {
+                Ok(Some(event)) => live.event(&event),
+                Err(TryRecvError::Empty) => break,
+                Ok(None) | Err(TryRecvError::Disconnected) => return live,
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}

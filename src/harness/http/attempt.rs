@@ -1,0 +1,202 @@
+//! One request and its answer over one connection.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+
+use super::decode::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
+use super::pool::ConnectionPool;
+use super::request_template::HttpRequestTemplate;
+use super::response_reader::{ExpectedAnswer, HttpFault, HttpResponseReader};
+use super::socket::HttpSocket;
+use crate::harness::ResponseLimits;
+use crate::harness::clock::BenchClock;
+use crate::harness::record::FailureClass;
+use crate::harness::tokens::Accounting;
+
+/// Of an answer to a question before the run.
+const LONGEST_ANSWER: usize = 16 << 20;
+
+/// What a request is told while it is under way.
+pub(crate) struct HttpAttempt<'a> {
+    pub pool: &'a ConnectionPool,
+    pub dialect: &'a HttpRequestTemplate,
+    pub asked_tokens: u32,
+    pub limits: ResponseLimits,
+    pub clock: BenchClock,
+    /// Hang up when so many tokens have come.
+    pub cancel_after: Option<u32>,
+    /// Told the time of each read that brought tokens.
+    pub last_token: &'a Cell<Option<u64>>,
+    /// The same, for the server as a whole.
+    pub last_token_of_server: &'a Cell<u64>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct HttpOutcome {
+    /// Every event as it came, where answers become part of later prompts.
+    pub kept: Option<Vec<Vec<u8>>>,
+    pub account: Accounting,
+    pub t_cancel: Option<u64>,
+}
+
+impl HttpAttempt<'_> {
+    /// `heard` is filled in every case, also when this future is dropped in the middle.
+    pub async fn perform(&self, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+        let (socket, is_kept) = self.pool.take().await.map_err(|why| (FailureClass::Connect, why))?;
+        match self.attempt(socket, request.clone(), heard).await {
+            // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
+            // answer has come, so nothing of it is counted twice.
+            Err((FailureClass::Connect, _)) if is_kept => {
+                self.pool.resent.set(self.pool.resent.get() + 1);
+                let socket = self.pool.open().await.map_err(|why| (FailureClass::Connect, why))?;
+                self.attempt(socket, request, heard).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// A fault of the class `Connect` means that no byte of an answer came.
+    async fn attempt(&self, mut socket: HttpSocket, request: Bytes, heard: &mut HttpOutcome) -> Result<(), HttpFault> {
+        let expected = ExpectedAnswer {
+            api: self.dialect.api,
+            model: &self.dialect.model,
+            tokens: self.asked_tokens,
+            has_choices: self.dialect.choices() > 1,
+            limits: self.limits,
+        };
+        let mut listener = HttpResponseReader::new(expected, heard);
+        let mut decoder = Decoder::new(self.limits.header_bytes());
+        let head = Bytes::from(self.dialect.head(&self.pool.authority()));
+        let sent = match socket.write_all_buf(&mut head.chain(request)).await {
+            Ok(()) => socket.flush().await,
+            broken => broken,
+        };
+        // A server that refuses a request may answer before it has read all of it.
+        let answered = self.listen(&mut socket, &mut decoder, &mut listener).await;
+        match (answered, sent) {
+            (Ok(true), Ok(())) => {
+                self.pool.put(socket);
+                Ok(())
+            }
+            (Ok(_), _) => Ok(()),
+            (Err((FailureClass::Stream, _)), Err(error)) if decoder.is_untouched() => {
+                Err((FailureClass::Connect, format!("the connection broke while the request was sent: {error}")))
+            }
+            (Err((FailureClass::Stream, why)), _) if decoder.is_untouched() => Err((FailureClass::Connect, why)),
+            (Err(fault), _) => Err(fault),
+        }
+    }
+
+    /// True when the connection may carry another request.
+    async fn listen(
+        &self,
+        socket: &mut HttpSocket,
+        decoder: &mut Decoder,
+        listener: &mut HttpResponseReader<'_>,
+    ) -> Result<bool, HttpFault> {
+        let not_decoded = |error: DecodeError| match error {
+            DecodeError::NotHttp(_) => (FailureClass::Stream, error.to_string()),
+            DecodeError::HeaderTooLong => self.limits.header_exceeded(),
+        };
+        let longest = self.limits.body.saturating_add(self.limits.header);
+        let mut received = 0u64;
+        let mut keeps_alive = false;
+        let mut t_read = self.clock.now();
+        loop {
+            let length = poll_fn(|context| {
+                let mut buffer = self.pool.buffer.borrow_mut();
+                let mut into = ReadBuf::new(&mut buffer);
+                Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
+            })
+            .await
+            .map_err(|error| (FailureClass::Stream, self.pool.broken(&error)))?;
+            if length == 0 {
+                if decoder.may_end() {
+                    listener.end(t_read)?;
+                    return Ok(false);
+                }
+                let where_it_was = if decoder.is_untouched() { "before any answer" } else { "in the middle of it" };
+                return Err((FailureClass::Stream, format!("the server closed the connection {where_it_was}")));
+            }
+            t_read = self.clock.now();
+            received += length as u64;
+            if received > longest {
+                return Err(self.limits.body_exceeded());
+            }
+            // No other connection reads between here and the next wait.
+            let buffer = self.pool.buffer.borrow();
+            let mut input = &buffer[..length];
+            loop {
+                match decoder.step(&mut input).map_err(not_decoded)? {
+                    DecodeStep::More if input.is_empty() => break,
+                    DecodeStep::More => {}
+                    DecodeStep::Head(head) => {
+                        keeps_alive = head.keeps_alive;
+                        listener.head(head.status, head.is_events);
+                    }
+                    DecodeStep::Data(piece) => listener.data(piece, t_read)?,
+                    DecodeStep::End => {
+                        listener.end(t_read)?;
+                        self.note(listener);
+                        // Bytes after the answer belong to no request of ours.
+                        return Ok(keeps_alive && input.is_empty());
+                    }
+                }
+            }
+            self.note(listener);
+            if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
+                listener.heard.t_cancel = Some(self.clock.now());
+                return Ok(false);
+            }
+        }
+    }
+
+    fn note(&self, listener: &HttpResponseReader<'_>) {
+        if let Some(t_read) = listener.heard.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
+            self.last_token.set(Some(t_read));
+            self.last_token_of_server.set(t_read);
+        }
+    }
+}
+
+/// One question before the run: status and body.
+pub(super) async fn ask(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), String> {
+    let (mut socket, _) = pool.take().await?;
+    // A server that wants TLS hangs up on a question in plain text, or answers in bytes of its own.
+    let hint = if pool.is_secure() { "" } else { " (if it speaks TLS at this port, write https://)" };
+    let broken = |error: std::io::Error| format!("{}{hint}", pool.broken(&error));
+    socket.write_all(request.as_bytes()).await.map_err(broken)?;
+    socket.flush().await.map_err(broken)?;
+    let mut decoder = Decoder::new(USUAL_HEAD);
+    let (mut status, mut keeps_alive, mut body) = (0, false, Vec::new());
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
+        if length == 0 {
+            return if decoder.may_end() { Ok((status, body)) } else { Err(format!("the server hung up{hint}")) };
+        }
+        let mut input = &buffer[..length];
+        loop {
+            match decoder.step(&mut input).map_err(|error| format!("{error}{hint}"))? {
+                DecodeStep::More if input.is_empty() => break,
+                DecodeStep::More => {}
+                DecodeStep::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
+                DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
+                    return Err(format!("the answer is longer than {} MiB", LONGEST_ANSWER >> 20));
+                }
+                DecodeStep::Data(piece) => body.extend_from_slice(piece),
+                DecodeStep::End => {
+                    if keeps_alive {
+                        pool.put(socket);
+                    }
+                    return Ok((status, body));
+                }
+            }
+        }
+    }
+}

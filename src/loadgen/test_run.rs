@@ -1,0 +1,143 @@
+//! One test: LoadGen on one thread, its reporter on another, the load workers on theirs.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::child::ChildError;
+use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
+use super::job::{ChildMessage, LoadgenTest};
+use super::reporter::{CompletionSender, ReporterOutput, report};
+use crate::event::Stop;
+use crate::harness::{self, CallInlet, HarnessError, Measured};
+use crate::mlperf::MlperfScenario;
+
+/// How often the child says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// How a test ended.
+pub(super) enum TestOutcome {
+    Whole(TestParts),
+    /// It was stopped; LoadGen still waits.
+    Cut(Measured),
+}
+
+/// What came of a test, from its three threads.
+pub(super) struct TestParts {
+    pub measured: Measured,
+    pub reported: ReporterOutput,
+}
+
+/// LoadGen's side of the test.
+struct Called {
+    inlet: CallInlet,
+}
+
+impl Sut for Called {
+    fn issue(&self, queries: &[Query]) {
+        self.inlet.issue(queries.iter().map(|query| (query.ticket, query.sample)));
+    }
+
+    fn load(&self, samples: &[usize]) {
+        // What cannot be made now fails again where it is sent, and is told there.
+        let _ = self.inlet.load(samples);
+    }
+
+    fn unload(&self, samples: &[usize]) {
+        self.inlet.unload(samples);
+    }
+}
+
+/// SIGTERM: no more is asked for, and what was seen until then is kept.
+async fn obey(mut asked: Signal, stop: &Stop) {
+    asked.recv().await;
+    stop.gently();
+    std::future::pending::<()>().await;
+}
+
+/// Without leaving in order, for which LoadGen's thread would have to be joined.
+pub(super) fn end_at_once() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+}
+
+/// LoadGen on one thread, its reporter on another, the load workers on theirs. All are joined when this returns.
+pub(super) fn race(
+    library: &Arc<LoadedLibrary>,
+    settings: LoadgenSettings,
+    test: &LoadgenTest,
+    samples: &[harness::ExternalSample],
+    (total, performance): (u64, u64),
+    say: &(dyn Fn(&ChildMessage) + Sync),
+) -> Result<TestOutcome, ChildError> {
+    let (mouth, heard) = channel();
+    let telling = {
+        let library = Arc::clone(library);
+        let wants_firsts = test.scenario != MlperfScenario::Offline;
+        spawn("reporter", move || library.reporter().map(|reporter| report(&heard, reporter, wants_firsts)))?
+    };
+    let issuing: Mutex<Option<JoinHandle<Result<(), LoadgenError>>>> = Mutex::new(None);
+    let open = |inlet: CallInlet| {
+        let names = (test.sut_name.clone(), test.benchmark.clone(), test.out.clone(), test.audit.clone());
+        let issue = move || {
+            let (sut, samples, out, audit) = &names;
+            let told = TestDescription { sut, samples, total, performance, out, audit: audit.as_deref() };
+            settings.test(&told, &Called { inlet })
+        };
+        *issuing.lock().unwrap_or_else(PoisonError::into_inner) = spawn("loadgen", issue).ok();
+    };
+    let last = Mutex::new(Instant::now());
+    let progress = |far: harness::BenchProgress| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if far.issued > 0 && last.elapsed() >= SAY_EVERY {
+            *last = Instant::now();
+            say(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| ChildError::System(format!("no runtime: {error}")))?;
+    let stop = Stop::new();
+    let measured = runtime.block_on(async {
+        let asked = signal(SignalKind::terminate());
+        let asked = asked.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
+        let obey = obey(asked?, &stop);
+        tokio::select! {
+            measured = harness::run_outside(&test.spec, samples, Arc::new(CompletionSender(mouth)), open, &stop, progress) => measured,
+            () = obey => unreachable!("obedience has no end"),
+        }
+    });
+    let measured = match measured {
+        Ok(measured) if stop.is_asked() => return Ok(TestOutcome::Cut(measured)),
+        Ok(measured) => measured,
+        Err(error) => {
+            let is_issuing = issuing.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            if is_issuing {
+                // LoadGen waits for answers that will not come, and has no way to be told so.
+                say(&ChildMessage::Failed { why: error.to_string(), is_refused: false });
+                end_at_once();
+            }
+            return Err(error.into());
+        }
+    };
+    let issued = issuing.into_inner().unwrap_or_else(PoisonError::into_inner).map(JoinHandle::join);
+    let reported = telling.join();
+    match issued {
+        Some(Ok(Ok(()))) => {}
+        Some(Ok(Err(fault))) => return Err(fault.into()),
+        Some(Err(_)) | None => return Err(ChildError::System("LoadGen's thread ended before its test".to_owned())),
+    }
+    match reported {
+        Ok(Some(reported)) => Ok(TestOutcome::Whole(TestParts { measured, reported })),
+        _ => Err(ChildError::System("the reporter's thread ended before the test".to_owned())),
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, ChildError> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.spawn(work).map_err(|error| ChildError::System(format!("no thread for {name}: {error}")))
+}

@@ -1,0 +1,78 @@
+//! An estimate in words.
+
+use std::fmt;
+
+use super::super::{MlperfScenario, TestMode};
+use super::Estimate;
+
+impl fmt::Display for Estimate {
+    /// `100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.min_duration_ms as f64 / 1e3;
+        let queries = grouped(self.queries);
+        let set = if self.is_padded && self.queries >= self.set && self.queries.is_multiple_of(self.set) {
+            format!(" ({} × {})", grouped(self.queries / self.set), grouped(self.set))
+        } else {
+            String::new()
+        };
+        let takes = time(self.seconds);
+        let qps = self.target_qps;
+        if self.mode == TestMode::Accuracy {
+            return match self.scenario {
+                MlperfScenario::Server | MlperfScenario::Interactive => {
+                    write!(
+                        f,
+                        "{queries} queries, each sample once, about {takes} at {qps} qps until the last one arrives"
+                    )
+                }
+                MlperfScenario::Offline => write!(f, "{queries} samples at once, each sample once"),
+                MlperfScenario::SingleStream => write!(f, "{queries} queries, each sample once, one after the other"),
+            };
+        }
+        match self.scenario {
+            MlperfScenario::Server | MlperfScenario::Interactive => {
+                write!(
+                    f,
+                    "{qps} qps × {seconds} s → {queries} queries{set}, about {takes} until the last one arrives"
+                )?;
+            }
+            MlperfScenario::Offline => {
+                let (per, what) = ("samples/s", "samples at once");
+                write!(f, "1.1 × {qps} {per} × {seconds} s → {queries} {what}{set}, about {takes} at that rate")?;
+            }
+            MlperfScenario::SingleStream => {
+                let each = 1e3 / qps;
+                write!(f, "{each} ms a query, {seconds} s → {queries} queries{set}, about {takes} at that latency")?;
+            }
+        }
+        if let Some((lower, shorter)) = self.shorter {
+            let lower = (lower * 100.0).floor() / 100.0;
+            write!(f, "; up to {lower} qps one data set less is enough: {}", time(shorter))?;
+        }
+        Ok(())
+    }
+}
+
+/// `73,728`
+pub(in crate::mlperf) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `12 min 13 s`, `6 h 46 min`
+pub fn time(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) if seconds < 10.0 => format!("{seconds:.1} s"),
+        (0, 0, s) => format!("{s} s"),
+        (0, min, s) => format!("{min} min {s} s"),
+        (h, min, _) => format!("{h} h {min} min"),
+    }
+}

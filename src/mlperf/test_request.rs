@@ -1,0 +1,122 @@
+//! What is asked of a LoadGen test before there is one, and what can be wrong with it.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::{Benchmark, Division, MlperfScenario, Round, TestMode};
+use crate::diag::{did_you_mean, list_of};
+
+/// One test as somebody wants it. Nothing in it has been checked.
+#[derive(Clone, Debug)]
+pub struct TestRequest<'a> {
+    /// `v6.1`.
+    pub round: &'a str,
+    /// `llama2-70b-99.9`.
+    pub benchmark: &'a str,
+    pub scenario: MlperfScenario,
+    pub mode: TestMode,
+    pub division: Division,
+    /// All rules but the durations.
+    pub rehearsal: bool,
+    pub target_qps: Option<f64>,
+    /// Settings of user.conf by LoadGen's names, without model and scenario.
+    pub user_conf: &'a IndexMap<String, Value>,
+    /// Of the data set that is at hand. None: it is not made yet, and will be whole.
+    pub dataset_samples: Option<u64>,
+}
+
+/// Something that the rules or LoadGen forbid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleError {
+    /// Where: keys below `bench.loadgen`, or `["scenario"]`, which stands beside it.
+    pub at: Vec<String>,
+    /// What is wrong, beginning with a verb: `must be at least 600000`.
+    pub what: String,
+    /// The rule, in a few words.
+    pub rule: String,
+    pub hint: Option<String>,
+    /// It is the key that is wrong, whatever its value.
+    pub is_of_key: bool,
+}
+
+impl RuleError {
+    pub(super) fn new(at: &[&str], what: impl Into<String>, rule: impl Into<String>) -> Self {
+        let at = at.iter().map(|&key| key.to_owned()).collect();
+        Self { at, what: what.into(), rule: rule.into(), hint: None, is_of_key: false }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) const fn of_key(mut self) -> Self {
+        self.is_of_key = true;
+        self
+    }
+
+    pub(super) fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+}
+
+/// Its names found in the tables.
+#[derive(Clone, Debug)]
+pub struct ResolvedTest {
+    pub round: Round,
+    pub benchmark: Benchmark,
+}
+
+impl TestRequest<'_> {
+    /// The round and the benchmark that are named, or what is wrong with the names.
+    pub fn find(&self) -> Result<ResolvedTest, Vec<RuleError>> {
+        let Some(round) = Round::named(self.round) else {
+            let hint = did_you_mean(self.round, Round::NAMES);
+            let wrong = RuleError::new(&["round"], format!("cannot be `{}`", self.round), "there is no table of it");
+            return Err(vec![wrong.maybe_hint(hint)]);
+        };
+        match round.benchmarks.get(self.benchmark).cloned() {
+            Some(benchmark) => Ok(ResolvedTest { round, benchmark }),
+            None => Err(vec![not_in(&round, self.benchmark)]),
+        }
+    }
+
+    /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test says its own.
+    pub fn is_measured(&self) -> bool {
+        !self.rehearsal && matches!(self.mode, TestMode::Performance)
+    }
+}
+
+/// A benchmark that the round does not have: perhaps another round has, or LoadGen calls a model so.
+fn not_in(round: &Round, name: &str) -> RuleError {
+    if let Some(why) = round.left_out(name) {
+        let what = format!("cannot be `{name}`");
+        let rule = format!("of {}, but left out here: {why}", round.name);
+        let known = list_of(round.benchmarks.keys().map(String::as_str));
+        return RuleError::new(&["benchmark"], what, rule).hint(format!("there are {known}"));
+    }
+    let elsewhere: Vec<&str> = Round::NAMES
+        .into_iter()
+        .filter(|other| Round::named(other).is_some_and(|round| round.benchmarks.contains_key(name)))
+        .collect();
+    let variants: Vec<&str> = round
+        .benchmarks
+        .iter()
+        .filter(|(variant, benchmark)| {
+            benchmark.loadgen_model == name || variant.strip_prefix(name).is_some_and(|rest| rest.starts_with("-99"))
+        })
+        .map(|(variant, _)| variant.as_str())
+        .collect();
+    let names = || round.benchmarks.keys().map(String::as_str);
+    let hint = if !variants.is_empty() {
+        Some(format!("say which: {}", list_of(variants)))
+    } else if elsewhere.is_empty() {
+        did_you_mean(name, names())
+    } else {
+        let is_of = list_of(elsewhere);
+        Some(format!("it is in {is_of}; {} has {}", round.name, list_of(names())))
+    };
+    let what = format!("cannot be `{name}`");
+    RuleError::new(&["benchmark"], what, format!("not a benchmark of {}", round.name)).maybe_hint(hint)
+}

@@ -1,0 +1,232 @@
+//! Who cleans up when the runner itself is killed.
+//!
+//! A runner that gets KILL cannot stop its children, and asking the kernel to do it (`PR_SET_PDEATHSIG`) would need a
+//! hook in every child. So each run has one warden: a second process of our own program, in its own process group,
+//! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
+//! warden then ends every registered group, and everything on the machine whose environment names the run (that
+//! covers who left its group, and who was started but not yet registered).
+//!
+//! The warden holds the project's lock as its standard output, so no other run starts before it is done.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, getpid};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::command::Leftover;
+use super::external_resource::remove;
+use super::process_group::end_blocking;
+use super::{orphans, procfs};
+use crate::event::{ExternalResource, RunId};
+
+/// The variable that names the project's state folder.
+pub const HOME: &str = "REGATTA_HOME";
+/// The variable that names the run.
+pub const RUN: &str = "REGATTA_RUN";
+/// The variable that names the task: `<run>/<task>/<attempt>`.
+pub const TASK: &str = "REGATTA_TASK";
+
+/// From TERM to KILL, for processes whose runner is gone.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The runner's end of the pipe. Dropping it without [`Watchdog::finish`] lets the warden end everything.
+#[derive(Debug)]
+pub struct Watchdog {
+    pipe: File,
+    handle: duct::Handle,
+    pid: i32,
+}
+
+impl Watchdog {
+    /// Starts `exe __warden RUN`. `hold` stays open in the warden for as long as it lives.
+    pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let expression = duct::cmd(exe, ["__warden", run.as_str()])
+            .stdin_file(read)
+            .stdout_file(hold)
+            .stderr_null()
+            .unchecked()
+            .before_spawn(|warden| {
+                // The marks of an outer run must not make that run's warden end this one before it has done its work.
+                for name in [HOME, RUN, TASK, orphans::MARK] {
+                    warden.env_remove(name);
+                }
+                warden.process_group(0);
+                Ok(())
+            });
+        let starting = orphans::starting();
+        let handle = expression.start()?;
+        let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
+        orphans::awaited(pid);
+        drop(starting);
+        Ok(Self { pipe: File::from(write), handle, pid })
+    }
+
+    /// This run is responsible for a process group.
+    pub fn add(&self, pgid: i32) {
+        // A warden that is gone cannot be told; the next run's `reap` is the net below it.
+        let _ = (&self.pipe).write_all(format!("+{pgid}\n").as_bytes());
+    }
+
+    /// The group has ended.
+    pub fn remove(&self, pgid: i32) {
+        let _ = (&self.pipe).write_all(format!("-{pgid}\n").as_bytes());
+    }
+
+    /// This run is responsible for something that has no process group.
+    pub fn hold(&self, outliving: &ExternalResource) {
+        self.tell('o', outliving);
+    }
+
+    /// It is gone.
+    pub fn let_go(&self, outliving: &ExternalResource) {
+        self.tell('x', outliving);
+    }
+
+    fn tell(&self, order: char, outliving: &ExternalResource) {
+        if let Ok(text) = serde_json::to_string(outliving) {
+            let _ = (&self.pipe).write_all(format!("{order}{text}\n").as_bytes());
+        }
+    }
+
+    /// The run has ended in order: the warden goes without touching anything. Blocks until it is gone.
+    pub fn finish(self) {
+        let Self { pipe, handle, pid } = self;
+        let _ = (&pipe).write_all(b"bye\n");
+        drop(pipe);
+        let _ = handle.wait();
+        orphans::no_longer_awaited(pid);
+    }
+}
+
+/// The warden's whole life. Returns when the run said `bye`, or when nothing of it is left.
+pub fn warden(run: &str, orders: impl BufRead) -> io::Result<()> {
+    // Signals for the runner must not end the one who cleans up after it; handlers stay for good once installed.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _ignored = {
+        let _inside = runtime.enter();
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()].map(signal)
+    };
+    match watch(orders) {
+        Watched::Bye => {}
+        Watched::Alone(Left { groups, outliving }) => {
+            // First, while their processes can still be found by who knows them.
+            for thing in &outliving {
+                remove(thing);
+            }
+            // A process that forks while we look at all of them can slip through one look, not through several.
+            for _ in 0..3 {
+                if end_blocking(|| belonging(run, &groups), GRACE).is_empty() {
+                    break;
+                }
+            }
+            // Shared memory can come back for as long as there is a process to make it.
+            for thing in &outliving {
+                remove(thing);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Watched {
+    Bye,
+    /// The runner is gone; these were still registered.
+    Alone(Left),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    groups: BTreeSet<i32>,
+    outliving: BTreeSet<ExternalResource>,
+}
+
+fn watch(orders: impl BufRead) -> Watched {
+    let mut left = Left::default();
+    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)).
+    for line in orders.split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if line == "bye" {
+            return Watched::Bye;
+        }
+        let Some((order, what)) = line.split_at_checked(1) else { continue };
+        let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
+        let outliving = || serde_json::from_str::<ExternalResource>(what).ok();
+        match order {
+            "+" => left.groups.extend(group()),
+            "-" => left.groups.retain(|known| Some(*known) != group()),
+            "o" => left.outliving.extend(outliving()),
+            "x" => left.outliving.retain(|known| Some(known) != outliving().as_ref()),
+            _ => {}
+        }
+    }
+    Watched::Alone(left)
+}
+
+/// Living processes of a registered group, or whose environment names the run.
+fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
+    living(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
+}
+
+fn living(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
+    let me = Pid::as_raw(Some(getpid()));
+    let mut pids = procfs::all();
+    pids.retain(|&pid| pid != me && procfs::stat(pid).is_some_and(|stat| !stat.zombie && belongs(pid, stat)));
+    pids
+}
+
+/// Ends what earlier runs of this project left behind, and names it. Only for who holds the project's lock: then
+/// every other run whose processes carry this `home` is dead. Looks at every process (about 10 µs each), so it is for
+/// a run that finds the one before it did not end in order.
+pub fn reap(home: &Path, run: &RunId) -> Vec<Leftover> {
+    let home = home.to_string_lossy();
+    end_blocking(
+        || {
+            living(|pid, _| {
+                procfs::variable(pid, HOME).is_some_and(|found| found == home)
+                    && procfs::variable(pid, RUN).is_some_and(|found| found != run.as_str())
+            })
+        },
+        GRACE,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bye_frees_the_warden_of_its_duty() {
+        assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), Watched::Bye);
+    }
+
+    #[test]
+    fn without_a_bye_the_registered_groups_are_left_to_it() {
+        let alone =
+            |groups: &[i32]| Watched::Alone(Left { groups: groups.iter().copied().collect(), ..Left::default() });
+        assert_eq!(watch(&b"+12\n+13\n-12\n"[..]), alone(&[13]));
+        assert_eq!(watch(&b""[..]), alone(&[]));
+    }
+
+    #[test]
+    fn what_outlives_its_processes_is_left_to_it_too() {
+        let region = |mark: &str| ExternalResource::SharedMemory { mark: mark.to_owned() };
+        let [one, two] = [region("a"), region("b")].map(|thing| serde_json::to_string(&thing).unwrap());
+        let orders = format!("o{one}\no{two}\nx{one}\n");
+        let left = Left { outliving: BTreeSet::from([region("b")]), ..Left::default() };
+        assert_eq!(watch(orders.as_bytes()), Watched::Alone(left));
+    }
+
+    #[test]
+    fn nonsense_never_names_everybody() {
+        // kill(-1) and kill(0) have meanings that nobody wants here.
+        assert_eq!(watch(&b"+1\n+0\n+-5\n+x\n\n"[..]), Watched::Alone(Left::default()));
+    }
+}

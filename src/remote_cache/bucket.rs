@@ -1,0 +1,159 @@
+//! One store, whatever it is made of: named objects that are put whole, read in parts, created once.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::address::Address;
+use super::error::RemoteCacheError;
+use super::folder::{self, Folder};
+use super::objects::{self, Objects};
+use crate::event::Digest;
+
+/// The layout, with its version: another one begins beside it.
+const ROOT: &str = "regatta-1";
+/// Larger files travel in parts of this size; as many are in memory as there are lanes.
+pub(super) const PART: u64 = 16 << 20;
+
+#[derive(Clone, Debug)]
+pub(super) enum Bucket {
+    Folder(Arc<Folder>),
+    Objects(Arc<Objects>),
+}
+
+/// One object, as a listing has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListedObject {
+    pub name: String,
+    pub size: u64,
+    /// Since it was written.
+    pub age: Duration,
+}
+
+/// The object of a file's bytes.
+pub(super) fn blob(digest: &Digest) -> String {
+    let hex = digest.to_string();
+    format!("{ROOT}/blobs/{}/{hex}", &hex[..2])
+}
+
+/// The object of an output's record.
+pub(super) fn record(name: &Digest) -> String {
+    let hex = name.to_string();
+    format!("{ROOT}/records/{}/{hex}", &hex[..2])
+}
+
+pub(super) const BLOBS: &str = "regatta-1/blobs";
+pub(super) const RECORDS: &str = "regatta-1/records";
+/// In a folder only: what is being written.
+pub(super) const TEMPORARY: &str = "regatta-1/tmp";
+
+impl Bucket {
+    pub(super) fn open(address: &Address) -> Result<Self, RemoteCacheError> {
+        Ok(match address {
+            Address::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
+            Address::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
+        })
+    }
+
+    /// Its size; `None`: it is not there.
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.size(name).await,
+            Self::Objects(objects) => objects.size(name).await,
+        }
+    }
+
+    /// All of it.
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.get(name, None).await,
+            Self::Objects(objects) => objects.get(name).await,
+        }
+    }
+
+    /// Some of it. That it is there, a record has said.
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, RemoteCacheError> {
+        let gone = || RemoteCacheError::Damaged {
+            object: name.to_owned(),
+            why: "is gone, although a record names it".to_owned(),
+        };
+        match self {
+            Self::Folder(folder) => folder.get(name, Some(range)).await?.ok_or_else(gone),
+            Self::Objects(objects) => objects.get_range(name, range).await?.ok_or_else(gone),
+        }
+    }
+
+    /// Puts it, whatever was there.
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.put(name, bytes).await,
+            Self::Objects(objects) => objects.put(name, bytes).await,
+        }
+    }
+
+    /// Puts it if nobody has; `false`: somebody has.
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.create(name, bytes).await,
+            Self::Objects(objects) => objects.create(name, bytes).await,
+        }
+    }
+
+    /// Begins to put something large.
+    pub(super) async fn upload(&self, name: &str) -> Result<BucketUpload, RemoteCacheError> {
+        Ok(match self {
+            Self::Folder(folder) => BucketUpload::Folder(folder.upload(name).await?),
+            Self::Objects(objects) => BucketUpload::Objects(objects.upload(name).await?),
+        })
+    }
+
+    /// Everything below.
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.list(below).await,
+            Self::Objects(objects) => objects.list(below).await,
+        }
+    }
+
+    /// It may be gone already.
+    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
+        match self {
+            Self::Folder(folder) => folder.delete(name).await,
+            Self::Objects(objects) => objects.delete(name).await,
+        }
+    }
+}
+
+/// Something large on its way; nobody sees it before it is finished.
+#[derive(Debug)]
+pub(super) enum BucketUpload {
+    Folder(folder::FolderUpload),
+    Objects(objects::ObjectUpload),
+}
+
+impl BucketUpload {
+    /// The next part: [`PART`] bytes, the last one fewer.
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        match self {
+            Self::Folder(upload) => upload.part(bytes).await,
+            Self::Objects(upload) => upload.part(bytes).await,
+        }
+    }
+
+    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
+        match self {
+            Self::Folder(upload) => upload.finish().await,
+            Self::Objects(upload) => upload.finish().await,
+        }
+    }
+
+    /// Takes it back, as well as that goes.
+    pub(super) async fn abort(self) {
+        match self {
+            Self::Folder(upload) => upload.abort(),
+            Self::Objects(upload) => upload.abort().await,
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! A store in a folder that machines share, an NFS as a rule.
+//!
+//! What is published was written beside, synced and renamed; what must be new is published by `link`, which is atomic on every
+//! NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine has just made are
+//! asked for again, a bounded number of times, after the folder was listed: that makes a client look at the server.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+use walkdir::WalkDir;
+
+use super::bucket::{ListedObject, TEMPORARY};
+use super::error::RemoteCacheError;
+
+/// How often something is asked for that should be there, and the first pause between; each is twice the one before.
+const TRIES: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+}
+
+/// Makes names that no other writer has.
+static NONCE: AtomicU64 = AtomicU64::new(0);
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    async fn do_it<T: Send + 'static>(
+        self: &Arc<Self>,
+        name: &str,
+        what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, RemoteCacheError> {
+        let folder = Arc::clone(self);
+        let path = self.root.join(name);
+        spawn_blocking(move || {
+            folder.is_there()?;
+            what(&folder, &path).map_err(|error| trouble(&path, &error))
+        })
+        .await
+        .map_err(|error| RemoteCacheError::Here(error.to_string()))?
+    }
+
+    /// A folder that is not mounted is no empty store: it must be there, and is never made.
+    fn is_there(&self) -> Result<(), RemoteCacheError> {
+        match fs::metadata(&self.root) {
+            Ok(meta) if meta.is_dir() => Ok(()),
+            Ok(_) => Err(RemoteCacheError::Away(format!("{} is no folder", self.root.display()))),
+            Err(error) => Err(trouble(&self.root, &error)),
+        }
+    }
+
+    pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+        self.do_it(name, |_, path| Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len())))
+            .await
+    }
+
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        name: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Bytes>, RemoteCacheError> {
+        self.do_it(name, move |_, path| {
+            let Some(file) = open(path)? else { return Ok(None) };
+            let length = file.metadata()?.len();
+            let range = range.unwrap_or(0..length);
+            let end = range.end.min(length);
+            let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+            file.read_exact_at(&mut bytes, range.start)?;
+            Ok(Some(bytes.into()))
+        })
+        .await
+    }
+
+    pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        self.do_it(name, move |folder, path| {
+            let (mut file, temporary) = folder.begin()?;
+            file.write_all(&bytes).and_then(|()| publish(&file, &temporary, path)).inspect_err(|_| {
+                let _ = fs::remove_file(&temporary);
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+        self.do_it(name, move |folder, path| {
+            let (mut file, temporary) = folder.begin()?;
+            let created = (|| {
+                file.write_all(&bytes)?;
+                file.sync_all()?;
+                make_parent(path)?;
+                let linked = fs::hard_link(&temporary, path);
+                // An answer that was lost and asked for again says that the name is taken: by us.
+                let ours = file.metadata()?.nlink() > 1;
+                match linked {
+                    Err(e) if !ours && e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                    Err(e) if !ours => Err(e),
+                    _ => sync_parent(path).map(|()| true),
+                }
+            })();
+            let _ = fs::remove_file(&temporary);
+            created
+        })
+        .await
+    }
+
+    pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, RemoteCacheError> {
+        self.do_it(name, |folder, path| {
+            let (file, temporary) = folder.begin()?;
+            Ok(FolderUpload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
+        })
+        .await
+    }
+
+    pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+        self.do_it(below, |folder, path| {
+            let mut seen = Vec::new();
+            let now = SystemTime::now();
+            for item in WalkDir::new(path) {
+                let item = match item {
+                    Ok(item) => item,
+                    // Gone while it was being listed, or nothing was ever put there.
+                    Err(e) if e.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound) => continue,
+                    Err(e) => return Err(e.into()),
+                };
+                let Ok(meta) = item.metadata() else { continue };
+                if meta.is_file() {
+                    let name = item.path().strip_prefix(&folder.root).unwrap_or(item.path());
+                    let age = meta.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
+                    seen.push(ListedObject { name: name.to_string_lossy().into_owned(), size: meta.len(), age });
+                }
+            }
+            Ok(seen)
+        })
+        .await
+    }
+
+    pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), RemoteCacheError> {
+        self.do_it(name, |_, path| match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        })
+        .await
+    }
+
+    /// A new file beside everything else.
+    fn begin(&self) -> io::Result<(File, PathBuf)> {
+        let folder = self.root.join(TEMPORARY);
+        fs::create_dir_all(&folder)?;
+        let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "-");
+        loop {
+            let n = NONCE.fetch_add(1, Ordering::Relaxed);
+            let path = folder.join(format!("{host}-{}-{n}", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok((file, path)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// A large file under way.
+#[derive(Debug)]
+pub(super) struct FolderUpload {
+    file: Arc<File>,
+    temporary: PathBuf,
+    path: PathBuf,
+    offset: u64,
+}
+
+impl FolderUpload {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        let (file, at) = (Arc::clone(&self.file), self.offset);
+        self.offset += bytes.len() as u64;
+        let written = spawn_blocking(move || file.write_all_at(&bytes, at)).await;
+        flat(written).map_err(|error| trouble(&self.temporary, &error))
+    }
+
+    pub(super) async fn finish(self) -> Result<(), RemoteCacheError> {
+        let path = self.path.clone();
+        let published = spawn_blocking(move || {
+            publish(&self.file, &self.temporary, &self.path).inspect_err(|_| {
+                let _ = fs::remove_file(&self.temporary);
+            })
+        });
+        flat(published.await).map_err(|error| trouble(&path, &error))
+    }
+
+    pub(super) fn abort(self) {
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+fn flat<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::Result<T> {
+    done.map_err(io::Error::other)?
+}
+
+/// Opens it. A stale handle, or a name that the folder lists and that cannot be opened yet, is asked for again.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    let mut pause = PAUSE;
+    for _ in 1..TRIES {
+        match File::open(path) {
+            Ok(file) => return Ok(Some(file)),
+            Err(e) if is_stale(&e) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                if !is_listed(path) {
+                    return Ok(None);
+                }
+            }
+            Err(e) => return Err(e),
+        }
+        sleep(pause);
+        pause *= 2;
+    }
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_stale(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error())
+}
+
+fn is_listed(path: &Path) -> bool {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    fs::read_dir(parent).is_ok_and(|items| items.flatten().any(|item| item.file_name() == name))
+}
+
+#[expect(clippy::disallowed_methods, reason = "in a folder of machines this is the one place that publishes")]
+fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    make_parent(path)?;
+    fs::rename(temporary, path)?;
+    sync_parent(path)
+}
+
+fn make_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    match File::open(parent)?.sync_all() {
+        // Some filesystems do not sync folders, and say so.
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+fn trouble(path: &Path, error: &io::Error) -> RemoteCacheError {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => RemoteCacheError::Denied(text),
+        _ => RemoteCacheError::Away(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Arc<Folder>) {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::new(root.path()));
+        (root, folder)
+    }
+
+    #[tokio::test]
+    async fn of_many_writers_at_once_one_creates_and_the_others_see_it() {
+        let (root, folder) = folder();
+        let mut writers = tokio::task::JoinSet::new();
+        for n in 0..16_u8 {
+            let folder = Arc::clone(&folder);
+            writers.spawn(async move { (n, folder.create("a/b/name", vec![n; 1000].into()).await.unwrap()) });
+        }
+        let winners: Vec<u8> = writers.join_all().await.into_iter().filter_map(|(n, won)| won.then_some(n)).collect();
+        assert_eq!(winners.len(), 1);
+        assert_eq!(folder.get("a/b/name", None).await.unwrap().unwrap(), vec![winners[0]; 1000]);
+        assert_eq!(fs::read_dir(root.path().join(TEMPORARY)).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_finished_is_seen_by_nobody() {
+        let (_root, folder) = folder();
+        let mut upload = folder.upload("x/y").await.unwrap();
+        upload.part(Bytes::from_static(b"half ")).await.unwrap();
+        assert_eq!(folder.size("x/y").await.unwrap(), None);
+        assert!(folder.list("x").await.unwrap().is_empty());
+        upload.part(Bytes::from_static(b"whole")).await.unwrap();
+        upload.finish().await.unwrap();
+        assert_eq!(folder.get("x/y", Some(5..10)).await.unwrap().unwrap(), "whole");
+        assert_eq!(folder.list("x").await.unwrap()[0].size, 10);
+        folder.delete("x/y").await.unwrap();
+        folder.delete("x/y").await.unwrap();
+        assert_eq!(folder.get("x/y", None).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_is_not_made() {
+        let (root, folder) = folder();
+        let path = root.path().to_owned();
+        drop(root);
+        let error = folder.put("a", Bytes::new()).await.unwrap_err();
+        assert!(matches!(error, RemoteCacheError::Away(_)), "{error}");
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,107 @@
+//! Making room in a store that others use meanwhile.
+//!
+//! Records go by age; then files that no record names. Files come before their record, so a young file that nobody names may
+//! belong to a record that is on its way: it has a time of grace. A sender who found an old file there and left it out looks again
+//! after its record; a reader who misses one makes the output, and puts it back.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::address::Address;
+use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob};
+use super::error::RemoteCacheError;
+use super::record::SharedOutput;
+
+/// What stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Records that are younger; `None`: of every age.
+    pub younger_than: Option<Duration>,
+    /// The youngest, as long as their files fit into so many bytes; `None`: all.
+    pub bytes: Option<u64>,
+    /// Files that nobody names, while they are younger.
+    pub grace: Duration,
+}
+
+/// What went, or would go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub records: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+    /// What is left.
+    pub records_left: u64,
+    pub bytes_left: u64,
+    /// Records that cannot be read by anybody; they are among those that went.
+    pub damaged: u64,
+}
+
+/// Looks, and with `really` removes. A record that cannot be asked for now ends it before any file goes.
+pub async fn collect(address: &Address, keep: Keep, really: bool) -> Result<Removed, RemoteCacheError> {
+    let bucket = Bucket::open(address)?;
+    let mut records = bucket.list(RECORDS).await?;
+    records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
+    let mut removed = Removed::default();
+    let mut named: HashMap<String, u64> = HashMap::new();
+    let mut held = 0_u64;
+    let mut full = false;
+    let mut doomed = Vec::new();
+    for record in &records {
+        let Some(bytes) = bucket.get(&record.name).await? else { continue };
+        let Ok(shared) = SharedOutput::open(&bytes) else {
+            removed.damaged += 1;
+            doomed.push(record);
+            continue;
+        };
+        let is_old = keep.younger_than.is_some_and(|limit| record.age >= limit);
+        let more: u64 = files(&shared).filter(|(name, _)| !named.contains_key(name)).map(|(_, size)| size).sum();
+        // Nothing older stays once one did not fit: what is left is the youngest.
+        full |= keep.bytes.is_some_and(|limit| held + more > limit);
+        if is_old || full {
+            doomed.push(record);
+            continue;
+        }
+        held += more;
+        named.extend(files(&shared));
+        removed.records_left += 1;
+    }
+    removed.records = doomed.len() as u64;
+    let blobs = bucket.list(BLOBS).await?;
+    if really {
+        for record in &doomed {
+            bucket.delete(&record.name).await?;
+        }
+        // Records that have come since the first look.
+        for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
+            if let Some(bytes) = bucket.get(&record.name).await?
+                && let Ok(shared) = SharedOutput::open(&bytes)
+            {
+                named.extend(files(&shared));
+            }
+        }
+    }
+    let is_idle = |seen: &&ListedObject| !named.contains_key(&seen.name) && seen.age >= keep.grace;
+    for idle in blobs.iter().filter(is_idle) {
+        removed.blobs += 1;
+        removed.bytes += idle.size;
+        if really {
+            bucket.delete(&idle.name).await?;
+        }
+    }
+    removed.bytes_left = blobs.iter().map(|seen| seen.size).sum::<u64>() - removed.bytes;
+    // Of writers that were killed.
+    for left in bucket.list(TEMPORARY).await?.iter().filter(|seen| seen.age >= keep.grace) {
+        removed.bytes += left.size;
+        if really {
+            bucket.delete(&left.name).await?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Object and size of every file, each content once.
+fn files(shared: &SharedOutput) -> impl Iterator<Item = (String, u64)> {
+    let files = shared.items.iter().filter(|item| item.is_file());
+    let each: HashMap<String, u64> = files.filter_map(|item| Some((blob(&item.digest?), item.size))).collect();
+    each.into_iter()
+}

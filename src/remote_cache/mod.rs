@@ -1,0 +1,52 @@
+//! What machines share: outputs that one has made and another need not make again, in a store that both can reach.
+//!
+//! ```text
+//!  runner ─fetch(key)→ record? ─→ its files: here already │ from the store ─→ every digest checked ─→ accepted as if made here
+//!  runner ─offer(record)→ queue ─→ files that are not there yet ─→ the record, last, if nobody was first
+//! ```
+//!
+//! # What is in a store
+//!
+//! ```text
+//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed
+//! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
+//! regatta-1/tmp/…               in a folder only: what is being written
+//! ```
+//!
+//! A record's *name* is the digest of the key and of what else ties an output to a kind of machine ([`Machine`]): so an engine
+//! that was built for one GPU is not found by a machine with another.
+//!
+//! # What never happens
+//!
+//! A store that is away, full, or not ours to read is one warning; the run goes on with what is here. A byte that is not what
+//! the record says is not accepted. A measurement of another machine does not stand for one of this machine ([`why_not`]).
+//! Credentials come from where their owners keep them (environment, instance metadata), and are not printed, logged or kept.
+//!
+//! # Why no `LocalFileSystem`
+//!
+//! `object_store`'s own folder store takes a `link` that was answered twice for somebody else's file, leaves the halves of killed
+//! writers where no listing shows them and nothing removes them, and knows nothing of stale handles or of names that the server has
+//! and this client does not see yet. A folder of machines is an NFS more often than not; `folder` is written for that.
+
+mod address;
+mod bucket;
+mod cache;
+mod eligibility;
+mod error;
+mod folder;
+mod gc;
+mod inventory;
+mod machine;
+mod objects;
+mod pull;
+mod push;
+mod record;
+mod scan;
+
+pub use address::Address;
+pub use cache::{RemoteCache, Unsent};
+pub use eligibility::why_not;
+pub use error::RemoteCacheError;
+pub use gc::{Keep, Removed, collect};
+pub use inventory::{Inventory, Presence, Put};
+pub use machine::{Machine, MachineGpus};

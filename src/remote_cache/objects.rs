@@ -1,0 +1,227 @@
+//! A store in a bucket: S3, Google's, Azure's, and what speaks like them.
+//!
+//! Each request is short: a part of a file at the most. It is repeated a few times by `object_store`; a store that does not
+//! answer in that time is away.
+
+use std::env;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, ClientConfigKey, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode,
+    PutOptions, RetryConfig,
+};
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt as _;
+
+use super::address::BucketKind;
+use super::bucket::ListedObject;
+use super::error::{RemoteCacheError, told};
+
+/// A connection that is not there by then will not come.
+const CONNECT: &str = "5 seconds";
+/// Nothing heard for so long: the connection is dead.
+const SILENCE_S: u64 = 20;
+/// For one part of 16 MiB, all tries together: a line that is slower than 150 kB/s is no line for engines.
+const REQUEST_S: u64 = 120;
+const TRIES: usize = 3;
+/// Parts of one file that are under way at once.
+const LANES: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+}
+
+impl Objects {
+    /// Asks nobody anything yet. Credentials are what the environment, its files or the machine's role say.
+    pub(super) fn open(kind: BucketKind, name: &str, prefix: &str) -> Result<Self, RemoteCacheError> {
+        // Another part of the program may have said so before; there is only one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let store = match kind {
+            BucketKind::S3 => amazon(name).map(|store| Arc::new(store) as Arc<dyn ObjectStore>),
+            BucketKind::Google => google(name).map(|store| Arc::new(store) as _),
+            BucketKind::Azure => azure(name).map(|store| Arc::new(store) as _),
+        };
+        let store = store.map_err(|error| RemoteCacheError::Denied(told(&error)))?;
+        Ok(Self { store, prefix: prefix.to_owned() })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from(format!("{}/{name}", self.prefix))
+    }
+
+    pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, RemoteCacheError> {
+        let path = self.path(name);
+        if_there(limited(self.store.head(&path)).await?.map(|meta| meta.size))
+    }
+
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, RemoteCacheError> {
+        let path = self.path(name);
+        if_there(limited(async { self.store.get_opts(&path, GetOptions::default()).await?.bytes().await }).await?)
+    }
+
+    pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, RemoteCacheError> {
+        let path = self.path(name);
+        if_there(limited(self.store.get_range(&path, range)).await?)
+    }
+
+    pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        let path = self.path(name);
+        limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| trouble(&error))
+    }
+
+    pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteCacheError> {
+        let path = self.path(name);
+        let options = PutOptions::from(PutMode::Create);
+        match limited(self.store.put_opts(&path, bytes.into(), options)).await? {
+            Ok(_) => Ok(true),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(trouble(&error)),
+        }
+    }
+
+    pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, RemoteCacheError> {
+        let path = self.path(name);
+        let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| trouble(&error))?;
+        Ok(ObjectUpload { upload, parts: JoinSet::new() })
+    }
+
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, RemoteCacheError> {
+        let path = self.path(below);
+        let mut listing = self.store.list(Some(&path));
+        let now = jiff::Timestamp::now().as_second();
+        let mut seen = Vec::new();
+        let start = self.path("").to_string();
+        while let Some(meta) = limited(async { listing.next().await.transpose() }).await?.map_err(|e| trouble(&e))? {
+            let name = meta.location.as_ref().strip_prefix(&start).unwrap_or(meta.location.as_ref());
+            let age = Duration::from_secs((now - meta.last_modified.timestamp()).max(0) as u64);
+            seen.push(ListedObject { name: name.trim_start_matches('/').to_owned(), size: meta.size, age });
+        }
+        Ok(seen)
+    }
+
+    pub(super) async fn delete(&self, name: &str) -> Result<(), RemoteCacheError> {
+        let path = self.path(name);
+        if_there(limited(self.store.delete(&path)).await?).map(drop)
+    }
+}
+
+/// A large object under way, its parts beside each other.
+#[derive(Debug)]
+pub(super) struct ObjectUpload {
+    upload: Box<dyn MultipartUpload>,
+    parts: JoinSet<Result<(), RemoteCacheError>>,
+}
+
+impl ObjectUpload {
+    pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), RemoteCacheError> {
+        while self.parts.len() >= LANES {
+            self.one_arrives().await?;
+        }
+        let sending = self.upload.put_part(bytes.into());
+        self.parts.spawn(async move { limited(sending).await?.map_err(|error| trouble(&error)) });
+        Ok(())
+    }
+
+    async fn one_arrives(&mut self) -> Result<(), RemoteCacheError> {
+        match self.parts.join_next().await {
+            None => Ok(()),
+            Some(sent) => sent.map_err(|error| RemoteCacheError::Here(error.to_string()))?,
+        }
+    }
+
+    pub(super) async fn finish(mut self) -> Result<(), RemoteCacheError> {
+        while !self.parts.is_empty() {
+            self.one_arrives().await?;
+        }
+        limited(self.upload.complete()).await?.map(drop).map_err(|error| trouble(&error))
+    }
+
+    pub(super) async fn abort(mut self) {
+        self.parts.shutdown().await;
+        let _ = limited(self.upload.abort()).await;
+    }
+}
+
+/// Whatever a store or the network does, an answer comes.
+async fn limited<T>(request: impl Future<Output = T>) -> Result<T, RemoteCacheError> {
+    tokio::time::timeout(Duration::from_secs(REQUEST_S), request)
+        .await
+        .map_err(|_| RemoteCacheError::Away(format!("no answer within {REQUEST_S} s")))
+}
+
+fn if_there<T>(answer: Result<T, Error>) -> Result<Option<T>, RemoteCacheError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(trouble(&error)),
+    }
+}
+
+fn trouble(error: &Error) -> RemoteCacheError {
+    let text = told(error);
+    let is_refused = ["401 Unauthorized", "403 Forbidden"].iter().any(|status| text.contains(status));
+    match error {
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => RemoteCacheError::Denied(text),
+        _ if is_refused => RemoteCacheError::Denied(text),
+        // A bucket that is not there, or credentials that nobody has: no other request would fare better.
+        _ => RemoteCacheError::Away(text),
+    }
+}
+
+fn retry() -> RetryConfig {
+    let backoff = BackoffConfig {
+        init_backoff: Duration::from_millis(100),
+        max_backoff: Duration::from_secs(2),
+        ..BackoffConfig::default()
+    };
+    RetryConfig { backoff, max_retries: TRIES, retry_timeout: Duration::from_secs(30) }
+}
+
+/// A limit on silence, not on the length of a request.
+fn limits() -> [(ClientConfigKey, String); 3] {
+    [
+        (ClientConfigKey::ConnectTimeout, CONNECT.to_owned()),
+        (ClientConfigKey::ReadTimeout, format!("{SILENCE_S} seconds")),
+        (ClientConfigKey::Timeout, format!("{REQUEST_S} seconds")),
+    ]
+}
+
+fn amazon(bucket: &str) -> Result<impl ObjectStore, Error> {
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry());
+    for (key, value) in limits() {
+        builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+    }
+    // Who writes http:// means it. Keys are not sent, only signatures.
+    let endpoint =
+        ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"].iter().find_map(|name| env::var(name).ok());
+    if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
+        builder = builder.with_allow_http(true);
+    }
+    builder.build()
+}
+
+fn google(bucket: &str) -> Result<impl ObjectStore, Error> {
+    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry());
+    for (key, value) in limits() {
+        builder = builder.with_config(GoogleConfigKey::Client(key), value);
+    }
+    builder.build()
+}
+
+fn azure(container: &str) -> Result<impl ObjectStore, Error> {
+    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container).with_retry(retry());
+    for (key, value) in limits() {
+        builder = builder.with_config(AzureConfigKey::Client(key), value);
+    }
+    builder.build()
+}

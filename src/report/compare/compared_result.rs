@@ -1,0 +1,400 @@
+//! One result with the meaning of every number.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
+
+use crate::event::Verdict;
+use crate::harness::RunIdentity;
+use crate::report::compat::{MeasuredRun, MetricConcept, MetricMeaning, SortedValues, Tool, identity_of};
+use crate::report::explain;
+
+/// One metric with the requests it comes from.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    pub key: String,
+    pub unit: &'static str,
+    pub meaning: MetricMeaning,
+    /// `mean`, `p50`, …; a rate has one number without a name.
+    pub stats: Vec<(&'static str, f64)>,
+    /// By request; empty where they are not known.
+    pub values: Vec<(u64, f64)>,
+    pub more_is_better: bool,
+}
+
+impl Measure {
+    pub(super) fn stat(&self, name: &str) -> Option<f64> {
+        self.stats.iter().find(|(stat, _)| *stat == name).map(|(_, value)| *value)
+    }
+}
+
+/// A result as it is compared.
+#[derive(Clone, Debug)]
+pub struct ComparedResult {
+    pub name: String,
+    /// None for an imported one, which nobody has judged.
+    pub verdict: Option<Verdict>,
+    /// What was measured, where its file says so.
+    pub identity: Option<RunIdentity>,
+    /// As whom its numbers are told.
+    pub tool: Tool,
+    /// The same arrivals, lengths and prompts have the same.
+    pub digest: Option<String>,
+    load: BTreeMap<String, String>,
+    /// What else was asked for.
+    settings: BTreeMap<String, String>,
+    /// Mean tokens of a prompt and of an answer.
+    lengths: [Option<f64>; 2],
+    /// Mean tokens requested of an answer, in a result of ours: lengths are drawn, and other seeds draw others.
+    requested_answer: Option<f64>,
+    /// Who counted them.
+    counted: String,
+    pub measures: Vec<Measure>,
+}
+
+const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+
+/// What is asked for and is no load: where, on what, how often looked at, with what luck.
+const NO_LOAD: [&str; 18] = [
+    "endpoints",
+    "model",
+    "seed",
+    "warmup",
+    "frontends",
+    "clients",
+    "stall_timeout_ms",
+    "ttft_p99_limit_ms",
+    "tpot_p99_limit_ms",
+    "further_limits",
+    "slo",
+    "vocab_size",
+    "end_id",
+    "requests",
+    "strategy",
+    "stop_requests",
+    "stop_duration_ms",
+    "timelines",
+];
+
+impl ComparedResult {
+    /// With the numbers and definitions that the result has.
+    pub fn of(told: &MeasuredRun) -> Self {
+        let tool = told.result.pointer("/imported/tool").and_then(Value::as_str).and_then(|name| name.parse().ok());
+        let mut sheet = Self::empty(told, tool.unwrap_or(Tool::Regatta));
+        let metrics = told.result.get("latency").and_then(Value::as_object);
+        for (key, metric) in metrics.into_iter().flatten() {
+            let Some(meaning) = meaning(key, metric) else { continue };
+            let stats = STATS.into_iter().filter_map(|stat| Some((stat, metric.get(stat)?.as_f64()?))).collect();
+            let (as_tool, concept) = by_request(key, sheet.tool);
+            let values = concept.and_then(|concept| as_tool.by_request(concept, &told.seen).ok()).unwrap_or_default();
+            let measure = Measure { key: key.clone(), unit: "ms", meaning, stats, values, more_is_better: false };
+            sheet.measures.push(measure);
+        }
+        for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
+            if let Some(rate) = told.result.pointer(&format!("/rates/{key}")).and_then(Value::as_f64) {
+                let meaning = rate_meaning(key, tool);
+                sheet.measures.push(rate_measure(key, rate, meaning));
+            }
+        }
+        sheet.measures.extend(energy(told));
+        sheet
+    }
+
+    /// With a tool's definitions, from the requests one by one.
+    pub fn as_tool(told: &MeasuredRun, tool: Tool) -> Result<Self, String> {
+        let mut sheet = Self::empty(told, tool);
+        if let Some(counted) = told.result.pointer("/imported/requests_counted").and_then(Value::as_str) {
+            counted.clone_into(&mut sheet.counted);
+        }
+        if told.seen.is_empty() {
+            return match told.result.pointer("/imported/tool").and_then(Value::as_str) {
+                Some(name) if name == tool.name() => Ok(Self::of(told)),
+                _ => Err(format!(
+                    "{} cannot be told as {}: its requests are not known one by one\n  hint: import the tool's raw records beside its numbers",
+                    told.name,
+                    tool.name()
+                )),
+            };
+        }
+        let mut missing = Vec::new();
+        for concept in MetricConcept::ALL {
+            let Some(meaning) = MetricMeaning::of(tool, concept) else { continue };
+            if concept == MetricConcept::Requests {
+                if let Ok(rate) = tool.rate(&told.seen) {
+                    sheet.measures.push(rate_measure("requests_full", rate, meaning));
+                }
+                continue;
+            }
+            match tool.spread(concept, &told.seen) {
+                Ok(spread) => {
+                    let meaning = if meaning.token_source.is_empty() {
+                        meaning
+                    } else {
+                        MetricMeaning { token_source: sheet.counted.clone(), ..meaning }
+                    };
+                    let values = tool.by_request(concept, &told.seen).unwrap_or_default();
+                    let stats = stats(&spread);
+                    let key = concept.name().to_owned();
+                    sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
+                }
+                Err(why) => missing.push(format!("{}: {}", concept.title(), why.why())),
+            }
+        }
+        if sheet.measures.is_empty() {
+            return Err(format!("{} cannot be told as {}: {}", told.name, tool.name(), missing.join("; ")));
+        }
+        Ok(sheet)
+    }
+
+    fn empty(told: &MeasuredRun, tool: Tool) -> Self {
+        let text = |place: &str| told.result.pointer(place).and_then(Value::as_str);
+        let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
+        for (key, value) in told.result.get("asked").and_then(Value::as_object).into_iter().flatten() {
+            // How large an answer may be is no load.
+            let mut value = value.clone();
+            if let Some(request) = value.as_object_mut().filter(|_| key == "request") {
+                request.remove("response_limits");
+            }
+            let value = &value;
+            if !is_nothing(value) {
+                let of = if NO_LOAD.contains(&key.as_str()) { &mut settings } else { &mut load };
+                of.insert(key.clone(), said(value));
+            }
+        }
+        if told.result.get("imported").is_none() {
+            load.extend(told.result.get("asked").and_then(Value::as_object).map(usual).unwrap_or_default());
+        }
+        // One word for one thing, whoever says it.
+        if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
+            load.remove("scenario");
+            load.insert("request_rate".to_owned(), said(rate));
+        }
+        if let Some(users) = told.result.pointer("/asked/scenario/concurrency/users") {
+            load.remove("scenario");
+            load.insert("concurrency".to_owned(), said(users));
+        }
+        let mean = |sum: &str| {
+            let n = told.result.pointer("/counts/ok")?.as_f64().filter(|n| *n > 0.0)?;
+            Some(told.result.pointer(sum)?.as_f64()? / n)
+        };
+        Self {
+            name: told.name.clone(),
+            identity: identity_of(&told.result),
+            verdict: told.result.get("verdict").and_then(|verdict| Verdict::deserialize(verdict).ok()),
+            tool,
+            digest: text("/schedule_digest").map(str::to_owned).filter(|digest| !digest.is_empty()),
+            load,
+            settings,
+            lengths: [mean("/tokens/input"), mean("/tokens/output")],
+            requested_answer: mean("/tokens/output_asked").filter(|_| told.result.get("imported").is_none()),
+            counted: counted(told),
+            measures: Vec::new(),
+        }
+    }
+
+    /// The measure of the same name and meaning.
+    pub(super) fn like(&self, measure: &Measure) -> Option<&Measure> {
+        let found = self.measures.iter().find(|other| other.key == measure.key)?;
+        found.meaning.differences(&measure.meaning).is_empty().then_some(found)
+    }
+
+    /// What makes numbers unlike where it differs, as text by name.
+    pub const fn load(&self) -> &BTreeMap<String, String> {
+        &self.load
+    }
+
+    /// Where, on what and how it was measured, as text by name: a difference in it may be what the comparison is about.
+    pub const fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
+    /// As it stands on pages: `VALID`, `VALID SIMULATED`, `not judged`.
+    pub fn verdict_word(&self) -> String {
+        let verdict = self.verdict.map_or("not judged", Verdict::as_str);
+        if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
+    }
+
+    /// Whether its file says that a server was the simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.simulated)
+    }
+
+    /// In what the load differs, of what both say about it; and what could not be held against each other.
+    pub(super) fn unlike_load(&self, other: &Self) -> (Vec<String>, Vec<String>) {
+        let mut unlike: Vec<String> = self
+            .load
+            .iter()
+            .filter_map(|(key, one)| Some((key, one, other.load.get(key)?)))
+            .filter(|(_, one, another)| one != another)
+            .map(|(key, one, another)| format!("load: {key} {one} / {another}"))
+            .collect();
+        let pace = |sheet: &Self| {
+            ["request_rate", "concurrency", "scenario"]
+                .into_iter()
+                .find_map(|key| Some((key, sheet.load.get(key)?.clone())))
+        };
+        if let (Some((one, value)), Some((another, other_value))) = (pace(self), pace(other))
+            && one != another
+        {
+            unlike.push(format!("load: {one} {value} / {another} {other_value}"));
+        }
+        let mut notes = Vec::new();
+        for (what, place) in [("prompt", 0), ("answer", 1)] {
+            let (Some(one), Some(another)) = (self.lengths[place], other.lengths[place]) else { continue };
+            let is_near = |one: f64, another: f64| (one - another).abs() <= 0.02 * one.max(another);
+            let is_alike = match (self.requested_answer, other.requested_answer) {
+                // Both say from which lengths they draw, which is compared above; an answer must be as near to its own request.
+                (Some(_), Some(_)) if what == "prompt" => true,
+                (Some(request), Some(other_request)) => is_near(one / request, another / other_request),
+                _ => is_near(one, another),
+            };
+            if is_alike {
+                continue;
+            }
+            let text = format!("mean {what} of {one:.1} / {another:.1} tokens");
+            if self.counted == other.counted {
+                unlike.push(format!("load: {text}"));
+            } else {
+                notes.push(format!(
+                    "{text}, counted by {} / {}: whether the load was the same is not known",
+                    self.counted, other.counted
+                ));
+            }
+        }
+        (unlike, notes)
+    }
+}
+
+/// Who counted the output tokens.
+fn counted(told: &MeasuredRun) -> String {
+    match told.result.pointer("/tokens/source").and_then(Value::as_str) {
+        Some(source) if told.result.get("imported").is_none() => by_whom(source),
+        Some(source) => source.to_owned(),
+        None => "nobody".to_owned(),
+    }
+}
+
+/// Our own sources are the server's words, unless there were none: then responses stood in for tokens, or the client counted.
+fn by_whom(source: &str) -> String {
+    if source.starts_with("responses") {
+        return source.to_owned();
+    }
+    let whose = if source.starts_with("retokenized") { "the client" } else { "the server" };
+    format!("{whose}: {source}")
+}
+
+/// Nothing was asked: `null`, and a list or an object that has nothing else in it.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.values().all(is_nothing),
+        Value::Array(all) => all.iter().all(is_nothing),
+        _ => false,
+    }
+}
+
+/// What a result of ours leaves out, because it is what is usual, and what makes numbers unlike where it is not: one
+/// stream for many requests is another way to ask, and with retries a failure is an answer that comes late.
+fn usual(asked: &Map<String, Value>) -> Vec<(String, String)> {
+    let by_kserve = asked.get("protocol").is_none_or(|protocol| protocol == "kserve");
+    let stream = by_kserve.then_some(("stream", "per_request"));
+    let left_out = stream.into_iter().chain([("retries", "none")]).filter(|(key, _)| !asked.contains_key(*key));
+    left_out.map(|(key, usual)| (key.to_owned(), usual.to_owned())).collect()
+}
+
+/// In a few words: `40`, `fixed 16`, `uniform min 1, max 6`. Numbers that are equal are said equally: `40` and `40.0`.
+fn said(value: &Value) -> String {
+    match value {
+        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let all = fields.iter().filter(|(_, value)| !is_nothing(value) && **value != false);
+            let words =
+                all.map(|(key, value)| if *value == true { key.clone() } else { format!("{key} {}", said(value)) });
+            let words: Vec<String> = words.collect();
+            if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+        }
+        Value::Array(all) => all.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Bool(_) | Value::Null => value.to_string(),
+    }
+}
+
+fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
+    let at = [spread.mean(), spread.at(0.5), spread.at(0.9), spread.at(0.95), spread.at(0.99)];
+    STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
+}
+
+/// What a metric of a result says about itself; `None` for what is no metric.
+fn meaning(key: &str, metric: &Value) -> Option<MetricMeaning> {
+    let text = |name: &str| Some(metric.get(name)?.as_str()?.to_owned());
+    let percentile_rule = text("percentile_rule")?;
+    let entry = explain::entry(key);
+    let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
+    let defined = text("definition");
+    Some(MetricMeaning {
+        token_source: match (&defined, counts) {
+            (Some(_), _) => text("token_source").unwrap_or_default(),
+            (None, true) => by_whom(&text("token_source").unwrap_or_default()),
+            (None, false) => String::new(),
+        },
+        formula: defined.or_else(|| entry.map(|entry| entry.formula.to_owned())).unwrap_or_default(),
+        population: text("population").unwrap_or_default(),
+        zero_point: text("zero_point").unwrap_or_default(),
+        window: text("window").unwrap_or_default(),
+        percentile_rule,
+    })
+}
+
+fn rate_meaning(key: &str, imported: Option<Tool>) -> MetricMeaning {
+    let entry = explain::entry(key);
+    let of_tool = |tool| {
+        let of = MetricMeaning::of(tool, MetricConcept::Requests);
+        let tokens = |meaning: MetricMeaning| MetricMeaning {
+            formula: format!("output tokens over the window of: {}", meaning.formula),
+            ..meaning
+        };
+        if key == "output_tokens" { of.map(tokens) } else { of }
+    };
+    imported.and_then(of_tool).unwrap_or_else(|| MetricMeaning {
+        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+        population: String::new(),
+        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
+        token_source: String::new(),
+        window: "full".to_owned(),
+        percentile_rule: String::new(),
+    })
+}
+
+fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
+    let stats = vec![("", rate)];
+    Measure { key: key.to_owned(), unit: "/s", meaning, stats, values: Vec::new(), more_is_better: true }
+}
+
+/// Tokens per joule of GPUs, which GPUs being part of what it means.
+fn energy(told: &MeasuredRun) -> Option<Measure> {
+    let gpu = told.result.get("gpu")?;
+    let value = gpu.get("tokens_per_joule")?.as_f64()?;
+    let text = |key: &str| gpu.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let meaning = MetricMeaning {
+        formula: text("tokens_per_joule_is"),
+        population: text("population"),
+        zero_point: String::new(),
+        token_source: counted(told),
+        window: text("window"),
+        percentile_rule: String::new(),
+    };
+    let stats = vec![("", value)];
+    let key = "tokens_per_joule".to_owned();
+    Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
+}
+
+/// Whose definition of what a metric is, to find its values by request.
+fn by_request(key: &str, tool: Tool) -> (Tool, Option<MetricConcept>) {
+    let concept = MetricConcept::ALL.into_iter().find(|concept| concept.name() == key);
+    match (tool, key) {
+        (Tool::Regatta, "ttft_sent") => (Tool::Vllm, Some(MetricConcept::Ttft)),
+        (Tool::Regatta, "e2e_sent") => (Tool::Vllm, Some(MetricConcept::E2e)),
+        _ => (tool, concept),
+    }
+}

@@ -1,0 +1,223 @@
+//! How a comparison looks.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json as value};
+
+use super::{ComparedResult, Comparison, Delta, Judgement, RunSet, identity_lines};
+use crate::event::Verdict;
+use crate::report::percent::signed_percent;
+use crate::report::styler::{Styler, TextRole, clean, table};
+
+/// The rows that a reader looks for; JSON has all.
+const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
+
+pub fn text(sets: &[RunSet], comparisons: &[Comparison], paint: Styler) -> String {
+    let mut out = String::new();
+    let rows: Vec<_> = sets
+        .iter()
+        .enumerate()
+        .map(|(n, set)| {
+            let sheet = set.worst();
+            let runs = match set.runs().len() {
+                1 => String::new(),
+                runs => format!(", {runs} runs"),
+            };
+            vec![
+                (TextRole::Strong, letter(n)),
+                (TextRole::Name, clean(&set.name)),
+                (tone_of(sheet.verdict), sheet.verdict_word()),
+                (TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
+            ]
+        })
+        .collect();
+    out.push_str(&table(paint, "", &rows));
+    for line in identity_lines(sets) {
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&line)));
+    }
+    for doubt in doubts(sets) {
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Odd, doubt));
+    }
+    for (n, comparison) in comparisons.iter().enumerate() {
+        one(comparison, &letter(n + 1), paint, &mut out);
+    }
+    out
+}
+
+const fn tone_of(verdict: Option<Verdict>) -> TextRole {
+    match verdict {
+        Some(Verdict::Valid) => TextRole::Good,
+        Some(Verdict::ValidWithWarnings) => TextRole::Odd,
+        Some(_) => TextRole::Bad,
+        None => TextRole::Quiet,
+    }
+}
+
+/// What a reader must know of results that are no measurements of a server.
+pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
+    let doubt = |(n, set): (usize, &RunSet)| {
+        let sheet = set.worst();
+        let why = match sheet.verdict? {
+            Verdict::InvalidClient => "its numbers are as much the client's as the server's",
+            Verdict::InvalidLoad => "the load was not reached, or a limit missed",
+            Verdict::InvalidServer => "the server gave errors, and those requests are in no latency",
+            Verdict::Valid | Verdict::ValidWithWarnings => return None,
+        };
+        let which = if set.runs().len() > 1 { format!(" in {}", sheet.name) } else { String::new() };
+        Some(format!("{} is {}{which}: {why}", letter(n), sheet.verdict_word()))
+    };
+    sets.iter().enumerate().filter_map(doubt).collect()
+}
+
+/// `A`, `B`, …: how a result is called in a table.
+pub(in crate::report) fn letter(n: usize) -> String {
+    u8::try_from(n).ok().filter(|n| *n < 26).map_or_else(|| n.to_string(), |n| char::from(b'A' + n).to_string())
+}
+
+fn one(comparison: &Comparison, b: &str, paint: Styler, out: &mut String) {
+    let heads = ["", "", "A", b, "difference", "95 % interval", ""];
+    let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
+    let mut reasons: Vec<String> = Vec::new();
+    for delta in comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat)) {
+        rows.push(row(delta, &mut reasons));
+    }
+    if rows.len() == 1 {
+        let _ = writeln!(out, "\nA and {b} have no number in common");
+        return;
+    }
+    out.push('\n');
+    if comparison.is_judged() && comparison.has_any() {
+        let _ = writeln!(out, "A and {b}, {}", clean(&comparison.pairing.describe()));
+    }
+    out.push_str(&table(paint, "", &rows));
+    for line in method(comparison) {
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, line));
+    }
+    for difference in &comparison.identity {
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(&format!("differs: {}", difference.describe()))));
+    }
+    for note in &comparison.notes {
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, clean(note)));
+    }
+    for (n, reason) in reasons.iter().enumerate() {
+        let _ = writeln!(out, "{} {}", paint.tone(TextRole::Odd, format!("≠{}", n + 1)), clean(reason));
+    }
+    if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
+        let hint = "unlike numbers are not subtracted: `--as TOOL` tells both with one definition where requests are known one by one, `--force` subtracts all the same";
+        let _ = writeln!(out, "{}", paint.tone(TextRole::Quiet, hint));
+    }
+}
+
+/// What the judgements rest on, or what they would need.
+pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    if comparison.has_any() {
+        lines.push(if comparison.is_judged() {
+            let (differences, test) = if comparison.pairing.is_paired() {
+                (", differences are means of the pairs' ratios", "paired t test")
+            } else {
+                ("", "Welch")
+            };
+            format!(
+                "means over {} and {} runs{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) and at \
+                 least {} %; equivalent: shown to differ by less; intervals are of one row each",
+                comparison.a_runs, comparison.b_runs, comparison.smallest_effect
+            )
+        } else {
+            let which = match (comparison.a_runs, comparison.b_runs) {
+                (1, 1) => "one run on each side",
+                _ => "one run on one side",
+            };
+            format!(
+                "{which}: two runs of the same server differ, too, and by how much is not known, so no row is judged; \
+                 measure each side 5 times (`--repeat 5`)"
+            )
+        });
+    }
+    if comparison.same_plan && !comparison.pairing.is_paired() {
+        lines.push("both sides had the same arrivals and prompts".to_owned());
+    }
+    lines
+}
+
+/// `better`, `cannot tell, 9 runs could`; nothing where one run says nothing.
+pub(in crate::report) fn judged(delta: &Delta) -> String {
+    match (delta.judgement, delta.runs_needed) {
+        (None | Some(Judgement::NotJudged), _) => String::new(),
+        (Some(Judgement::CannotTell), Some(runs)) => {
+            format!("{}, {runs} runs each could", Judgement::CannotTell.words())
+        }
+        (Some(judged), _) => judged.words().to_owned(),
+    }
+}
+
+fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
+    let marks: Vec<String> = delta
+        .unlike
+        .iter()
+        .map(|reason| {
+            let place = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
+                reasons.push(reason.clone());
+                reasons.len() - 1
+            });
+            format!("≠{}", place + 1)
+        })
+        .collect();
+    let (tone, word) = match delta.judgement {
+        Some(Judgement::Better) => (TextRole::Good, judged(delta)),
+        Some(Judgement::Worse) => (TextRole::Bad, judged(delta)),
+        Some(_) => (TextRole::Quiet, judged(delta)),
+        None if delta.unlike.is_empty() => (TextRole::Quiet, "no percentage of 0".to_owned()),
+        None => (TextRole::Odd, "unlike".to_owned()),
+    };
+    vec![
+        (TextRole::Name, delta.metric.clone()),
+        (TextRole::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
+        (TextRole::Plain, number(delta.a)),
+        (TextRole::Plain, number(delta.b)),
+        (TextRole::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
+        (
+            TextRole::Quiet,
+            delta
+                .interval
+                .map_or_else(String::new, |it| format!("{} … {} %", signed_percent(it.low), signed_percent(it.high))),
+        ),
+        (tone, [vec![word], marks].concat().join(" ").trim().to_owned()),
+    ]
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "n/a".to_owned(),
+        Some(value) if value.abs() >= 1000.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.4}"),
+    }
+}
+
+pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
+    let verdict =
+        |sheet: &ComparedResult| sheet.verdict.map_or_else(|| value!("not_judged"), |verdict| value!(verdict));
+    let results: Vec<Value> = sets
+        .iter()
+        .map(|set| {
+            let meanings: serde_json::Map<String, Value> = set
+                .first()
+                .measures
+                .iter()
+                .map(|measure| (measure.key.clone(), value!({ "unit": measure.unit, "meaning": measure.meaning })))
+                .collect();
+            let runs: Vec<Value> = set
+                .runs()
+                .iter()
+                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
+                .collect();
+            value!({
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
+                "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
+                "metrics": meanings,
+            })
+        })
+        .collect();
+    value!({ "results": results, "comparisons": comparisons })
+}

@@ -1,0 +1,178 @@
+//! A tool's definition in words: what a number must carry to be compared.
+
+use serde::{Deserialize, Serialize};
+
+use super::request_trace::ChunkFilter;
+use super::rules::{
+    AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, Tool, ToolRules,
+};
+
+/// Two numbers with one meaning may be subtracted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricMeaning {
+    pub formula: String,
+    pub population: String,
+    pub zero_point: String,
+    /// Empty where tokens are not counted.
+    pub token_source: String,
+    pub window: String,
+    pub percentile_rule: String,
+}
+
+impl MetricMeaning {
+    /// What this tool means by the word; `None` where it has no such number.
+    pub fn of(tool: Tool, concept: MetricConcept) -> Option<Self> {
+        let rules = tool.rules();
+        let formula = formula(&rules, concept)?;
+        let counts_tokens = matches!(concept, MetricConcept::Tpot | MetricConcept::Itl) && formula.contains('n')
+            || matches!((concept, rules.itl), (MetricConcept::Itl, Some(ChunkGapRule::GapsPerToken)));
+        Some(Self {
+            formula,
+            population: population(&rules, concept),
+            zero_point: zero_point(&rules, concept).to_owned(),
+            token_source: if counts_tokens { rules.counted.words() } else { "" }.to_owned(),
+            window: "full".to_owned(),
+            percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.words() }.to_owned(),
+        })
+    }
+
+    /// In what two meanings differ, each as "what: this / that". The percentile rule is apart: a mean has none.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        // What stands behind a colon only explains.
+        let head = |text: &str| text.split(':').next().unwrap_or_default().trim().to_owned();
+        let unlike = |what: &str, a: &str, b: &str| (head(a) != head(b)).then(|| format!("{what}: {a} / {b}"));
+        // A tool that takes the server's count does not say which of its counts.
+        let is_some_server = |text: &str| text == "the server";
+        let both_servers = [&self.token_source, &other.token_source].iter().all(|text| text.starts_with("the server"));
+        let same = self.token_source == other.token_source
+            || both_servers && (is_some_server(&self.token_source) || is_some_server(&other.token_source));
+        let tokens = (!same).then(|| format!("tokens: {} / {}", self.token_source, other.token_source));
+        [
+            unlike("formula", &self.formula, &other.formula),
+            unlike("zero point", &self.zero_point, &other.zero_point),
+            tokens,
+            unlike("population", &self.population, &other.population),
+            unlike("window", &self.window, &other.window),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Several of them.
+const fn looks(look: ChunkFilter) -> &'static str {
+    match look {
+        ChunkFilter::Token => "token chunks",
+        ChunkFilter::Text => "chunks with text",
+        ChunkFilter::Any => "chunks of any kind",
+    }
+}
+
+const fn look(look: ChunkFilter) -> &'static str {
+    match look {
+        ChunkFilter::Token => "token chunk",
+        ChunkFilter::Text => "chunk with text",
+        ChunkFilter::Any => "chunk of any kind",
+    }
+}
+
+fn until(until: AnswerEnd) -> String {
+    match until {
+        AnswerEnd::Chunk(chunk) => format!("last {}", look(chunk)),
+        AnswerEnd::End => "end of stream".to_owned(),
+    }
+}
+
+const fn zero(zero: ClockZero) -> &'static str {
+    match zero {
+        ClockZero::Schedule => "intended arrival",
+        ClockZero::Issue => "issue",
+    }
+}
+
+fn per_request(rules: &ToolRules, how: PerRequestMetric) -> String {
+    let first = look(rules.first);
+    match how {
+        PerRequestMetric::Later(end, _) => format!("({} − first {first}) / (n − 1)", until(end)),
+        PerRequestMetric::AfterFirstChunk(end) => {
+            format!("({} − first {first}) / (n − tokens of the first chunk)", until(end))
+        }
+        PerRequestMetric::Whole(end) => format!("({} − {}) / n", until(end), zero(rules.zero)),
+        PerRequestMetric::WithFirst => format!("(last {first} − {}) / chunks", zero(rules.zero)),
+    }
+}
+
+fn formula(rules: &ToolRules, concept: MetricConcept) -> Option<String> {
+    Some(match concept {
+        MetricConcept::Ttft if !rules.ttft => return None,
+        MetricConcept::Ttft => format!("first {} − {}", look(rules.first), zero(rules.zero)),
+        MetricConcept::Tpot => per_request(rules, rules.tpot?),
+        MetricConcept::Itl => match rules.itl? {
+            ChunkGapRule::Request(how) => per_request(rules, how),
+            ChunkGapRule::Gaps => format!("gaps between {}", looks(rules.first)),
+            ChunkGapRule::GapsPerToken => {
+                format!("gaps between {} over the tokens of the later one, that many times", looks(rules.first))
+            }
+        },
+        MetricConcept::E2e => format!("{} − {}", until(rules.e2e?), zero(rules.zero)),
+        MetricConcept::Requests => match rules.rate? {
+            RateRule::LoadGen => "(ok − 1) / (end of the last-issued − first issue)".to_owned(),
+            RateRule::Span { failed_too, from, until: end } => {
+                let who = if failed_too { "all requests" } else { "successful requests" };
+                format!("{who} / (last {} − first {})", until(end).trim_start_matches("last "), zero(from))
+            }
+        },
+    })
+}
+
+fn population(rules: &ToolRules, concept: MetricConcept) -> String {
+    let single = |alone| match alone {
+        SingleTokenRule::LeftOut => "successful requests with n > 1",
+        SingleTokenRule::LeftOutInOnePiece => "successful requests with n > 1 in several chunks",
+        SingleTokenRule::Zero => "successful requests, n = 1 as 0",
+        SingleTokenRule::Negative => "successful requests, n = 1 as negative",
+    };
+    let of = |how| match how {
+        PerRequestMetric::Later(_, alone) => single(alone),
+        PerRequestMetric::AfterFirstChunk(_) => "successful requests with more tokens than their first chunk",
+        PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => "successful requests",
+    };
+    let whole = match concept {
+        MetricConcept::Tpot => rules.tpot.map_or("successful requests", of),
+        MetricConcept::Itl => match rules.itl {
+            Some(ChunkGapRule::Request(how)) => of(how),
+            Some(ChunkGapRule::Gaps) => "chunks after the first of successful requests",
+            _ => "tokens after the first chunk of successful requests",
+        },
+        MetricConcept::Requests => return String::new(),
+        MetricConcept::Ttft | MetricConcept::E2e => "successful requests",
+    };
+    if rules.least_chunks > 1 && matches!(concept, MetricConcept::Ttft | MetricConcept::Tpot) {
+        return format!("{whole}, of at least {} chunks", rules.least_chunks);
+    }
+    whole.to_owned()
+}
+
+fn zero_point(rules: &ToolRules, concept: MetricConcept) -> &'static str {
+    let start = match rules.zero {
+        ClockZero::Schedule => "schedule",
+        ClockZero::Issue => "issue",
+    };
+    let of = |how| match how {
+        PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_) => "first_chunk",
+        PerRequestMetric::Whole(_) | PerRequestMetric::WithFirst => start,
+    };
+    match concept {
+        MetricConcept::Ttft | MetricConcept::E2e => start,
+        MetricConcept::Tpot => rules.tpot.map_or(start, of),
+        MetricConcept::Itl => match rules.itl {
+            Some(ChunkGapRule::Request(how)) => of(how),
+            _ => "previous_chunk",
+        },
+        MetricConcept::Requests => match rules.rate {
+            Some(RateRule::Span { from: ClockZero::Schedule, .. }) => "schedule",
+            _ => "issue",
+        },
+    }
+}

@@ -1,0 +1,338 @@
+//! The one fold: events in, a story out. Live events and replayed ones make the same story.
+//!
+//! It reads no clock. Whoever knows when an event happened says so with [`RunState::fold_at`]; without times there is
+//! everything but the timeline.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+
+/// A run as told so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunState {
+    pub run: Option<RunId>,
+    pub manifest: String,
+    pub params: BTreeMap<String, String>,
+    /// How many tasks the plan has.
+    pub total: usize,
+    pub jobs: usize,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// The run this one waits for: its name and process.
+    pub waiting_for: Option<(String, u32)>,
+    /// In the order in which they were first heard of.
+    pub tasks: IndexMap<TaskId, TaskState>,
+    /// Cached tasks that were reported as a number only.
+    pub cached_at_once: usize,
+    pub notices: Vec<Notice>,
+    pub stopping: Option<String>,
+    pub finished: Option<Finished>,
+    /// What ended so far, counted from the events themselves.
+    pub tally: TaskTally,
+}
+
+/// One task's part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskState {
+    pub state: TaskPhase,
+    pub service: bool,
+    pub attempts: u32,
+    /// The shared store that a cached one came from, in this run.
+    pub from: Option<String>,
+    /// Why it was not cached.
+    pub reasons: Vec<String>,
+    /// Why it was skipped or cancelled.
+    pub why: Option<String>,
+    pub headline: Option<String>,
+    /// Lines below it, each with a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<(String, String)>,
+    /// What qualifies its verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    pub failure: Option<Box<Failure>>,
+    /// What went wrong in attempts that were tried again.
+    pub retried: Vec<String>,
+    pub log: Option<PathBuf>,
+    pub out: Option<PathBuf>,
+    pub digest: Option<Digest>,
+    pub unchanged: bool,
+    /// How long it took, or a service was up; of the last attempt.
+    pub seconds: Option<f64>,
+    /// Seconds from the start of the run, where known.
+    pub started: Option<f64>,
+    pub ended: Option<f64>,
+    /// Services: seconds until ready.
+    pub ready: Option<f64>,
+    pub endpoints: Vec<Endpoint>,
+    /// The last chatter; gone when the task ends.
+    pub progress: Option<TaskProgress>,
+    /// Process groups that are up.
+    pub groups: Vec<i32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskPhase {
+    Running,
+    /// A service that is ready.
+    Up,
+    Ran,
+    Cached,
+    Skipped,
+    Failed,
+    Cancelled,
+    /// Failed, and about to be tried again.
+    Retrying,
+}
+
+impl TaskPhase {
+    pub const fn is_over(self) -> bool {
+        !matches!(self, Self::Running | Self::Up | Self::Retrying)
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Up => "up",
+            Self::Ran => "ran",
+            Self::Cached => "cached",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Retrying => "retrying",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TaskProgress {
+    pub text: String,
+    pub done: u64,
+    pub total: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    pub task: Option<TaskId>,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Finished {
+    /// As the runner counted.
+    pub tally: TaskTally,
+    pub exit: u8,
+    pub seconds: f64,
+}
+
+impl TaskState {
+    const fn new(state: TaskPhase) -> Self {
+        Self {
+            state,
+            service: false,
+            attempts: 0,
+            from: None,
+            reasons: Vec::new(),
+            why: None,
+            headline: None,
+            below: Vec::new(),
+            warnings: Vec::new(),
+            failure: None,
+            retried: Vec::new(),
+            log: None,
+            out: None,
+            digest: None,
+            unchanged: false,
+            seconds: None,
+            started: None,
+            ended: None,
+            ready: None,
+            endpoints: Vec::new(),
+            progress: None,
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl TaskState {
+    /// The state, in a word for readers: what somebody stopped did not fail.
+    pub fn word(&self) -> &'static str {
+        match &self.failure {
+            Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => {
+                "interrupted"
+            }
+            _ => self.state.as_str(),
+        }
+    }
+}
+
+impl RunState {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next event, of which nobody knows when it happened.
+    pub fn fold(&mut self, event: &Event) {
+        self.take(event, None);
+    }
+
+    /// The next event, `seconds` after the run started.
+    pub fn fold_at(&mut self, event: &Event, seconds: f64) {
+        self.take(event, Some(seconds));
+    }
+
+    /// How many tasks are over, in whichever way.
+    pub const fn done(&self) -> usize {
+        let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
+        ran + cached + skipped + failed + cancelled
+    }
+
+    /// Tasks that are running, services that are up.
+    pub fn running(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_over())
+    }
+
+    /// Tasks in a state, in the order in which they were first heard of.
+    pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter().filter(move |(_, chapter)| chapter.state == state)
+    }
+
+    /// The chapter of a task, which is opened if this is the first we hear of it.
+    fn chapter(&mut self, task: &TaskId) -> &mut TaskState {
+        if !self.tasks.contains_key(task) {
+            self.tasks.insert(task.clone(), TaskState::new(TaskPhase::Running));
+        }
+        &mut self.tasks[task]
+    }
+
+    /// Every change of state passes here, so that the tally is the count of the chapters whatever is told twice.
+    fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
+        let before = self.tasks.get(task).map(|chapter| chapter.state);
+        if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {
+            *count -= 1;
+        }
+        if let Some(count) = count_of(&mut self.tally, state) {
+            *count += 1;
+        }
+        let chapter = self.chapter(task);
+        chapter.state = state;
+        chapter.progress = None;
+        chapter.ended = if state.is_over() { at.or(chapter.ended) } else { None };
+        chapter
+    }
+
+    fn take(&mut self, event: &Event, at: Option<f64>) {
+        match event {
+            Event::RunStarted { run, manifest, params, tasks, jobs, at, pid: _ } => {
+                self.run = Some(run.clone());
+                self.manifest.clone_from(manifest);
+                self.params.clone_from(params);
+                self.total = *tasks;
+                self.jobs = *jobs;
+                self.started_at.clone_from(at);
+                self.waiting_for = None;
+            }
+            Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
+            Event::TaskCached { task, done, out, from } => {
+                let chapter = self.set(task, TaskPhase::Cached, at);
+                chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
+                chapter.warnings.clone_from(&done.warnings);
+                chapter.out.clone_from(out);
+                chapter.from.clone_from(from);
+            }
+            Event::TaskFetching { task, .. } => {
+                self.set(task, TaskPhase::Running, at).started = at;
+            }
+            Event::AllCached { tasks } => {
+                self.cached_at_once += tasks;
+                self.tally.cached += tasks;
+            }
+            Event::TaskSkipped { task, why } => {
+                self.set(task, TaskPhase::Skipped, at).why = Some(why.clone());
+            }
+            Event::TaskStarted { task, attempt, service, reasons, log } => {
+                let chapter = self.set(task, TaskPhase::Running, at);
+                chapter.service = *service;
+                chapter.attempts = *attempt;
+                chapter.reasons.clone_from(reasons);
+                chapter.log.clone_from(log);
+                chapter.started = at;
+            }
+            Event::ProcessStarted { task, pgid } => self.chapter(task).groups.push(*pgid),
+            Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } => {}
+            Event::ProcessEnded { task, pgid } => self.chapter(task).groups.retain(|group| group != pgid),
+            Event::ServiceReady { task, endpoints, seconds } => {
+                let chapter = self.set(task, TaskPhase::Up, at);
+                chapter.service = true;
+                chapter.ready = Some(*seconds);
+                chapter.endpoints.clone_from(endpoints);
+            }
+            Event::ServiceStopped { task, seconds } => {
+                // A service that failed stays failed: that it is also down is no news.
+                if self.tasks.get(task).is_none_or(|chapter| chapter.state != TaskPhase::Failed) {
+                    self.set(task, TaskPhase::Ran, at);
+                }
+                let chapter = self.chapter(task);
+                chapter.service = true;
+                chapter.seconds = Some(*seconds);
+            }
+            Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
+                let chapter = self.set(task, TaskPhase::Ran, at);
+                chapter.headline.clone_from(&done.headline);
+                chapter.below.clone_from(&done.below);
+                chapter.warnings.clone_from(&done.warnings);
+                chapter.out.clone_from(out);
+                chapter.digest = *digest;
+                chapter.unchanged = *unchanged;
+                chapter.seconds = Some(*seconds);
+            }
+            Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
+                let chapter = if *will_retry {
+                    let chapter = self.set(task, TaskPhase::Retrying, at);
+                    chapter.retried.push(failure.what.clone());
+                    chapter
+                } else {
+                    let chapter = self.set(task, TaskPhase::Failed, at);
+                    chapter.failure = Some(failure.clone());
+                    chapter
+                };
+                chapter.attempts = *attempt;
+                chapter.seconds = Some(*seconds);
+            }
+            Event::TaskCancelled { task, why } => {
+                self.set(task, TaskPhase::Cancelled, at).why = Some(why.clone());
+            }
+            Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
+            Event::Progress { task, text, done, total } => {
+                // Chatter may come late; it never brings a task back.
+                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_over()) {
+                    chapter.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total });
+                }
+            }
+            Event::Stopping { why } => self.stopping = Some(why.clone()),
+            Event::RunFinished { tally, exit, seconds } => {
+                self.finished = Some(Finished { tally: *tally, exit: *exit, seconds: *seconds });
+            }
+        }
+    }
+}
+
+const fn count_of(tally: &mut TaskTally, state: TaskPhase) -> Option<&mut usize> {
+    match state {
+        TaskPhase::Ran => Some(&mut tally.ran),
+        TaskPhase::Cached => Some(&mut tally.cached),
+        TaskPhase::Skipped => Some(&mut tally.skipped),
+        TaskPhase::Failed => Some(&mut tally.failed),
+        TaskPhase::Cancelled => Some(&mut tally.cancelled),
+        TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! What is known of each task's key before anything runs: all but what its upstream will make.
+
+use super::TaskExecutor;
+use super::keying::key_of;
+use super::options::{RunOptions, TaskRole};
+use crate::event::Failure;
+use crate::plan::Plan;
+use crate::store::{Digests, OutputCache, TaskKey};
+
+/// For each task of the plan; `None` for what is no part of the run, or skipped. A key without upstream is not yet the key of a task
+/// that has any.
+pub fn foresee(
+    plan: &Plan,
+    work: &impl TaskExecutor,
+    shelf: &OutputCache,
+    digests: &Digests,
+    options: &RunOptions,
+) -> Vec<Option<Result<TaskKey, Failure>>> {
+    let one = |(task, part): (&crate::plan::Task, &TaskRole)| {
+        if *part == TaskRole::Out || task.skipped.is_some() {
+            return None;
+        }
+        Some(key_of(plan, task, work.facts(task), |_| None, shelf, digests).map(|keyed| keyed.key))
+    };
+    plan.tasks.iter().zip(&options.parts).map(one).collect()
+}

@@ -1,0 +1,42 @@
+//! The door to what other machines have made: asked when the shelf has nothing, told when something new is on it.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::event::{Digest, Done, TaskId};
+use crate::store::{Sealed, TaskKey, TaskRecord};
+
+/// A store that machines share. One implementation in the product (`share::RemoteCache`); runs without one have none.
+pub trait RemoteOutputs: std::fmt::Debug + Send + Sync + 'static {
+    /// Brings the output of a key into a new folder of this project. `None`: nobody has made it, it may not stand for this
+    /// machine's own, or the store cannot be used; then it is made here. Never fails the run.
+    fn fetch(&self, wanted: OutputRequest) -> PendingFetch;
+
+    /// Says that an output was made here. Returns at once; sending it is the store's own affair.
+    fn offer(&self, task: &TaskId, record: Arc<TaskRecord>);
+}
+
+/// An answer under way.
+pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FetchedOutput>> + Send>>;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct OutputRequest {
+    pub task: TaskId,
+    pub key: TaskKey,
+    pub digest: Digest,
+}
+
+/// What another machine made, whole and checked, not yet accepted.
+#[derive(Debug)]
+pub struct FetchedOutput {
+    pub folder: PathBuf,
+    pub sealed: Sealed,
+    pub done: Done,
+    /// How long making it took there, s.
+    pub seconds: f64,
+    /// The store, as a person knows it.
+    pub from: String,
+}

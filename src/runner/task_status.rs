@@ -1,0 +1,69 @@
+//! How far each task is, without running any: its key, and whether the shelf has its output.
+
+use std::sync::Arc;
+
+use super::keying::{key_of, look};
+use super::options::{RunOptions, TaskRole};
+use super::work::TaskExecutor;
+use crate::event::{Digest, TaskId};
+use crate::plan::{Lifetime, Plan};
+use crate::store::{Digests, Lookup, OutputCache, TaskKey, TaskRecord};
+
+/// One step of a plan.
+#[derive(Clone, Debug)]
+pub struct TaskStatus {
+    pub task: TaskId,
+    /// `None`: something upstream is nowhere, so what this one is made from is not known yet.
+    pub key: Option<(TaskKey, Digest)>,
+    /// On the shelf, and whole.
+    pub record: Option<Arc<TaskRecord>>,
+}
+
+/// Every step that is part of `options`, in the plan's order. `elsewhere` is asked for what is not here; the digest of an output
+/// that it knows is what the keys downstream are worked out with, and a record that it gives is here from then on.
+pub fn standings(
+    plan: &Plan,
+    work: &impl TaskExecutor,
+    shelf: &OutputCache,
+    digests: &Digests,
+    options: &RunOptions,
+    mut elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
+) -> Vec<TaskStatus> {
+    let mut known: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
+    let mut standings = Vec::new();
+    for (ix, task) in plan.tasks.iter().enumerate() {
+        if options.parts[ix] == TaskRole::Out || task.skipped.is_some() {
+            known.push(None);
+            continue;
+        }
+        let is_open = |need: &crate::plan::Need| {
+            let at = need.task as usize;
+            need.data && known[at].is_none() && plan.tasks[at].skipped.is_none() && options.parts[at] != TaskRole::Out
+        };
+        let keyed = (!task.needs.iter().any(is_open))
+            .then(|| key_of(plan, task, work.facts(task), |need| known[need as usize], shelf, digests).ok())
+            .flatten();
+        if task.lifetime == Lifetime::Service {
+            known.push(keyed.map(|keyed| keyed.digest));
+            continue;
+        }
+        let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
+        if let Some((_, digest)) = &standing.key
+            && let Lookup::Hit(record) = look(work, task, digest, shelf)
+        {
+            standing.record = Some(record);
+        }
+        let digest = match &standing.record {
+            Some(record) => Some(record.digest),
+            None if standing.key.is_some() => {
+                let (digest, record) = elsewhere(&standing);
+                standing.record = record;
+                digest
+            }
+            None => None,
+        };
+        known.push(digest);
+        standings.push(standing);
+    }
+    standings
+}

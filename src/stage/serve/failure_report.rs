@@ -1,0 +1,69 @@
+//! What is told of a server that failed: how it ended, whose last lines count, and what they usually mean.
+
+use super::plan::{PlannedServer, StopTarget};
+use super::shortage;
+use crate::event::{Failure, FailureKind};
+use crate::process::{self, How, Splitter};
+use crate::stage::task_context::{TaskContext, signal_name};
+
+/// How many of the last lines a failure shows.
+const TAIL: usize = 20;
+/// How many are read for a reason: a server says why, and then a page of tables.
+const FAR: usize = 400;
+
+/// A failure of one server, with the last lines of its own log and what they usually mean.
+pub fn died(errand: &TaskContext, server: &PlannedServer, what: String, how: How) -> Failure {
+    died_of(errand, server, what, how, None)
+}
+
+/// The same when it was seen which rank was gone first: mpirun says so itself, but not always.
+pub fn died_of(errand: &TaskContext, server: &PlannedServer, what: String, how: How, gone: Option<u32>) -> Failure {
+    let mut failure = errand.failure(FailureKind::Service, what, &server.argv);
+    let mut log = server.log.clone();
+    let mut far = process::tail(&log, FAR);
+    if matches!(server.world, StopTarget::Mpi { .. })
+        && let Some(rank) = process::first_to_fail(&far).or(gone)
+    {
+        failure.what = format!("{}; rank {rank} failed first", failure.what);
+        let own = Splitter::path(&server.log, rank);
+        if own.exists() {
+            let said = process::tail(&own, FAR);
+            failure.tail = last(errand, &said);
+            log = own;
+            far.extend(said);
+        }
+    } else {
+        if matches!(server.world, StopTarget::Mpi { .. }) {
+            failure.what = format!("{}; each rank has its own log beside the whole one", failure.what);
+        }
+        failure.tail = last(errand, &far);
+    }
+    failure.log = Some(log);
+    // A server that leaves with code 0 while it is needed has failed all the same.
+    let how = if how == How::Code(0) { How::Code(1) } else { how };
+    let far: Vec<String> = far.iter().map(|line| process::untagged(&errand.redacted(line)).1.to_owned()).collect();
+    let diagnosis = process::diagnose_server(&far).or_else(|| process::diagnose(&failure.tail, how));
+    if let Some(diagnosis) = diagnosis {
+        failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
+    }
+    shortage::explain(failure, errand, server, &far, how)
+}
+
+/// The last lines for people: without the tables of options that Triton prints at its start, but for the rows that tell
+/// of a model.
+fn last(errand: &TaskContext, lines: &[String]) -> Vec<String> {
+    let is_option = |line: &str| line.starts_with("+-") || line.starts_with('|') && !line.contains("UNAVAILABLE");
+    let telling = lines.iter().rev().filter(|line| !is_option(line)).take(TAIL);
+    let mut last: Vec<String> = telling.map(|line| errand.redacted(line)).collect();
+    last.reverse();
+    last
+}
+
+/// `with exit code 3`
+pub fn ended(how: How) -> String {
+    match how {
+        How::Code(code) => format!("with exit code {code}"),
+        How::Signal(signal) => format!("by {}", signal_name(signal)),
+        How::Stopped => "stopped".to_owned(),
+    }
+}

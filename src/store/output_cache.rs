@@ -1,0 +1,370 @@
+//! The cache: what is done, by key; where it lies; whether it still is what it was.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::durable::{At as _, PathError, create_folder, point};
+use super::outputs::{Sealed, Since, compare};
+use super::record::{self, RecordLine, TaskRecord};
+use super::{FileStamp, Home, TaskKey};
+use crate::event::{Digest, Done, RunId, TaskId};
+
+/// All records of a project. Opening it writes nothing.
+#[derive(Debug)]
+pub struct OutputCache {
+    home: Home,
+    inner: Mutex<Inner>,
+    /// Makes the folder of every try new.
+    nonce: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    by_key: HashMap<Digest, Arc<TaskRecord>>,
+    /// By manifest and task: what a task was made from last, also where another task or manifest made it.
+    by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
+    /// Folders that were compared with their record in this process and are whole.
+    whole: HashSet<String>,
+    lines: usize,
+    torn: u64,
+    file: Option<File>,
+    unsynced: bool,
+}
+
+/// What the shelf has for a key.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// Done, and its output still is what it was.
+    Hit(Arc<TaskRecord>),
+    /// Done once, but its output is not what it was: in words.
+    Spoiled(String),
+    Absent,
+}
+
+impl OutputCache {
+    pub fn open(home: &Home) -> Result<Self, PathError> {
+        let (records, torn) = record::read(&home.records())?;
+        let mut inner = Inner { lines: records.len(), torn, ..Inner::default() };
+        for record in records {
+            inner.remember(Arc::new(record));
+        }
+        Ok(Self { home: home.clone(), inner: Mutex::new(inner), nonce: AtomicU64::new(0) })
+    }
+
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks a key up and compares what is there with its record.
+    pub fn look(&self, key: &Digest) -> Lookup {
+        let Some(record) = self.inner().by_key.get(key).cloned() else { return Lookup::Absent };
+        match self.verify(&record) {
+            None => Lookup::Hit(record),
+            Some(what) => Lookup::Spoiled(what),
+        }
+    }
+
+    /// What a task's last record was when this manifest ran, whatever its key.
+    pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
+        self.inner().by_task.get(&(manifest.to_owned(), task.clone())).cloned()
+    }
+
+    /// Remembers a record, which may have been made for another task or manifest, as the last one of this task.
+    pub fn adopt(&self, manifest: &str, task: &TaskId, record: &Arc<TaskRecord>) -> Result<Arc<TaskRecord>, PathError> {
+        if let Some(last) = self.last(manifest, task)
+            && last.key == record.key
+            && last.folder == record.folder
+        {
+            return Ok(last);
+        }
+        let adopted =
+            Arc::new(TaskRecord { manifest: manifest.to_owned(), task: task.clone(), ..TaskRecord::clone(record) });
+        self.inner().append(&self.home, Arc::clone(&adopted))?;
+        Ok(adopted)
+    }
+
+    pub fn folder(&self, record: &TaskRecord) -> PathBuf {
+        self.home.output(&record.folder)
+    }
+
+    /// `None` if the output is what it was when it was recorded. Looked at once in a process.
+    fn verify(&self, record: &Arc<TaskRecord>) -> Option<String> {
+        if self.inner().whole.contains(&record.folder) {
+            return None;
+        }
+        self.compare(record)
+    }
+
+    /// The same, looking again even if it was whole before: after a stage that could have written into it.
+    pub fn compare(&self, record: &Arc<TaskRecord>) -> Option<String> {
+        let folder = self.folder(record);
+        let entries = match record.entries(&self.home) {
+            Ok(entries) => entries,
+            Err(e) => return Some(e.to_string()),
+        };
+        match compare(&folder, &entries, record.boot != record::boot()) {
+            Since::Same => {}
+            Since::Changed(what) => {
+                self.inner().whole.remove(&record.folder);
+                return Some(what);
+            }
+            Since::Touched(entries) => {
+                // Same content with other times: remember the new times, so that it is not read again next time.
+                let refreshed = TaskRecord::shelve(&self.home, &record.folder, entries).map(|entries| TaskRecord {
+                    entries,
+                    boot: record::boot(),
+                    ..TaskRecord::clone(record)
+                });
+                if let Ok(refreshed) = refreshed {
+                    let mut inner = self.inner();
+                    if inner.file.is_some() {
+                        let _ = inner.append(&self.home, Arc::new(refreshed));
+                    }
+                }
+            }
+        }
+        self.inner().whole.insert(record.folder.clone());
+        None
+    }
+
+    /// A run that may write begins: the caller holds the lock.
+    pub fn begin(&self) -> Result<(), PathError> {
+        create_folder(&self.home.outputs())?;
+        let mut inner = self.inner();
+        if inner.lines > 1000 && inner.lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
+            inner.compact(&self.home)?;
+        }
+        inner.file = Some(record::open(&self.home.records(), inner.torn)?);
+        inner.torn = 0;
+        Ok(())
+    }
+
+    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
+    /// have the same key and run at once.
+    pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
+        loop {
+            let n = self.nonce.fetch_add(1, Ordering::Relaxed);
+            let name = if resume {
+                format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
+            } else {
+                format!("{}-{n}", key.short())
+            };
+            let folder = self.home.output(&name);
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(folder),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && resume => return Ok(folder),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).at("create", &folder),
+            }
+        }
+    }
+
+    /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
+    /// goes away, so that paths that others wrote down stay true; then the second value is true. `from`: the shared store that
+    /// it came from, if it was not made here.
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
+    pub fn accept(
+        &self,
+        run: &RunId,
+        manifest: &str,
+        task: &TaskId,
+        key: &TaskKey,
+        folder: &Path,
+        sealed: Sealed,
+        done: Done,
+        seconds: f64,
+        from: Option<String>,
+    ) -> Result<(Arc<TaskRecord>, bool), PathError> {
+        let digest = key.digest();
+        let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
+        let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
+        let unchanged = before.is_some();
+        let (name, entries) = if let Some(before) = &before {
+            // The same folder when a resumed stage changed nothing.
+            if self.folder(before) != folder {
+                let _ = fs::remove_dir_all(folder);
+            }
+            (before.folder.clone(), before.entries.clone())
+        } else {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let entries = TaskRecord::shelve(&self.home, &name, sealed.entries)?;
+            (name, entries)
+        };
+        let record = Arc::new(TaskRecord {
+            manifest: manifest.to_owned(),
+            task: task.clone(),
+            key: digest,
+            folder: name,
+            digest: sealed.digest,
+            done,
+            seconds,
+            run: run.to_string(),
+            finished: jiff::Timestamp::now().as_second(),
+            from,
+            boot: record::boot(),
+            entries,
+            fields,
+        });
+        let mut inner = self.inner();
+        inner.append(&self.home, Arc::clone(&record))?;
+        inner.whole.insert(record.folder.clone());
+        Ok((record, unchanged))
+    }
+
+    /// Keeps what a failed try left, for the person; the try before it goes away. `None` if there was nothing in it.
+    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Option<PathBuf> {
+        let empty = fs::read_dir(folder).map_or(true, |mut items| items.next().is_none());
+        if empty {
+            let _ = fs::remove_dir(folder);
+            return None;
+        }
+        let link = self.home.failed().join(task.file_name());
+        if let Ok(before) = fs::read_link(&link)
+            && before != folder
+            && before.parent() == Some(&self.home.outputs())
+            && !resume
+        {
+            let _ = fs::remove_dir_all(before);
+        }
+        point(&link, folder).ok()?;
+        Some(folder.to_owned())
+    }
+
+    /// Forgets what a failed try left, once the task is done.
+    pub fn clear_failed(&self, task: &TaskId) {
+        let link = self.home.failed().join(task.file_name());
+        if let Ok(folder) = fs::read_link(&link) {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let _ = fs::remove_file(&link);
+            if !self.inner().by_key.values().any(|r| r.folder == name) {
+                let _ = fs::remove_dir_all(folder);
+            }
+        }
+    }
+
+    /// Everything recorded so far reaches the disk, then a line says so. One `syncfs` for all: thousands of small outputs would
+    /// each cost an `fsync` of 2–3 ms.
+    pub fn sync(&self) -> Result<(), PathError> {
+        let path = self.home.records();
+        let file = {
+            let inner = self.inner();
+            if !inner.unsynced {
+                return Ok(());
+            }
+            match &inner.file {
+                Some(file) => file.try_clone().at("sync", &path)?,
+                None => return Ok(()),
+            }
+        };
+        rustix::fs::syncfs(&file).map_err(io::Error::from).at("sync", &path)?;
+        let mut inner = self.inner();
+        inner.unsynced = false;
+        match &mut inner.file {
+            Some(file) => record::append(file, &RecordLine::Synced, &path),
+            None => Ok(()),
+        }
+    }
+
+    /// Folders under `out/` that some record names.
+    pub fn named_folders(&self) -> HashSet<String> {
+        self.inner().by_key.values().map(|r| r.folder.clone()).collect()
+    }
+
+    /// The folder of each task's last output, in every manifest.
+    pub fn last_folders(&self) -> HashSet<String> {
+        self.inner().by_task.values().map(|r| r.folder.clone()).collect()
+    }
+
+    /// All records, newest last within a task.
+    pub fn records(&self) -> Vec<Arc<TaskRecord>> {
+        self.inner().by_key.values().cloned().collect()
+    }
+
+    /// What must look the same for these records to be whole: absolute paths and stamps.
+    pub fn stamps(&self, record: &TaskRecord) -> Result<Vec<(PathBuf, FileStamp)>, PathError> {
+        let folder = self.folder(record);
+        Ok(record
+            .entries(&self.home)?
+            .iter()
+            .map(|e| (if e.path.as_os_str().is_empty() { folder.clone() } else { folder.join(&e.path) }, e.stamp))
+            .collect())
+    }
+
+    /// Forgets all records whose folder is not in `keep`.
+    pub fn forget(&self, keep: &HashSet<String>) -> Result<(), PathError> {
+        let mut inner = self.inner();
+        inner.by_key.retain(|_, r| keep.contains(&r.folder));
+        inner.by_task.retain(|_, r| keep.contains(&r.folder));
+        inner.compact(&self.home)
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, record: Arc<TaskRecord>) {
+        self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
+        // Who adopts an output has not made it.
+        let record = match self.by_key.get(&record.key) {
+            Some(known) if known.folder == record.folder => Arc::new(TaskRecord {
+                manifest: known.manifest.clone(),
+                task: known.task.clone(),
+                ..TaskRecord::clone(&record)
+            }),
+            _ => record,
+        };
+        self.by_key.insert(record.key, record);
+    }
+
+    fn append(&mut self, home: &Home, record: Arc<TaskRecord>) -> Result<(), PathError> {
+        let path = home.records();
+        let Some(file) = &mut self.file else {
+            return Err(io::Error::other("the run has not begun")).at("write", &path);
+        };
+        record::append(file, &RecordLine::Record(Box::new(TaskRecord::clone(&record))), &path)?;
+        self.unsynced = true;
+        self.lines += 1;
+        self.remember(record);
+        Ok(())
+    }
+
+    /// Rewrites `records` without the lines that newer ones replaced. A task's last record stays last.
+    #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
+    fn compact(&mut self, home: &Home) -> Result<(), PathError> {
+        // What was made again under the same key replaces what other tasks adopted before.
+        for last in self.by_task.values_mut() {
+            if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {
+                let (manifest, task) = (last.manifest.clone(), last.task.clone());
+                *last = Arc::new(TaskRecord { manifest, task, ..TaskRecord::clone(newest) });
+            }
+        }
+        let mut live: Vec<(bool, &Arc<TaskRecord>)> = Vec::new();
+        for record in self.by_task.values() {
+            live.push((true, record));
+        }
+        for record in self.by_key.values() {
+            let owner = (record.manifest.clone(), record.task.clone());
+            if self.by_task.get(&owner).is_none_or(|last| last.key != record.key) {
+                live.push((false, record));
+            }
+        }
+        live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
+        let mut bytes = Vec::new();
+        for (_, record) in &live {
+            let json = serde_json::to_vec(&RecordLine::Record(Box::new(TaskRecord::clone(record))))
+                .map_err(io::Error::other)
+                .at("write", &home.records())?;
+            bytes.extend(super::journal::seal(&json));
+        }
+        super::durable::replace(&home.records(), &bytes)?;
+        self.lines = live.len();
+        self.torn = 0;
+        Ok(())
+    }
+}
