@@ -28,7 +28,7 @@ pub struct RequestRecord {
     /// What they were counted by.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub token_source: TokenSource,
-    /// How many tokens each chunk has is not known: `first_tokens` and `timeline` count a chunk as one.
+    /// How many tokens each chunk has is not known: `timeline` counts a chunk as one, and so does `first_tokens` unless `retokenized`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chunk_tokens_unknown: bool,
     /// Tokens in the first chunk that had any.
@@ -80,6 +80,11 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// The tokens of the first chunk that had any; `None` where they are not known.
+    pub fn known_first_tokens(&self) -> Option<u32> {
+        (!self.chunk_tokens_unknown || self.retokenized).then_some(self.first_tokens)
+    }
+
     pub fn is_ok(&self) -> bool {
         self.ended == RequestEnd::Ok
     }

@@ -217,7 +217,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
     tokens.input_cached = CachedInput::of(&all.records);
-    let is_known = !ok(&all.records).any(|record| record.chunk_tokens_unknown);
+    let is_known = ok(&all.records).all(|record| record.known_first_tokens().is_some());
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens

@@ -63,7 +63,7 @@ pub const COLUMNS: [Column; 17] = [
     number("asked_tokens", "tokens", "output asked for", |one| Some(i64::from(one.asked_tokens))),
     number("tokens", "tokens", "output received", |one| Some(i64::from(one.tokens))),
     or_null(number("first_tokens", "tokens", "in the first chunk that had any; null where that is not known", |one| {
-        (!one.chunk_tokens_unknown).then_some(i64::from(one.first_tokens))
+        one.known_first_tokens().map(i64::from)
     })),
     number("chunks", "", "chunks with at least one token", |one| Some(i64::from(one.chunks))),
     number("final_marker", "", "1 when the end of the answer was marked", |one| Some(i64::from(one.final_marker))),
