@@ -247,7 +247,7 @@ impl<W: TaskExecutor> Runner<W> {
         match look(&*self.work, &task, &keyed.digest, &self.shelf) {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
             _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.shared.is_none() => {
-                self.missed(ix)
+                self.missed(ix);
             }
             _ => {
                 let maker = if task.is_its_key() { *self.makers.entry(keyed.digest).or_insert(ix) } else { ix };

@@ -113,7 +113,7 @@ impl RequestAttempt<'_> {
             match part.map_err(|e| fault(spell(&e)))? {
                 rpc::RpcPart::Data(data) => frames.push(data),
                 rpc::RpcPart::Trailers(trailers) => {
-                    check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?
+                    check_status(Some(&trailers), true).map_err(|(_, why)| fault(why))?;
                 }
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
