@@ -30,7 +30,7 @@ pub(super) fn outside(global: &Global, request: &cli::RunRequest, flags: &[Given
     let slurm = slurm(flags)?;
     let project = Project::here(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
-    // Every mistake is told here, before anything waits in a queue.
+    // Report every error here, before anything waits in a queue.
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     project.has_files_of(&plan, &options(&plan, &request.select, 1, Vec::new(), false)?)?;
     let words = words(std::env::args_os().skip(1), &project.home);

@@ -110,7 +110,7 @@ impl Errand<'_> {
                 }
             }
         };
-        // What is not here is asked for on the way, because keys downstream are made of what is there.
+        // Requests what is not here on the way, because keys downstream depend on what is there.
         let mut asked = std::collections::BTreeMap::new();
         let standings =
             standings(&scene.plan, &scene.stages, &scene.shelf, &scene.digests, &scene.options, |standing| {

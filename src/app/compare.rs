@@ -113,7 +113,7 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Troub
         if request.json {
             all.insert(told.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {
-            // Of another tool's result the table itself says who measured it, and there is no verdict.
+            // The table itself names the tool that measured an imported result, and such a result has no verdict.
             let verdict = match told.result.get("imported") {
                 Some(_) => String::new(),
                 None => format!("  {}", report::compat::verdict_text(&told.result)),

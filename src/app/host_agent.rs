@@ -15,7 +15,7 @@ use crate::stage::{AgentInput, AgentMessage, AgentOrders, guard};
 /// An `mpirun` that finds these would take all nodes of the allocation, and not only this one.
 const STEP: [&str; 4] = ["SLURM_", "PMI_", "PMIX_", "PMI2_"];
 
-/// The first line is its environment, which nobody else may see; with that it takes its own place. Then orders, and the talk.
+/// The first line is its environment, which no other process may see; with that it re-executes itself. Then orders, then messages.
 pub(super) fn on_host(awake: bool) -> Result<CliExit, Trouble> {
     if !awake {
         let line = process::first_line()?;

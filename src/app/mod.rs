@@ -1,4 +1,4 @@
-//! The only place that knows every room: what was asked for → who does it → the exit code.
+//! The only place that knows every module: request → the module that handles it → the exit code.
 
 mod allocation;
 mod bench;
@@ -136,7 +136,7 @@ fn loadgen_test(job: &Path) -> CliExit {
 enum Trouble {
     /// Mistakes with places: 2.
     Manifest(Diagnostics),
-    /// What was asked for makes no sense here: 2.
+    /// The request makes no sense here: 2.
     Usage(String),
     /// It is not what the lock file says; everything that has to be said: 6.
     Differs(String),
@@ -161,7 +161,7 @@ impl From<Diagnostics> for Trouble {
     }
 }
 
-/// Everything else that can go wrong is the machine's fault, and told with its whole chain of causes.
+/// All other errors come from the machine, and are reported with their whole chain of causes.
 macro_rules! others {
     ($($error:ty),+) => {
         $(impl From<$error> for Trouble {

@@ -126,7 +126,7 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The benchmarks of a run, valid or not, whose outputs are still there.
+/// The benchmarks of a run, valid or not, that still have outputs.
 fn of_run(home: &Home, run: &RunId) -> Result<Vec<(String, PathBuf)>, Trouble> {
     let mut story = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {

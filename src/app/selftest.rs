@@ -1,5 +1,5 @@
-//! The load generator held against servers whose truth is known: how wrong its stamps are on this machine, how late it
-//! is, and how much it can do. What it could not measure, for want of a core say, is part of what it tells.
+//! Tests the load generator against servers with known timing: how wrong its timestamps are on this machine, how late it
+//! is, and how much it can do. The output lists what it could not measure, for example for lack of a core.
 
 mod text;
 
@@ -167,7 +167,7 @@ async fn prove(effort: &Effort, tell: impl Fn(&str)) -> Result<Proven, Trouble> 
     Ok(Proven { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
 }
 
-/// Where the kernel tells it.
+/// Where the kernel reports it.
 fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

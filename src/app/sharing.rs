@@ -51,7 +51,7 @@ pub(super) async fn finish(share: &RemoteCache, stop: &Stop, manifest: &str, emi
     }
 }
 
-/// The GPUs of this machine, asked for only if an output that may be shared is made with some.
+/// The GPUs of this machine, queried only if an output that may be shared is made with some.
 pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
     const LIMIT: Duration = Duration::from_mins(1);
     if !plan.tasks.iter().any(|task| task.gpus > 0 && why_not(plan, task).is_none()) {

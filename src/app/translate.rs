@@ -189,7 +189,7 @@ fn run(global: &Global, line: &RunLine, told: &mut Translation) -> Result<String
             told.left.push(UntranslatedOption { word: format!("--env {variable}=…"), why });
         }
     }
-    // What it does not take is told as it is told of a run.
+    // Report what it does not take in the same way as for a run.
     if let Err(found) = given(params, &line.env) {
         let names = unsaid(&found);
         if names.is_empty() {

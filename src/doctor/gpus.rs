@@ -1,4 +1,4 @@
-//! GPUs, driver and CUDA, as `nvidia-smi` tells of them.
+//! GPUs, driver and CUDA, as `nvidia-smi` reports them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::needs::Needs;
 use crate::process::{ProbeOutput, ProbeResult, probe};
 use crate::report::doctor::{DoctorFinding, FindingLevel, bytes};
 
-/// A machine whose driver starts up for the question takes several seconds for each GPU.
+/// A machine that starts its driver for the query takes several seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
 const QUERY: &str = "--query-gpu=index,name,memory.total,driver_version,compute_cap";
 /// A data sheet's 141 GB are 143771 MiB here, and 80 GB are 81559 MiB.

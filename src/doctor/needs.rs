@@ -11,7 +11,7 @@ use crate::manifest::model::{
 use crate::plan::{Plan, PlanReference, Task};
 use crate::stage::{LaunchPreview, image_program, place_of, previews};
 
-/// Who needs it.
+/// The tasks that need it.
 type By = Vec<String>;
 
 /// What a plan needs of the machine that runs it.

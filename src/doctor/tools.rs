@@ -64,14 +64,14 @@ const TOOLS: [Tool; 30] = [
     Tool { name: "ssh", version: &["-V"], from: From::Package("openssh-client", "openssh-clients") },
 ];
 
-/// What is looked at when nobody says what is needed.
+/// The programs to check when there is no manifest.
 pub const USUAL: [&str; 8] = ["git", "git-lfs", "cmake", "g++", "python3", "mpirun", "srun", "tritonserver"];
 
 pub fn is_known(program: &str) -> bool {
     TOOLS.iter().any(|tool| tool.name == program)
 }
 
-/// A program, and who needs it; nobody: a fact.
+/// A program, and the tasks that need it; without any, a fact.
 pub fn find(program: &str, by: &[String], os: &str) -> DoctorFinding {
     let is_there = ProcessCommand::new([program], "/", "/dev/null").is_found();
     let known = TOOLS.iter().find(|tool| tool.name == program.rsplit('/').next().unwrap_or(program));

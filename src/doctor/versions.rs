@@ -1,4 +1,4 @@
-//! What this machine is, as far as a result depends on it: programs by their versions, GPUs, driver. For who writes it down.
+//! What this machine is, as far as a result depends on it: programs by their versions, GPUs, driver. For records and lock files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const OF_TRTLLM: [&str; 4] = ["trtllm-build", "trtllm-serve", "trtllm-bench", "trtllm-llmapi-launch"];
 const ASK_TRTLLM: &str = "import importlib.metadata as m; print(m.version('tensorrt_llm'))";
 
-/// Name → what the program says of its version, or what lies beside it says. Those that do not tell are left out.
+/// Name → the version that the program, or a file beside it, reports. Programs without a version are left out.
 pub fn versions(needs: &Needs, project: &Path) -> BTreeMap<String, String> {
     let programs = needs.programs.keys().chain(needs.containers.keys());
     programs.filter_map(|program| Some((name(program).to_owned(), version(program, project)?))).collect()

@@ -122,8 +122,8 @@ impl Expressions {
         paths
     }
 
-    /// The names in a text that exist nowhere, without computing anything: for manifests that have other mistakes,
-    /// so that all are told at once. Texts that ask whether something is defined are left alone.
+    /// The names in a text that exist nowhere, without computing anything: for manifests that have other errors,
+    /// so that all are reported at once. Texts that ask whether something is defined are left alone.
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
         match &node.tree {
             Tree::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {

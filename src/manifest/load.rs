@@ -375,7 +375,7 @@ impl Loader {
     }
 }
 
-/// Expressions are computed by `plan`, which a manifest with mistakes never reaches: tell unknown names here.
+/// `plan` computes expressions, which a manifest with errors never reaches: report unknown names here.
 fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
     let Some(stages) = map.get("stages").and_then(|entry| entry.node.map()) else { return };
     let names: Vec<&str> = stages.keys().map(String::as_str).collect();

@@ -21,7 +21,7 @@ pub struct Override {
     pub word: SourceText,
     /// From the top: `vars`, `tuning`, `kv_fraction`.
     pub path: Vec<String>,
-    /// The names beside it, for a person who slipped.
+    /// The names beside it, for suggestions after a typing error.
     pub siblings: Vec<String>,
     /// Whether there was a value before.
     pub is_known: bool,
@@ -141,7 +141,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, Lost> {
         let is_key = matches!(shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
         let through = action(&stage.node).filter(|_| !is_key);
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
-        // `serve: { triton: … }`: which server it is, nobody wants to write again.
+        // `serve: { triton: … }`: the server is known, so the key need not repeat it.
         let body = through.first().and_then(|action| stage.node.get(action)).and_then(|body| body.node.map());
         if let Some((only, _)) = body.and_then(|body| body.first()).filter(|(name, entry)| {
             matches!(through[0].as_str(), "serve" | "mlperf") && *name != below && entry.node.map().is_some()

@@ -143,7 +143,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// A default: a typed value, held against the same rules.
+    /// A default: a typed value, checked against the same rules.
     fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, Wrong> {
         if node.has_template() {
             return Err(Wrong::new("a default cannot be an expression").hint("compute it in `vars`"));

@@ -87,7 +87,7 @@ struct Frame {
     /// Nodes in it so far, aliases expanded.
     size: usize,
     tree: Tree,
-    /// The key whose value comes next.
+    /// The key of the value that comes next.
     key: Option<(String, Span)>,
 }
 

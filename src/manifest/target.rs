@@ -83,7 +83,7 @@ fn target(text: &str) -> Result<Targets, String> {
     }
 }
 
-/// The path tells the interface.
+/// The path determines the interface.
 fn asked_by_path(mut found: Targets, is_openai: bool) -> Targets {
     let path = found.path.clone().unwrap_or_default();
     let path = path.trim_end_matches('/');

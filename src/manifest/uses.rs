@@ -21,7 +21,7 @@ pub struct Uses {
     pub coined: Vec<(String, Diagnostic)>,
 }
 
-/// What each word of the command line is read by. Words that nobody reads are reported.
+/// What reads each argument of the command line. Arguments that nothing reads are reported.
 pub fn readers(
     given: &GivenValues,
     overrides: &[Override],

@@ -110,7 +110,7 @@ impl Benchmark {
         }
     }
 
-    /// The longest answer that is asked for.
+    /// The longest requested answer.
     pub fn max_output_tokens(&self, mode: TestMode) -> u32 {
         match mode {
             TestMode::Accuracy => self.accuracy_max_output_tokens.unwrap_or(self.max_output_tokens),
@@ -136,7 +136,7 @@ pub struct Accuracy {
     pub max: Option<f64>,
 }
 
-/// A file of `manifests/rounds/`: a manifest whose `vars.round` is the table.
+/// A file of `manifests/rounds/`: a manifest with the table in `vars.round`.
 #[derive(Deserialize)]
 struct File {
     vars: Vars,

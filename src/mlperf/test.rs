@@ -1,4 +1,4 @@
-//! What one LoadGen test was: the file that goes with its logs and tells later stages what they hold in hand.
+//! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
 use serde::{Deserialize, Serialize};
 

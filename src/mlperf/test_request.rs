@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Benchmark, Division, MlperfScenario, Round, TestMode};
 use crate::diag::{did_you_mean, list_of};
 
-/// One test as somebody wants it. Nothing in it has been checked.
+/// One test as requested. Nothing in it has been checked.
 #[derive(Clone, Debug)]
 pub struct TestRequest<'a> {
     /// `v6.1`.

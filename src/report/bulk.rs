@@ -24,7 +24,7 @@ pub struct BulkRow {
     pub seconds: Option<f64>,
 }
 
-/// A cause is cut after so many characters; the run itself has told it in full.
+/// A cause is cut after this many characters; the output of the run itself has it in full.
 const WIDEST: usize = 160;
 
 pub fn text(ended: &[BulkRow], paint: Styler) -> String {

@@ -1,4 +1,4 @@
-//! `explain`: what each number of ours means, and who means something else by the same word.
+//! `explain`: what each of Regatta's numbers means, and which tools mean something else by the same term.
 
 mod page;
 

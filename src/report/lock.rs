@@ -1,4 +1,4 @@
-//! Lock files told: what is in one, and how two differ.
+//! Text output for lock files: what is in one, and how two differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
-//! The one fold: events in, a story out. Live events and replayed ones make the same story.
+//! The one fold: events in, a run state out. Live events and replayed ones give the same state.
 //!
-//! It reads no clock. Whoever knows when an event happened says so with [`RunState::fold_at`]; without times there is
+//! It reads no clock. A caller that knows when an event happened uses [`RunState::fold_at`]; without times there is
 //! everything but the timeline.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
 
-/// A run as told so far.
+/// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunState {
     pub run: Option<RunId>,
@@ -160,7 +160,7 @@ impl TaskState {
 }
 
 impl TaskState {
-    /// The state, in a word for readers: what somebody stopped did not fail.
+    /// The state as text for readers: an interrupted task did not fail.
     pub fn word(&self) -> &'static str {
         match &self.failure {
             Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => {
@@ -176,7 +176,7 @@ impl RunState {
         Self::default()
     }
 
-    /// The next event, of which nobody knows when it happened.
+    /// The next event, at an unknown time.
     pub fn fold(&mut self, event: &Event) {
         self.take(event, None);
     }
@@ -210,7 +210,7 @@ impl RunState {
         &mut self.tasks[task]
     }
 
-    /// Every change of state passes here, so that the tally is the count of the chapters whatever is told twice.
+    /// Every change of state passes here, so that the tally equals the count of the tasks even if an event repeats.
     fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
         let before = self.tasks.get(task).map(|chapter| chapter.state);
         if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {

@@ -26,7 +26,7 @@ impl Styler {
     pub const OFF: Self = Self { on: false };
     pub const ON: Self = Self { on: true };
 
-    /// As asked for; `Auto` looks at stdout and at the environment (`NO_COLOR` and its kin).
+    /// As requested; `Auto` looks at stdout and at the environment (`NO_COLOR` and similar variables).
     pub fn chosen(choice: anstream::ColorChoice) -> Self {
         let on = match choice {
             anstream::ColorChoice::Never => false,
@@ -113,7 +113,7 @@ pub fn as_typed(value: &str) -> Option<String> {
     }
 }
 
-/// An RFC 3339 time without the fraction that nobody reads.
+/// An RFC 3339 time without fractions of a second.
 pub fn to_the_second(time: &str) -> String {
     match (time.split_once('.'), time.ends_with('Z')) {
         (Some((whole, _)), true) => format!("{whole}Z"),

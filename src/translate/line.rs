@@ -1,4 +1,4 @@
-//! One command line: what stands around it, and whose it is.
+//! One command line: what stands around it, and which program it calls.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ impl Env {
         Some(count)
     }
 
-    /// All others, as a stage has them: by name where the value is nobody's business.
+    /// All others, as a stage has them: secrets only by name.
     pub fn put_into(&self, stage: &mut Map<String, Value>) {
         let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
         let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| {
@@ -44,7 +44,7 @@ impl Env {
     }
 }
 
-/// The programs whose lines are understood.
+/// The programs with supported command lines.
 pub const TOOLS: [&str; 13] = [
     "genai-perf",
     "aiperf",

@@ -108,7 +108,7 @@ fn plain(value: &Value) -> String {
 
 /// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
 pub(super) fn range(text: &str) -> Option<Vec<Value>> {
-    /// So many measurements nobody means.
+    /// A range with more values than this is an error.
     const MOST: usize = 1000;
     let parts: Vec<f64> =
         text.split(':').map(|part| part.trim().parse().ok().filter(|n: &f64| n.is_finite())).collect::<Option<_>>()?;

@@ -1,7 +1,7 @@
 //! `make TARGET RUN_ARGS="…"` of NVIDIA's MLPerf code, and a RUN_ARGS line alone.
 //!
 //! The fields are those of round v5.1 with those that v6.0 added. A field that is a tuning value becomes a parameter of the
-//! same name where the manifest declares it; whoever uses this looks.
+//! same name where the manifest declares it; the caller checks that.
 
 use super::translation::{RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind};
 use crate::diag::did_you_mean;
@@ -149,7 +149,7 @@ fn by_loadgen(run: &mut RunLine) {
     if run.until.is_empty() || !tests.is_empty() {
         run.usual.push(("loadgen", "true".to_owned()));
     }
-    // What is run when nobody says.
+    // The default test.
     if !tests.is_empty() && tests != ["performance"] {
         run.usual.push(("tests", tests.join(",")));
     }

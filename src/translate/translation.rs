@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// A translation: what runs here, what is not quite the same, and what has no place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translation {
-    /// Whose words they were: `genai-perf profile`.
+    /// The program of the command line: `genai-perf profile`.
     pub tool: &'static str,
     pub means: TranslationKind,
     /// Carried over, and not quite the same here; sentences.

@@ -1,4 +1,4 @@
-//! `trtllm-bench … throughput`: the same measurement as a stage, its numbers told as its own.
+//! `trtllm-bench … throughput`: the same measurement as a stage, its numbers reported as its own.
 
 use serde_json::{Map, Value, json};
 

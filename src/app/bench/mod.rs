@@ -1,4 +1,4 @@
-//! `regatta bench`: one line becomes a manifest, the manifest is run like any other, and its result is told as a table.
+//! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
 mod intervals;
 pub(super) mod manifest;
@@ -83,7 +83,7 @@ fn tell(request: &BenchCommand, out: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Copies of what the run left, where they were asked for.
+/// Copies of what the run left, to the requested paths.
 fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), Trouble> {
     let copy = |from: &Path, to: &Path| -> Result<(), Trouble> {
         if from.exists() {

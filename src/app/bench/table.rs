@@ -122,7 +122,7 @@ fn totals(result: &RunResult, text: &mut String) {
     );
 }
 
-/// What a result has only when it was asked for, or when something went wrong.
+/// Rows that exist only when requested, or when something went wrong.
 fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(goodput) = &result.goodput {
         let kept = format!("{} of {} scheduled requests kept every promise", goodput.good, goodput.of);
@@ -180,7 +180,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     }
 }
 
-/// Energy, where somebody told the power of the servers' GPUs.
+/// Energy, where the power of the servers' GPUs is known.
 fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     let Some(told) = &result.gpu else { return };
     let count = told.devices.len();

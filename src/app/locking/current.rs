@@ -115,7 +115,7 @@ pub(super) fn foreseen(
     }
     let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
     let mut found = compare(locked, &section(project, plan, &options.parts, known), extent);
-    // Whose inputs are not there is no stage that is missing.
+    // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
     found.sort_by(|a, b| a.task.cmp(&b.task));

@@ -92,7 +92,7 @@ fn lone(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDiffer
     }
 }
 
-/// What a run would be now, held against what is locked of it.
+/// What a run would be now, checked against what is locked of it.
 fn since(
     global: &Global,
     old: &LockFile,

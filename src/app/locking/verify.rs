@@ -14,7 +14,7 @@ use crate::runner::{OutputGate, RunOptions, TaskRole};
 use crate::stage::became;
 use crate::store::{Lookup, OutputCache};
 
-/// What is to be told of a run that holds to a lock file.
+/// What to report about a run that holds to a lock file.
 #[derive(Debug, Default)]
 pub(in crate::app) struct LockReport {
     pub told: Vec<(Option<TaskId>, String)>,

@@ -62,7 +62,7 @@ fn section(project: &Project, plan: &Plan, parts: &[TaskRole], settled: &[Settle
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
         let told = one.output.as_ref().map(|(_, folder)| became(task, folder)).unwrap_or_default();
-        // The file beside an image's id holds the name that it was asked for by.
+        // The file beside an image's id holds the requested name.
         let is_new = measured[one.task] || (task.kind == ActionKind::Image && told.contains_key("id"));
         let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
         section.stages.insert(task.id.to_string(), entry.with(told, &one.key, output));

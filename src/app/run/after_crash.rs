@@ -35,7 +35,7 @@ fn outliving(home: &Home, run: &RunId) -> Vec<ExternalResource> {
             _ => {}
         }
     }
-    // A name that a person chose may be somebody else's container by now.
+    // A name that a user chose may belong to an unrelated container by now.
     left.retain(|thing| !matches!(thing, ExternalResource::Container { name, .. } if !name.contains(run.as_str())));
     left
 }

@@ -71,7 +71,7 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
     perform(global, request, false).map(|ran| ran.exit)
 }
 
-/// `aside` tells the run on stderr.
+/// `aside` shows the run on stderr.
 pub(super) fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, Trouble> {
     let begun = Instant::now();
     let project = Project { env: request.env.clone(), ..Project::here(global)? };
@@ -181,7 +181,7 @@ impl Errand {
         }
         let work = Work { shelf: &shelf, digests: &digests, id: &id, stop: &stop, emit: &emit };
         let summary = runtime.block_on(self.work(&work))?;
-        // An input that is still being read, after somebody asked to stop, must not be waited for.
+        // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         shelf.sync()?;
         let _ = digests.save(&home);
@@ -224,7 +224,7 @@ impl Errand {
         Ok(RunEnd { exit, outs, report, told })
     }
 
-    /// What is told before anything happens.
+    /// Reported before anything happens.
     fn announce(&self, id: &RunId, lock: &ProjectLock, emit: &Emit) {
         let is_part = |part: &TaskRole| *part != TaskRole::Out;
         emit(Event::RunStarted {
@@ -288,7 +288,7 @@ impl Errand {
     }
 }
 
-/// Waits for another run of this project, saying so once. `None` if somebody asked to stop meanwhile.
+/// Waits for another run of this project, reporting so once. `None` if a stop request comes meanwhile.
 fn take_lock(home: &Home, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, Trouble> {
     let mut said = false;
     loop {

@@ -1,4 +1,4 @@
-//! A run that would do nothing: written down by the one before it, and told without looking at any task again.
+//! A run that would do nothing: written down by the run before it, and shown without looking at any task again.
 
 use std::path::Path;
 use std::time::Instant;

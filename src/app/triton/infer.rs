@@ -146,7 +146,7 @@ async fn by_grpc(
     Ok(())
 }
 
-/// By `generate`, whose body names tensors as they are.
+/// By `generate`: its body names tensors as they are.
 async fn by_http(
     to: &To,
     model: &ModelDetails,
@@ -180,7 +180,7 @@ async fn by_http(
     Ok(())
 }
 
-/// The outputs among what else `generate` tells.
+/// The outputs among what else `generate` returns.
 fn named(model: &ModelDetails, answer: &Value) -> Vec<(String, Value)> {
     let outputs = model.outputs.iter();
     outputs.filter_map(|output| Some((output.name.clone(), answer.get(&output.name)?.clone()))).collect()
@@ -249,7 +249,7 @@ impl Told {
         }
     }
 
-    /// An error follows; what came before it is told.
+    /// An error follows; finishes the output that came before it.
     fn broken_off(&self) {
         if !self.at.is_empty() {
             self.end();

@@ -79,7 +79,7 @@ impl To {
             Ok(client) => client.deadline(self.deadline),
             Err(error) => return Err(self.failed(error).await),
         };
-        // The first words tell whether the other side speaks the same language.
+        // The first call shows whether the other side speaks the same protocol.
         match client.is_live().await {
             Ok(_) => Ok(client),
             Err(error) => Err(self.failed(error).await),

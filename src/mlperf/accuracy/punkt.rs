@@ -135,7 +135,7 @@ impl PunktModel {
         }
     }
 
-    /// Whether a word begins a sentence, by the case of its first letter. None: cannot be told.
+    /// Whether a word begins a sentence, by the case of its first letter. None: undecided.
     fn starts(&self, word: &SentenceWord) -> Option<bool> {
         if matches!(word.text.as_str(), ";" | ":" | "," | "." | "!" | "?") {
             return Some(false);

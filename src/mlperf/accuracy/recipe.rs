@@ -27,7 +27,7 @@ pub enum Worth {
     Rouge(Rouge),
     /// From 0 to 100.
     Exact(f64),
-    /// Only the official script can tell.
+    /// Only the official script computes it.
     Elsewhere,
 }
 

@@ -19,7 +19,7 @@ pub struct AccuracyReport {
     pub synthetic: bool,
     /// Each with its bounds in the round.
     pub metrics: Vec<MetricScore>,
-    /// Metrics of the reference that are not in `metrics`: why, and who computes them.
+    /// Metrics of the reference that are not in `metrics`: why, and which script computes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<Unscored>,
     /// Where a benchmark has parts that are right or wrong.
@@ -38,7 +38,7 @@ pub struct AccuracyReport {
     pub sentences_sha256: Option<String>,
 }
 
-/// The accuracy log, as it was before anybody truncated it.
+/// The accuracy log, as it was before truncation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccuracyLogSummary {
     pub sha256: String,
@@ -54,7 +54,7 @@ pub enum AccuracyVerdict {
     Met,
     /// Some are not.
     Missed,
-    /// No bound is broken, yet some metric or some answer is missing: nobody can say.
+    /// No bound is broken, but a metric or an answer is missing: the outcome is unknown.
     Incomplete,
 }
 
@@ -88,7 +88,7 @@ pub struct Unscored {
 pub struct DatasetPart {
     pub task: String,
     pub samples: u64,
-    /// Right answers; fractions where an answer can be right in part. None: only the official script can tell.
+    /// Right answers; fractions where an answer can be right in part. None: only the official script computes it.
     pub right: Option<f64>,
 }
 

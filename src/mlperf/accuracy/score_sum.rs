@@ -170,7 +170,7 @@ impl<'a> ScoreSum<'a> {
         }
     }
 
-    /// Exact match over all sets, if all of them can be told here.
+    /// Exact match over all sets, if all of them can be scored here.
     fn reasoning(&mut self, share: impl Fn(&Self) -> Option<f64>) {
         if self.parts.iter().any(|part| part.right.is_none()) {
             let tasks: Vec<String> =

@@ -10,7 +10,7 @@ const NAMED: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AuditOutputs {
     pub answers: u64,
-    /// None: Offline tells no first token.
+    /// None: Offline reports no first token.
     pub first_token: Option<bool>,
     pub end: bool,
     pub length: bool,
@@ -88,7 +88,7 @@ impl AuditOutputs {
     }
 }
 
-/// What was told first, against the beginning of the answer.
+/// Compares the reported first token with the beginning of the answer.
 fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
     match first {
         None | Some([]) => Some("no first token was told".to_owned()),

@@ -101,7 +101,7 @@ fn whole(ask: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
     Some(wrong.hint("make it whole, or add `rehearse: true`"))
 }
 
-/// A key that LoadGen does not know, or must not be told here.
+/// A key that LoadGen does not know, or that must not be set here.
 fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
     let at = ["user_conf", name];
     let bare = name.rsplit('.').next().unwrap_or(name);

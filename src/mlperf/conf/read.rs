@@ -1,4 +1,4 @@
-//! A user.conf that somebody else wrote, held against the rules.
+//! An existing user.conf, checked against the rules.
 
 use indexmap::IndexMap;
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! LoadGen's arrivals: the same random numbers as C++'s `std::mt19937` and libstdc++'s `std::exponential_distribution` give,
-//! so that a schedule can be told before LoadGen makes it.
+//! so that a schedule can be predicted before LoadGen makes it.
 
 const WORDS: usize = 624;
 const APART: usize = 397;

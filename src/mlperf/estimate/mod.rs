@@ -141,7 +141,7 @@ impl Estimate {
         Self { queries, seconds: now, shorter, ..self }
     }
 
-    /// With the limits that somebody set.
+    /// Applies the limits that the settings have.
     fn limited(self, settings: &TestSettings) -> Self {
         let mut limited = self;
         if settings.max_query_count > 0 && settings.max_query_count < self.queries {

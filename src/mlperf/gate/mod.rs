@@ -78,7 +78,7 @@ pub fn judge(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
     Some(performance::value(&detail, scenario))
 }
 
-/// The round that a submission is of: what its lock says, else whose seeds its logs have.
+/// The round of a submission: by its lock, else by the seeds in its logs.
 pub fn round_of(root: &Path) -> Option<Round> {
     let submitters = tree::submitters(root);
     let locked =

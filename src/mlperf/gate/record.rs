@@ -7,7 +7,7 @@ use super::tree::{ResultEntry, Submitter};
 use crate::mlperf::layout::test_folder;
 use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, TestMode, truncate};
 
-/// The lock of a submitter; one of another round or a rehearsal is told.
+/// The lock of a submitter; reports one of another round or of a rehearsal.
 pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Option<PackageProvenance> {
     let at = submitter.folder.join("documentation").join(LOCK_FILE);
     let lock = match PackageProvenance::of(&submitter.folder)? {

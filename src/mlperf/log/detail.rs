@@ -158,7 +158,7 @@ impl Detail {
         value.as_bool().or_else(|| value.as_u64().map(|number| number != 0))
     }
 
-    /// Keys that say what was asked for or was in force, with their values: what two runs can be compared by.
+    /// Keys of requested and effective settings, with their values: what two runs can be compared by.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Value)> {
         let is_setting = |key: &str| key.starts_with("effective_") || key.starts_with("requested_");
         self.values.iter().filter(move |(key, _)| is_setting(key)).map(|(key, value)| (key.as_str(), value))

@@ -74,7 +74,7 @@ pub fn snippet(missing: &[MissingField], measurements: &[(&str, &str, &str)]) ->
     text
 }
 
-/// Facts of the machine below `root` (`/` of a running one), with what nvidia-smi said if somebody asked it.
+/// Facts of the machine below `root` (`/` of a running one), with the output of nvidia-smi if there is any.
 pub fn known(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
     machine(root, gpus)
 }

@@ -33,29 +33,29 @@ impl Measure {
 #[derive(Clone, Debug)]
 pub struct ComparedResult {
     pub name: String,
-    /// None for an imported one, which nobody has judged.
+    /// None for an imported result, which has no verdict.
     pub verdict: Option<Verdict>,
     /// What was measured, where its file says so.
     pub identity: Option<RunIdentity>,
-    /// As whom its numbers are told.
+    /// The tool that the numbers come from.
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
     pub digest: Option<String>,
     load: BTreeMap<String, String>,
-    /// What else was asked for.
+    /// The other requested settings.
     settings: BTreeMap<String, String>,
     /// Mean tokens of a prompt and of an answer.
     lengths: [Option<f64>; 2],
     /// Mean tokens requested of an answer, in a result of ours: lengths are drawn, and other seeds draw others.
     requested_answer: Option<f64>,
-    /// Who counted them.
+    /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
 }
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
-/// What is asked for and is no load: where, on what, how often looked at, with what luck.
+/// Requested settings that are not part of the load: endpoints, seeds, limits, sampling.
 const NO_LOAD: [&str; 18] = [
     "endpoints",
     "model",
@@ -165,7 +165,7 @@ impl ComparedResult {
         if told.result.get("imported").is_none() {
             load.extend(told.result.get("asked").and_then(Value::as_object).map(usual).unwrap_or_default());
         }
-        // One word for one thing, whoever says it.
+        // One name for one concept, whichever tool reports it.
         if let Some(rate) = told.result.pointer("/asked/scenario/server/rate") {
             load.remove("scenario");
             load.insert("request_rate".to_owned(), said(rate));
@@ -220,7 +220,7 @@ impl ComparedResult {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// In what the load differs, of what both say about it; and what could not be held against each other.
+    /// How the loads differ, in the fields that both report; and what cannot be compared.
     pub(super) fn unlike_load(&self, other: &Self) -> (Vec<String>, Vec<String>) {
         let mut unlike: Vec<String> = self
             .load
@@ -266,7 +266,7 @@ impl ComparedResult {
     }
 }
 
-/// Who counted the output tokens.
+/// The source of the output token counts.
 fn counted(told: &MeasuredRun) -> String {
     match told.result.pointer("/tokens/source").and_then(Value::as_str) {
         Some(source) if told.result.get("imported").is_none() => by_whom(source),
@@ -389,7 +389,7 @@ fn energy(told: &MeasuredRun) -> Option<Measure> {
     Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
 }
 
-/// Whose definition of what a metric is, to find its values by request.
+/// The tool and concept that define a metric, to find its values by request.
 fn by_request(key: &str, tool: Tool) -> (Tool, Option<MetricConcept>) {
     let concept = MetricConcept::ALL.into_iter().find(|concept| concept.name() == key);
     match (tool, key) {

@@ -1,8 +1,8 @@
 //! Results beside each other: values, differences with intervals, and a judgement. Unlike numbers are not subtracted.
 //!
 //! ```text
-//!  Told ─sheet→ Sheet (numbers with their meanings), one for each run ─→ RunSet ─┐
-//!  Told ─sheet→ Sheet, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
+//!  MeasuredRun ──of──→ ComparedResult (numbers with their meanings), one for each run ─→ RunSet ─┐
+//!  MeasuredRun ──of──→ ComparedResult, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
 //! ```
 //!
 //! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.

@@ -140,7 +140,7 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// `better`, `cannot tell, 9 runs could`; nothing where one run says nothing.
+/// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.
 pub(in crate::report) fn judged(delta: &Delta) -> String {
     match (delta.judgement, delta.runs_needed) {
         (None | Some(Judgement::NotJudged), _) => String::new(),

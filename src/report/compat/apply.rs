@@ -16,7 +16,7 @@ pub enum MissingMetric {
     Timelines,
     /// The requests have no intended arrival.
     Schedule,
-    /// Nobody counted the tokens.
+    /// No token counts exist.
     Tokens,
     /// Chunks have several tokens, and only their sum is known.
     ChunkTokens,

@@ -30,7 +30,7 @@ pub use vector::vector;
 use super::styler::{Styler, TextRole, clean, table};
 use crate::harness::{Measured, Metric};
 
-/// One run, measured by us: the result as JSON, so that results of other versions can be told, and its requests.
+/// One run, measured by Regatta: the result as JSON, so that results of other versions can be read, and its requests.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
     /// How the user calls it.
@@ -96,7 +96,7 @@ pub struct CompatRow {
     /// `ms` or `/s`. A rate has a mean only.
     pub unit: &'static str,
     pub tool: &'static str,
-    /// Who measured the requests: Regatta, or the tool whose file was imported. Then `ours` is that tool's measurement, told by
+    /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's measurement by
     /// Regatta's definition.
     pub measured_by: String,
     pub ours: Option<CompatStats>,

@@ -15,7 +15,7 @@ pub enum FindingLevel {
     Fact,
 }
 
-/// What one thing is, who needs it, and what helps.
+/// What one thing is, which tasks need it, and what helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
@@ -46,7 +46,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Needed by somebody.
+    /// Needed by the tasks `by`.
     #[must_use]
     pub fn needed(mut self, what: impl Into<String>, by: &[String], standing: FindingLevel) -> Self {
         self.needed = Some(what.into());
@@ -55,7 +55,7 @@ impl DoctorFinding {
         self
     }
 
-    /// What helps; told only where help is wanted.
+    /// What helps; kept only where something is missing or doubtful.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         if matches!(self.standing, FindingLevel::Missing | FindingLevel::Doubtful) {

@@ -21,7 +21,7 @@ use super::compat::{
 };
 use crate::harness::RequestRecord;
 
-/// In whose shape.
+/// The file format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     GenAiPerf,
@@ -91,7 +91,7 @@ impl Exported {
     }
 }
 
-/// `records` are those that `told` was made of.
+/// `records` are the source of `told`.
 pub fn export(told: &MeasuredRun, records: &[RequestRecord], shape: ExportFormat) -> Result<Exported, String> {
     let mut out = Exported::default();
     match shape {
@@ -132,7 +132,7 @@ impl Facts<'_> {
         all.into_iter().flatten().filter_map(|url| Some(url.as_str()?.to_owned())).collect()
     }
 
-    /// Requests per second that were asked for; `None` where there is no rate.
+    /// The requested rate, in requests per second; `None` where there is no rate.
     fn rate(&self) -> Option<f64> {
         self.number("/asked/scenario/server/rate")
     }
@@ -239,7 +239,7 @@ fn spread(
     }
 }
 
-/// A tool's own tokenizer counts text; where the server's count is taken, nobody counted it.
+/// A tool's own tokenizer counts text; where the server's count is taken, there is no such count.
 fn counted_by_server(told: &MeasuredRun, out: &mut Exported) {
     if ok(told).any(|one| one.retokenised.is_none()) {
         out.without("counts by a client's tokenizer: output tokens are the server's");

@@ -37,7 +37,7 @@ pub(super) struct BenchSection {
     /// SVG; the page marks it as safe.
     #[serde(skip)]
     pub plots: Vec<String>,
-    /// What it has only when it was asked for.
+    /// Sections that exist only when requested.
     #[serde(skip)]
     pub blocks: Vec<Block>,
     /// What the servers' own metrics said.

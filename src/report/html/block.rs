@@ -1,4 +1,4 @@
-//! What a result has only when it was asked for, each with a heading of its own: promises, failures counted, the steady
+//! Sections of a result that exist only when requested, each with its own heading: SLOs, failures counted, the steady
 //! part, the server's stamps, withdrawals, other outputs, sessions, tokens, GPUs, the preflight, and a search.
 
 use serde::Serialize;
@@ -35,7 +35,7 @@ impl Block {
     }
 }
 
-/// Keys of a result that are told here, and nowhere else on the page.
+/// Keys of a result that only these sections show.
 pub(super) const TOLD: [&str; 12] = [
     "repeats",
     "hosts",
@@ -358,7 +358,7 @@ fn load(result: &Value) -> Option<Block> {
     Some(block)
 }
 
-/// A pause as it was asked for; none at all is not worth a line.
+/// A pause as requested; a pause of zero is not shown.
 fn think(result: &Value) -> Option<String> {
     let (law, value) = object(result.get("asked")?, "think")?.iter().next()?;
     match (value.as_f64(), at(value, "/min"), at(value, "/max")) {

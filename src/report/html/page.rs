@@ -143,7 +143,7 @@ pub(super) fn environment() -> Result<Environment<'static>, minijinja::Error> {
     Ok(environment)
 }
 
-/// A manifest that was given as a file is called by the file's name; where it lies is told below.
+/// A manifest that was given as a file is named by its file name; its folder is shown below.
 fn named(manifest: &str) -> &str {
     let file = std::path::Path::new(manifest).file_stem().and_then(std::ffi::OsStr::to_str);
     file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
@@ -169,7 +169,7 @@ fn verdict(story: &RunState) -> (&'static str, &'static str) {
     }
 }
 
-/// At most [`ROWS`] of them: a page of ten thousand rows is no help to anybody.
+/// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
 fn rows(story: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
     let row = |(task, chapter): (&TaskId, &TaskState)| {
         let mut told: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();

@@ -58,7 +58,7 @@ impl Picture {
         self.path(&d, class);
     }
 
-    /// A path whose `d` was made by this crate.
+    /// A path with a `d` that this crate made.
     pub fn path(&mut self, d: &str, class: &str) {
         let _ = write!(self.body, r#"<path d="{d}" class="{class}"/>"#);
     }

@@ -20,7 +20,7 @@ const PAGE: &str = include_str!("../../../templates/report/compare.html");
 const STYLE: &str = include_str!("../../../templates/report/style.css");
 /// The rows that a reader looks for first.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
-/// Metrics whose distributions are laid over each other, where requests are known one by one.
+/// Metrics with overlaid distributions, where individual requests are known.
 const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")];
 /// The largest percentage that a bar shows in full.
 const WIDEST: f64 = 100.0;
@@ -297,7 +297,7 @@ fn measured(sheets: &[ComparedResult]) -> Vec<Line> {
     lines(true).chain(lines(false)).collect()
 }
 
-/// Each metric that more than one has: what it means, a line for each field that somebody says.
+/// Each metric that more than one result has: what it means, a line for each field that a result defines.
 fn meanings(sheets: &[ComparedResult]) -> Vec<(String, Vec<Line>)> {
     type Field = fn(&MetricMeaning) -> &String;
     let fields: [(&str, Field); 6] = [

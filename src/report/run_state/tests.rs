@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(story, told(&events));
     }
 
-    /// The journal has no chatter, and a story told from it differs in nothing that lasts.
+    /// The journal has no progress events; a state folded from it differs in nothing that lasts.
     #[test]
     fn chatter_leaves_no_trace(events in prop::collection::vec(an_event(), 0..60)) {
         let facts: Vec<Event> = events.iter().filter(|event| event.is_fact()).cloned().collect();

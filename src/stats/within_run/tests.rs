@@ -1,4 +1,4 @@
-//! Intervals hold what they claim, on series whose truth is known by a formula.
+//! Intervals hold what they claim, on series with a truth known by a formula.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

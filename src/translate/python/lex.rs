@@ -159,7 +159,7 @@ impl Lexer<'_> {
         self.skip(end.max(1));
     }
 
-    /// A string, whose quotes come next.
+    /// A string; its quotes come next.
     fn text(&mut self, prefix: &str) {
         let quote = &self.rest[..1];
         let triple = quote.repeat(3);

@@ -48,7 +48,7 @@ pub enum What {
         decorators: Vec<Expr>,
         body: Vec<Statement>,
     },
-    /// A condition, a loop, a function: what only running it would tell.
+    /// A condition, a loop, a function: known only by running it.
     Other(String),
 }
 
